@@ -1,4 +1,4 @@
-"""What the child processes that do a server's CPU-bound work share: lines of JSON on standard input and output.
+"""The protocol of the child processes that do a server's CPU-bound work: lines of JSON on standard input and output.
 
 Such a process imports only `protocol.records` and `server.storage`. Its first argument is the server's process id. It ends with
 its standard input, or when its parent is another process, because then the server is gone. It runs at a low priority.
@@ -25,13 +25,13 @@ class ServerGoneError(Exception):
 
 
 def say(output: TextIO, **message: object) -> None:
-    """One line of JSON."""
+    """Write a message as a line of JSON."""
     output.write(json.dumps(message) + "\n")
     output.flush()
 
 
 def read_line(source: TextIO) -> str:
-    """What the server says next. Raises ServerGoneError when it ended before it had said it, or half way."""
+    """Return the server's next message. Raises ServerGoneError when the server ended before or within the message."""
     line = source.readline()
     if not line.endswith("\n"):
         raise ServerGoneError

@@ -61,12 +61,12 @@ class SyncFailedError(StorageError, OSError):
 
     @property
     def is_passing(self) -> bool:
-        """Whether the device only had no room (a thin volume, a quota): it is as good as before once there is some."""
+        """Return whether the device only had no space (a thin volume, a quota): it works again as soon as it has some."""
         return is_out_of_space(self)
 
 
 class LostWriteError(SyncFailedError):
-    """What a failed sync left in the page cache is not there any more."""
+    """The page cache no longer holds the data of a failed sync."""
 
 
 class LogOfflineError(RequestError):
@@ -100,5 +100,5 @@ class OffsetInGapError(RequestError):
 
 
 def is_out_of_space(error: BaseException) -> bool:
-    """Whether the device, or somebody's share of it, is full."""
+    """Return whether the device, or a quota on it, is full."""
     return isinstance(error, OSError) and error.errno in _NO_ROOM

@@ -1,4 +1,4 @@
-"""What compaction leaves of a batch (Kafka: MemoryRecords.filterTo, Cleaner.cleanInto).
+"""Filters the records of a batch for compaction (Kafka: MemoryRecords.filterTo, Cleaner.cleanInto).
 
 A record stays when its key has no later record, and when it has a value or its tombstone's time has not come. Offsets never
 change and order is kept, so a batch keeps its base offset, last offset, producer, sequence, epoch, codec and timestamp type.
@@ -20,12 +20,13 @@ it is what is known of the producer afterwards. Where the log does not remember 
 Where Kafka makes the first remaining record's timestamp the base timestamp, the old base timestamp stays: every record has the
 timestamp that it had, and its bytes too.
 
-Where in a batch its records lie: what compaction needs to know of a record, without building it.
+Also locates the records in a batch: compaction reads the fields that it needs without building the records.
 
 Varints of one and two bytes are decoded in place (see `protocol.records.walk`): at 100-byte records this loop is half of the
 cleaner's work.
 
-Which transactions the cleaner is in the middle of, and what of them may go (Kafka: CleanedTransactionMetadata).
+Also tracks the open transactions of a round, and decides which of their batches it may remove (Kafka:
+CleanedTransactionMetadata).
 
 Records of aborted transactions go at once; an entry of the transaction index counts up to its marker's offset, also where
 damage has taken the marker out. A marker has to stay as long as a record of its transaction does: it is discardable when the
@@ -63,10 +64,10 @@ KNOWN_ATTRIBUTES: Final = 0x7F
 
 
 class LastRecord(NamedTuple):
-    """What the log knows of an active producer: its epoch, and the last offset of its last batch (None: it has no data).
+    """The log's last record of an active producer: its epoch, and the last offset of its last batch (None: it has no data).
 
-    `synced_offset`: the same of its last batch below the recovery point, where that is another one; -1: there is none to be
-    kept, None: the log does not remember it.
+    `synced_offset`: the last offset of its last batch below the recovery point, if that is another batch. -1: no such batch has
+    to be kept. None: the log does not remember it.
     """
 
     producer_epoch: int
@@ -106,7 +107,7 @@ class BatchFilter:
     """Dropped because nothing could ever replace them; a compacted topic accepts none."""
 
     def filter(self, header: BatchHeader, batch: memoryview) -> FilteredBatch:
-        """What stays of a batch. Raises CorruptRecordError or InvalidRecordError for damage, which is never copied."""
+        """Return the part of a batch to keep. Raises CorruptRecordError or InvalidRecordError for damage, never copied."""
         check_batch(batch, header)
         if header.is_control:
             is_last_trace = self.transactions.on_control_batch(header, batch)
@@ -323,7 +324,7 @@ class CleanedTransactions:
             heapq.heappush(self._ahead, (txn.first_offset, txn))
 
     def on_data_batch(self, header: BatchHeader) -> bool:
-        """Whether the batch belongs to an aborted transaction."""
+        """Return whether the batch belongs to an aborted transaction."""
         self._reach(header.last_offset)
         if not header.is_transactional:
             return False
@@ -338,7 +339,8 @@ class CleanedTransactions:
         return True
 
     def on_control_batch(self, header: BatchHeader, batch: Bytes) -> bool:
-        """Whether nothing is left that the batch says something about. Other control batches than markers always stay."""
+        """Return whether the log keeps nothing else that the control batch describes. Control batches other than markers always
+        stay."""
         self._reach(header.last_offset)
         if not header.records_count:
             return True

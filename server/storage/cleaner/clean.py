@@ -1,10 +1,11 @@
-"""One round of cleaning: build the map of the dirty part, then copy what stays of every segment (Kafka: Cleaner.doClean).
+"""Runs a round of cleaning: builds the map of the dirty part, then copies the kept records of every segment (Kafka:
+Cleaner.doClean).
 
 The round blocks and needs nothing but a file system and a job, so it runs in a child process beside a server, or on the spot in
 tools. It changes no file of the log: it yields a `CleanedGroup` for each group of segments, and goes on when the caller has put
 the `.cleaned` files in their place (`swap.replace_segments`), or not.
 
-Which neighbouring segments become one when they are cleaned (Kafka: Cleaner.groupSegmentsBySize).
+Also groups neighbouring segments that become one when they are cleaned (Kafka: Cleaner.groupSegmentsBySize).
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ machine: p99 of its fdatasync 164 and 73 ms with one sync at the end, 68 and 22 
 
 
 class CleanedSegment:
-    """One segment under construction. Owner: the round. Leaving the block closes its files, complete or not."""
+    """A segment under construction. Owner: the round. Leaving the block closes its files, complete or not."""
 
     def __init__(self, fs: FileSystem, job: CleaningJob, base_offset: int, spend: Spend) -> None:
         self._fs = fs

@@ -1,4 +1,4 @@
-"""What one round of cleaning has to do, as a value that a process can be handed (Kafka: LogToClean).
+"""Describes the work of one round of cleaning, as a value that another process can receive (Kafka: LogToClean).
 
 A job names files, offsets and limits and nothing else: the round works on inactive segments, which do not change, and leaves
 `.cleaned` files beside them.
@@ -34,7 +34,7 @@ class SourceSegment(NamedTuple):
 
 @attrs.frozen(kw_only=True)
 class CleaningJob:
-    """One round over a log. `first_dirty_offset` and `end_offset` (exclusive) bound what the map is built from."""
+    """A round of cleaning of a log. The map is built from `first_dirty_offset` to `end_offset` (exclusive)."""
 
     topic_partition: TopicPartition
     directory: str
@@ -77,7 +77,7 @@ class CleaningJob:
         return {base: max(base, min(end, self.end_offset)) for base, end in zip(bases, following, strict=True)}
 
     def config(self) -> LogConfig:
-        """What a segment that is written needs to know."""
+        """Return the configuration for a segment that the round writes."""
         return LogConfig(
             segment_bytes=self.segment_bytes,
             segment_index_bytes=self.segment_index_bytes,
@@ -85,7 +85,7 @@ class CleaningJob:
         )
 
     def encode(self) -> bytes:
-        """One line of JSON."""
+        """Encode the value as a line of JSON."""
         return json.dumps(attrs.asdict(self, recurse=False)).encode() + b"\n"
 
     @classmethod
@@ -144,7 +144,7 @@ class CleanedGroup(NamedTuple):
 
 
 class CleaningResult(NamedTuple):
-    """What a round has done. `next_dirty_offset`: everything before is clean now."""
+    """The result of a round. `next_dirty_offset`: everything before it is clean now."""
 
     next_dirty_offset: int
     bytes_read: int

@@ -1,4 +1,4 @@
-"""Whether a log wants cleaning, and from where to where (Kafka: LogCleanerManager, LogToClean).
+"""Decides whether a log needs cleaning, and selects the range to clean (Kafka: LogCleanerManager, LogToClean).
 
 ```
 | clean head        | dirty, cleanable                  | not cleanable                                        |
@@ -39,7 +39,7 @@ class CleanableOffsets(NamedTuple):
 
 @attrs.frozen(kw_only=True)
 class LogToClean:
-    """What is there to clean in a log. Offsets as in a job."""
+    """The part of a log that can be cleaned. Offsets as in a job."""
 
     first_dirty_offset: int
     end_offset: int
@@ -100,7 +100,7 @@ def log_to_clean(log: Log, offsets: CleanableOffsets, *, needs_compaction_now: b
 
 
 def is_past_compaction_lag(log: Log, first_dirty_offset: int, now_ms: int) -> Procedure[bool]:
-    """Whether the first batch of a dirty inactive segment is older than max.compaction.lag.ms."""
+    """Return whether the first batch of a dirty inactive segment is older than max.compaction.lag.ms."""
     if log.config.max_compaction_lag_ms == INT64_MAX:
         return False
     for view in [segment.view() for segment in inactive_from(log, first_dirty_offset)]:
@@ -111,8 +111,8 @@ def is_past_compaction_lag(log: Log, first_dirty_offset: int, now_ms: int) -> Pr
 
 
 def choose(log: Log, checkpoint: int | None, now_ms: int) -> Procedure[LogToClean]:
-    """What of the log can be cleaned now; `is_due` says whether it should be. Reads at most one header per dirty segment, and
-    those of a segment whose largest timestamp only the time index knows."""
+    """Select the part of the log that can be cleaned now; `is_due` says whether it should be. Reads at most one header per
+    dirty segment, and all headers of a segment whose largest timestamp only the time index knows."""
     first_dirty = cleanable_offsets(log, checkpoint, now_ms).first_dirty_offset
     if log.config.min_compaction_lag_ms > 0:
         for segment in inactive_from(log, first_dirty):
@@ -149,7 +149,7 @@ def plan_round(log: Log, chosen: LogToClean, now_ms: int, *, map_bytes: int, max
 
 
 def last_records(log: Log) -> Iterator[tuple[int, LastRecord]]:
-    """What is known of each producer's last batch, and of its last one below the recovery point."""
+    """Yield the last batch of each producer, and its last batch below the recovery point."""
     recovery_point = log.recovery_point if log.sync_metadata else INT64_MAX
     unsynced = log.producers.unsynced_producers
     for producer_id, entry in log.producers.entries.items():

@@ -133,7 +133,7 @@ def _switch(log: Log, new: Sequence[CleanedState], old: Sequence[LogSegment]) ->
 
 
 def _forget_derived(log: Log, old: Sequence[LogSegment]) -> Procedure[None]:
-    """What is known of the old segments does not count for the new ones, some of which may have their names and sizes."""
+    """Forget the derived facts of the old segments: new segments may have the same names and sizes."""
     for segment in old:
         log.derived.forget(segment.base_offset)
     yield from log.write_derived()

@@ -1,4 +1,4 @@
-"""Which topics there are, from all log directories together, and where their partitions lie.
+"""Finds the topics of all log directories together, and the places of their partitions.
 
 `topics.json` is the truth for topics that have an entry; partition directories without one (Kafka's) are adopted; a deletion
 that was cut off is completed, a creation (`creations_file`) is undone. Everything here blocks and is run in a thread.
@@ -50,7 +50,7 @@ ADOPTED_PRUNED_CONFIGS: Final = {"cleanup.policy": "delete", "retention.ms": "-1
 
 
 def adopted_configs(topic: str) -> Mapping[str, str]:
-    """What a topic is adopted with when nobody said how it was configured."""
+    """Return the configuration of a topic that is adopted without a known one."""
     if topic in PRUNED_TOPICS:
         return ADOPTED_PRUNED_CONFIGS
     return ADOPTED_INTERNAL_CONFIGS if is_internal(topic) else ADOPTED_CONFIGS
@@ -58,7 +58,7 @@ def adopted_configs(topic: str) -> Mapping[str, str]:
 
 @attrs.define(eq=False, repr=False)
 class Found:
-    """What lies in the log directories."""
+    """The contents of all log directories."""
 
     partitions: dict[TopicPartition, tuple[LogDirectory, str]] = attrs.field(factory=dict)
     """Log directory and path of each partition."""
@@ -125,7 +125,7 @@ class Catalogue:
 
     @property
     def generation(self) -> int:
-        """What topics.json was last written with, or tried to be."""
+        """Return the generation of the last write of topics.json, or of the last attempt."""
         return self._generation
 
     def next_generation(self) -> int:
@@ -231,7 +231,7 @@ class Catalogue:
 
 @attrs.frozen(kw_only=True)
 class StoredTopics:
-    """What a server would serve from one directory."""
+    """The topics and partitions that a server would serve from one directory."""
 
     topics: tuple[Topic, ...]
     """By name. `partitions` counts those in other directories too, where topics.json tells of them."""

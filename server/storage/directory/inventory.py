@@ -1,4 +1,4 @@
-"""What lies in a stopped log directory, by name and size: the tools that look inside start from this. No log is opened.
+"""Lists the files of a stopped log directory, by name and size; offline tools start from this list. It opens no log.
 
 | in a partition's directory | is |
 |---|---|

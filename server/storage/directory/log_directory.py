@@ -1,4 +1,4 @@
-"""One log directory: its lock, its identity, its checkpoints, its partitions (Kafka: LogManager, MetaPropertiesEnsemble).
+"""A log directory: its lock, its identity, its checkpoints, its partitions (Kafka: LogManager, MetaPropertiesEnsemble).
 
 Everything here blocks and is run in a thread while nobody else touches the directory's own files.
 
@@ -77,13 +77,13 @@ _EMPTY_MEANS: Final = {
 
 
 def is_passing(error: OSError) -> bool:
-    """Whether the same call may succeed a moment later, so that the directory is not to blame."""
+    """Return whether the same call may succeed a moment later, so that the directory is not to blame."""
     return error.errno in _PASSING
 
 
 @attrs.frozen
 class Offsets:
-    """What a log directory's checkpoints say of one partition."""
+    """The offsets of one partition in a log directory's checkpoints."""
 
     recovery_point: int
     high_watermark: int
@@ -94,7 +94,7 @@ class Offsets:
 
 @attrs.frozen(kw_only=True)
 class Contents:
-    """What lies in a log directory when the server starts."""
+    """The contents of a log directory when the server starts."""
 
     generation: int
     """Of its topics.json, 0 when it has none."""
@@ -210,8 +210,8 @@ class LogDirectory:
     # ---- clean marker --------------------------------------------------------------------------------------------------
 
     def take_clean_marker(self) -> bool:
-        """Whether the last stop was clean. The marker is gone afterwards, on the device too, before anything is loaded:
-        were it to come back after a power cut, damage would go unnoticed."""
+        """Return whether the last stop was clean, and remove the marker. It is removed from the device too, before anything is
+        loaded: if it came back after a power cut, damage would go unnoticed."""
         path = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
         self.was_clean = self.fs.file_size(path) is not None
         if self.was_clean:
@@ -286,7 +286,8 @@ class LogDirectory:
                     self._write(name, kept)
 
     def known_offsets(self, topic_partition: TopicPartition) -> Offsets:
-        """What the checkpoints said when the directory was opened, for a partition that could not be: it must not be lost."""
+        """Return the checkpointed offsets of a partition that could not be opened, as of the opening of the directory. They
+        must not be lost."""
         recovery_point = self.recovery_points.get(topic_partition, 0)
         return Offsets(recovery_point, recovery_point, self.log_start_offsets.get(topic_partition, 0), 0)
 
@@ -298,7 +299,8 @@ class LogDirectory:
     # ---- topics and partitions -----------------------------------------------------------------------------------------
 
     def contents(self) -> Contents:
-        """What is there. Raises CheckpointError, LogDirectoryError for a directory that is no partition's, OSError."""
+        """Return the contents of the directory. Raises CheckpointError, OSError, and LogDirectoryError for a directory that
+        does not belong to a partition."""
         found = self._read_topics()
         for name in self.fs.list_directory(self.path):
             path = f"{self.path}/{name}"
@@ -319,7 +321,7 @@ class LogDirectory:
         return found
 
     def _read_topics(self) -> Contents:
-        """What topics.json says; generation 0 and no topics when there is none. Raises CheckpointError."""
+        """Return the contents of topics.json; generation 0 and no topics without the file. Raises CheckpointError."""
         path = f"{self.path}/{TOPICS_FILE}"
         try:
             generation, topics, deleted = read_state(self.fs, path, _decode_all)
@@ -367,7 +369,8 @@ class LogDirectory:
             self.fs.sync_directory(self.path)
 
     def sync_all_instead(self, syncs: int) -> bool:
-        """Whether all of the device was synced in place of so many syncs; else each has to be done by itself."""
+        """Sync the whole device in place of `syncs` single syncs. Return False when the caller has to do each of them
+        instead."""
         return not self.durable or (self.whole_sync is not None and self.whole_sync.sync_instead(syncs))
 
     # ---- health --------------------------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ def create_partition(fs: FileSystem, request: OpenLog, topic_id: uuid.UUID) -> L
 
 
 def _check_vacant(fs: FileSystem, directory: str) -> None:
-    """What a creation that was cut off left behind is fine; records never are."""
+    """Raise LogDirectoryError if the directory holds records. Leftovers of an interrupted creation are fine."""
     try:
         logs = [name for name in fs.list_directory(directory) if name.endswith(LOG_SUFFIX)]
         taken = [name for name in logs if fs.file_size(f"{directory}/{name}")]
@@ -96,8 +96,8 @@ def topic_id_at(fs: FileSystem, directory: str) -> uuid.UUID | None:
 
 
 def holds_nothing(fs: FileSystem, directory: str) -> bool:
-    """Whether there is no more in a partition's directory than what makes one: a first segment without a byte of a record,
-    or with zeros where space was reserved, and small files. Raises OSError."""
+    """Return whether a partition's directory holds only small files and a first segment without a record. The segment may have
+    zeros where space was reserved. Raises OSError."""
     for name in fs.list_directory(directory):
         path = f"{directory}/{name}"
         if fs.is_directory(path) or base_offset_of(name) not in (None, 0):

@@ -38,7 +38,7 @@ CredentialKey = tuple[str, ScramMechanism]
 
 @attrs.frozen
 class SecurityState:
-    """What the file says."""
+    """The contents of the file."""
 
     generation: int = 0
     credentials: Mapping[CredentialKey, ScramCredential] = attrs.field(factory=dict)
@@ -88,7 +88,7 @@ def _state(document: dict[str, Any]) -> SecurityState:
 
 
 def read_security(fs: FileSystem, directory: str) -> SecurityState:
-    """What a log directory knows; generation 0 when there is no file. Raises CheckpointError, OSError."""
+    """Return the security state of a log directory; generation 0 without the file. Raises CheckpointError, OSError."""
     try:
         return read_state(fs, f"{directory}/{SECURITY_FILE}", decode_security)
     except FileNotFoundError:

@@ -54,8 +54,8 @@ def decode_checked(
     editable: Set[str] | None = None,
     advice: str = "",
 ) -> T:
-    """What `read` makes of the document. Raises CheckpointError naming the file, what is wrong with it and the remedy, also
-    where `read` raises one of UNREADABLE_JSON; never its content, unless people may edit the file.
+    """Return the result of `read` for the document. Raises CheckpointError, also where `read` raises one of UNREADABLE_JSON.
+    The error names the file, the fault and the remedy; never the file's content, unless people may edit the file.
 
     `editable` are the fields of a file that people may edit: then the checksum may be missing, and `advice` is for one that is
     wrong. A field that is not listed is refused: one flipped bit in the name of the checksum would leave the file without one.
@@ -140,7 +140,7 @@ def _keep_previous(fs: FileSystem, path: str, *, private: bool) -> None:
 
 @attrs.frozen
 class Overrides:
-    """What such a file says."""
+    """The contents of a file of overrides."""
 
     generation: int = 0
     overrides: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)
@@ -154,7 +154,7 @@ class Overrides:
 
 @attrs.frozen
 class OverridesFile:
-    """One kind of file."""
+    """A kind of file of overrides."""
 
     name: str
     field: str
@@ -176,7 +176,7 @@ class OverridesFile:
         return Overrides(int(document["generation"]), found)
 
     def read(self, fs: FileSystem, directory: str) -> Overrides:
-        """What a log directory knows; generation 0 when there is no file. Raises CheckpointError, OSError."""
+        """Return the overrides of a log directory; generation 0 without the file. Raises CheckpointError, OSError."""
         try:
             return read_state(fs, f"{directory}/{self.name}", self.decode)
         except FileNotFoundError:

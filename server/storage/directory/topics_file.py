@@ -52,7 +52,7 @@ _DELETED_BYTES: Final = 32
 
 @attrs.frozen(kw_only=True)
 class Topic:
-    """One topic: `configs` holds only what it overrides."""
+    """A topic. `configs` holds only its overrides."""
 
     name: str
     topic_id: uuid.UUID
@@ -91,12 +91,12 @@ def encode_topics(generation: int, topics: Iterable[Topic], deleted_topic_ids: I
 
 
 def entry_bytes(topic: Topic) -> int:
-    """What a topic adds to the file."""
+    """Return the number of bytes that a topic adds to the file."""
     return len(topic.entry) + 2
 
 
 def topics_bytes(entries_bytes: int, deleted_topics: int) -> int:
-    """How large the file gets at most, with `entry_bytes` of all topics."""
+    """Return the largest possible size of the file, in bytes. `entries_bytes` is the sum of `entry_bytes` of all topics."""
     return _AROUND_BYTES + entries_bytes + deleted_topics * _DELETED_BYTES
 
 
@@ -135,7 +135,7 @@ def checked_name(found: Any) -> str:
 
 
 def checked_partitions(found: Any) -> int:
-    """How many partitions a topic has. Raises ValueError."""
+    """Return the number of partitions of a topic. Raises ValueError."""
     count = int(found)
     if not 0 < count <= MAX_STORED_PARTITIONS:
         raise ValueError(f"a topic cannot have {count} partitions, 1 to {MAX_STORED_PARTITIONS} are possible")
@@ -198,7 +198,8 @@ def _decode_creation(entry: dict[str, Any]) -> Creation:
 
 
 def read_creations(fs: FileSystem, directory: str, topics_generation: int) -> list[Creation]:
-    """What was being made in a log directory whose topics.json is of that generation. Raises CheckpointError, OSError."""
+    """Return the unfinished creations of a log directory with this generation of topics.json. Raises CheckpointError,
+    OSError."""
     path = f"{directory}/{CREATIONS_FILE}"
     try:
         generation, creations = decode_creations(path, read_file(fs, path, max_bytes=MAX_CHECKPOINT_BYTES))
@@ -210,8 +211,8 @@ def read_creations(fs: FileSystem, directory: str, topics_generation: int) -> li
 def is_left_over(
     fs: FileSystem, creations: Iterable[Creation], topics: Mapping[str, Topic], topic_partition: TopicPartition, path: str
 ) -> bool:
-    """Whether the directory of a partition is what one of `creations` left that is in no topics.json: `topics` are those that
-    are. A directory that holds more than a creation makes never is. Raises OSError."""
+    """Return whether a partition's directory is a leftover of one of `creations` that no topics.json contains. `topics` are the
+    topics in topics.json. A directory with more than a creation puts into it is never a leftover. Raises OSError."""
     ids = {creation.topic_id for creation in creations if creation.covers(topic_partition)}
     if not ids:
         return False
@@ -225,8 +226,8 @@ def is_left_over(
 
 
 def left_over(fs: FileSystem, directory: str, partitions: Mapping[TopicPartition, str]) -> set[TopicPartition]:
-    """Which partitions of a log directory, by their paths, a server would remove; none where its files cannot be read, which
-    is for others to say. Raises OSError."""
+    """Return the partitions of a log directory that a server would remove, from their paths. The set is empty where the
+    directory's files cannot be read; other checks report that. Raises OSError."""
     path = f"{directory}/{TOPICS_FILE}"
     try:
         generation, topics = decode_topics(path, read_file(fs, path, max_bytes=MAX_CHECKPOINT_BYTES))

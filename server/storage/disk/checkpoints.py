@@ -296,7 +296,7 @@ def check_size(path: str, size: int) -> None:
 
 
 def offset_lines_bytes(topic: str, partitions: int) -> int:
-    """What a topic adds to a checkpoint at most, whatever its offsets become."""
+    """Return the most bytes that a topic adds to a checkpoint, for any offsets."""
     return (len(topic) + _OFFSET_LINE_BYTES) * partitions
 
 
@@ -363,8 +363,8 @@ def decode_producer_id_block(path: str, data: bytes) -> int:
 
 
 def id_apart(first_free_id: int) -> int:
-    """Where the ids of a copy of a directory begin. It is drawn: neither the original nor another copy comes there, so that a
-    producer that has lived with one of them never shares its id with a producer of another one."""
+    """Return a random first producer id for a copy of a directory. Neither the original nor another copy reaches it, so a
+    producer that used one of them never shares its id with a producer of another."""
     return max(first_free_id, FIRST_PRODUCER_ID) + 1 + secrets.randbelow(MOST_IDS_APART)
 
 

@@ -48,7 +48,7 @@ Procedure = Generator["DiskOp | None", Any, T]
 
 @attrs.define(eq=False, repr=False)
 class FileHandle:
-    """One file of a segment. `create_bytes`: make it, this long, when it is opened for writing and is not there."""
+    """A file of a segment. `create_bytes`: the size to create the file with, if it is missing when it is opened for writing."""
 
     path: str
     writable: bool = False
@@ -111,7 +111,7 @@ class Open(NamedTuple):
 
 
 class Mapped(Protocol):
-    """What a `Map` fills: an index file. `buffer` is None while it keeps no map."""
+    """An index file, filled by a `Map`. `buffer` is None while the file keeps no map."""
 
     @property
     def path(self) -> str: ...

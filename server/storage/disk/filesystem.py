@@ -45,17 +45,17 @@ class FileSystem(Protocol):
 
     @property
     def writes_at_once(self) -> bool:
-        """Whether the event loop may do a small write itself: nothing but the device could hold it up."""
+        """Return whether the event loop may do a small write itself: only the device could delay it."""
         ...
 
     @property
     def is_instant(self) -> bool:
-        """Whether there is no device, so that an operation takes less time than handing it to a thread."""
+        """Return whether there is no device, so that an operation takes less time than a handover to a thread."""
         ...
 
     @property
     def is_dead(self) -> bool:
-        """Whether a test has ended it, as SIGKILL ends a process: what fails now is nobody's news."""
+        """Return whether a test has ended it, as SIGKILL ends a process; later failures are then not reported."""
         ...
 
     def open(self, path: str, flags: int) -> int: ...
@@ -92,7 +92,8 @@ class FileSystem(Protocol):
         ...
 
     def whole_sync(self, path: str) -> WholeSync | None:
-        """What forces all of the file system that holds `path` to the device, None where nothing does; to be closed."""
+        """Return the means to sync the whole file system that holds `path`, or None where the platform has none. The caller
+        closes it."""
         ...
 
     def restrict(self, fd: int) -> None:
@@ -116,7 +117,7 @@ class FileSystem(Protocol):
         ...
 
     def modified_ms(self, path: str) -> int:
-        """When the file's content last changed, in ms since the epoch."""
+        """Return the time of the last change of the file's content, in ms since the epoch."""
         ...
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None: ...
@@ -326,7 +327,8 @@ def sync_file(fs: FileSystem, path: str) -> None:
 
 
 def link_file(fs: FileSystem, source: str, target: str) -> bool:
-    """Whether a hard link could be made; where none can, the caller takes a copy. Raises OSError when something else fails."""
+    """Create a hard link. Return False where the file system cannot, so that the caller copies. Raises OSError for other
+    failures."""
     try:
         fs.link(source, target)
     except OSError as exc:
@@ -365,7 +367,7 @@ def replace_file(fs: FileSystem, path: str, data: bytes, *, durable: bool = True
 
 
 def _behind(buffers: Sequence[Bytes], written: int) -> list[Bytes]:
-    """What is left of buffers of which so many bytes were written."""
+    """Return the rest of the buffers after the first `written` bytes."""
     left: list[Bytes] = []
     for buffer in buffers:
         if written < len(buffer):

@@ -85,7 +85,8 @@ class RememberedNames:
         self._names = None
 
     def _noted(self, function: Callable[..., T], *args: Any, made: str = "", gone: str = "") -> T:
-        """What a function answers that makes one name and removes another. One that fails leaves nothing known."""
+        """Return the result of a function that creates one name and removes another, and note both. If the function fails, no
+        name is known any more."""
         names, self._names = self._names, None
         answer = function(*args)
         if names is not None:
@@ -97,7 +98,7 @@ class RememberedNames:
         return answer
 
     def _is_missing(self, path: str) -> bool:
-        """Whether it is known that the directory has no such file."""
+        """Return whether the directory is known not to have the file."""
         if self._names is None:
             return False
         directory, _, name = path.rpartition("/")
@@ -130,7 +131,7 @@ class LaterSyncs:
         return cast(FileSystem, self)
 
     def __len__(self) -> int:
-        """How many syncs are due."""
+        """Return the number of due syncs."""
         return len(self._files) + len(self._directories)
 
     def sync_now(self) -> None:

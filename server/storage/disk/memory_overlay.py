@@ -120,7 +120,7 @@ class MemoryOverlay:
 
     @property
     def held_bytes(self) -> int:
-        """What counts against `max_bytes`."""
+        """Return the bytes that count against `max_bytes`."""
         return sum(self._taken.values())
 
     @property
@@ -351,7 +351,7 @@ def _new(path: str) -> _Memory:
 
 
 def _within(file: _Through, size: int, position: int) -> int:
-    """How many of the bytes lie before the cut."""
+    """Return how many of the bytes are before the cut."""
     return size if file.size is None else max(0, min(size, file.size - position))
 
 

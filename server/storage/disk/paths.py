@@ -88,8 +88,8 @@ def is_internal(topic: str) -> bool:
 
 
 def may_be_trimmed(topic: str) -> bool:
-    """Whether the log of a topic may begin later than its first file does: nobody deletes records of the server's own topics
-    but the server, and of most not even it."""
+    """Return whether the log of a topic may begin later than its first file. Only the server deletes records of its own topics,
+    and only of a few of them."""
     return topic not in INTERNAL_TOPICS or topic in PRUNED_TOPICS
 
 

@@ -113,7 +113,7 @@ def _read_batches(fs: FileSystem, fd: int, path: str, position: int, end: int, p
 
 
 def _whole_batches(piece: memoryview) -> tuple[int, int]:
-    """Where the last whole batch ends, and how large the one behind is. Raises CorruptRecordError."""
+    """Return the end of the last whole batch and the size of the batch after it. Raises CorruptRecordError."""
     at = size = 0
     while at + RECORD_BATCH_OVERHEAD <= len(piece):
         header = parse_header(piece, at)

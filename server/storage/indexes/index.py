@@ -1,4 +1,5 @@
-"""What the offset index and the time index share: sparse preallocated files of fixed-size entries (Kafka: AbstractIndex).
+"""The common base of the offset index and the time index: sparse preallocated files of fixed-size entries (Kafka:
+AbstractIndex).
 
 A file holds entries one after the other, with no header and no checksum. It is preallocated sparse to `segment.index.bytes`
 rounded down to whole entries, appended to with `pwrite`, looked up by binary search in a read-only map, and trimmed to its
@@ -40,7 +41,7 @@ CHECKED_AT_ONCE_BYTES: Final = 64 * KIB
 
 
 class IndexTail(NamedTuple):
-    """How many entries there are, and the last one (or what stands for it when there is none)."""
+    """The number of entries, and the last entry (or its substitute in an empty index)."""
 
     entries: int
     key: int
@@ -55,9 +56,9 @@ class KnownContent(NamedTuple):
 
 
 class AbstractIndex:
-    """One index file. Owner: the log's actor; readers use `path`, `buffer` and their own number of entries.
+    """An index file. Owner: the log's actor; readers use `path`, `buffer` and their own number of entries.
 
-    A subclass says how an entry is laid out: KEY is what `lookup` compares, VALUE what it answers.
+    A subclass defines the layout of an entry: `lookup` compares the KEY and returns the VALUE.
     """
 
     entry_size: ClassVar[int]
@@ -192,7 +193,7 @@ class AbstractIndex:
         return low, (-1 if low == entries - 1 else low + 1)
 
     def shown(self, entries: int) -> Bytes | None:
-        """What `mapped` answers where it needs no operation for it, else None."""
+        """Return the result of `mapped` where that needs no operation, else None."""
         self.used = True
         buffer = self.buffer
         return None if buffer is None or len(buffer) < entries * self.entry_size else buffer
@@ -267,7 +268,8 @@ class AbstractIndex:
         raise NotImplementedError
 
     def can_follow(self, first: tuple[int, int]) -> bool:
-        """Whether the last entry is the first one, or has a larger KEY: zeros of a file that was not trimmed have not."""
+        """Return whether the last entry is the first one, or has a larger KEY. The zeros of a file that was not trimmed do
+        not."""
         return self.tail.key > first[0] or (self.tail.entries == 1 and self.tail.key == first[0])
 
     def write_tail(self, tail: IndexTail, entries: bytes) -> Procedure[None]:

@@ -59,7 +59,7 @@ class OffsetIndex(AbstractIndex):
         return self.base_offset + relative, position
 
     def entry_after(self, tail: IndexTail, offset: int, position: int) -> tuple[IndexTail, bytes]:
-        """What appending (offset, position) to `tail` gives: the new tail and the entry's bytes. Nothing changes here.
+        """Return the new tail and the entry's bytes for (offset, position) appended to `tail`. Changes nothing.
 
         Raises ValueError when the index is full, InvalidOffsetError when `offset` is not above the last one,
         SegmentOffsetOverflowError when it does not fit. The first entry may carry the base offset itself.
@@ -133,7 +133,7 @@ class TimeIndex(AbstractIndex):
     def entry_after(
         self, tail: IndexTail, timestamp: int, offset: int, *, skip_full_check: bool = False
     ) -> tuple[IndexTail, bytes]:
-        """What `maybe_append` would do to `tail`: the new tail and the bytes to write, or the same tail and none.
+        """Return the new tail and the bytes that `maybe_append` would write, or the same tail and no bytes.
 
         A timestamp that is not above the last one is ignored; -1 into an empty index too.
         Raises ValueError when only the reserved slot is left (unless `skip_full_check`) or the timestamp went back,

@@ -30,7 +30,7 @@ _ENTRY: Final = Struct(">hqqqq")
 
 
 class AbortedTxn(NamedTuple):
-    """One entry. Offsets are inclusive, except `last_stable_offset`, which is an end."""
+    """An entry of the transaction index. Offsets are inclusive, except `last_stable_offset`, which is an end."""
 
     producer_id: int
     first_offset: int
@@ -56,7 +56,7 @@ def _iter_entries(path: str, data: Bytes) -> Iterator[AbortedTxn]:
 
 
 class TransactionIndex:
-    """One `.txnindex`. Owner: the log's actor; readers use `file` and their own number of entries."""
+    """A `.txnindex` file. Owner: the log's actor; readers use `file` and their own number of entries."""
 
     __slots__ = ("base_offset", "entries", "file", "last_offset")
 

@@ -27,8 +27,9 @@ STAMPED_BYTES = STAMP.size
 
 
 class AppendResult(NamedTuple):
-    """Where an append went. `base_offset` is -1 when its batches lie in two places: the first ones were stored before a crash,
-    and others came behind them. `log_append_time` is -1 under CreateTime; for a duplicate it is its largest timestamp."""
+    """The position of an append in the log. `base_offset` is -1 when its batches are in two places: the first ones were stored
+    before a crash, and batches of other appends follow them. `log_append_time` is -1 under CreateTime; a duplicate has its
+    largest timestamp there."""
 
     base_offset: int
     last_offset: int
@@ -37,9 +38,9 @@ class AppendResult(NamedTuple):
 
 
 class AppendPlan(NamedTuple):
-    """One write for several appends. `answers` are in the order of the appends; the first `taken` of them are answered.
+    """A single write for several appends. `answers` are in the order of the appends and cover the first `taken` of them.
 
-    When `roll` says why, the next append needs a new segment first.
+    If `roll` gives a reason, the next append needs a new segment first.
     """
 
     answers: list[AppendResult | RequestError]
@@ -171,7 +172,8 @@ def _known_answer(
 
 
 def _check_producer(log: Log, producers: ProducerCursor, append: PreparedAppend) -> StoredBatches | None:
-    """Which of its first batches are stored already; None: none. Raises RequestError for what its producer may not append."""
+    """Return the first batches of the append that are already stored, or None. Raises RequestError if the producer may not make
+    the append."""
     topic_partition = log.topic_partition
     if append.marker is not None:
         producers.check_marker(topic_partition, append.marker)

@@ -1,4 +1,4 @@
-"""What derived files must say, kept beside them: `derived.json` in a partition's directory. A file of ours; Kafka ignores it.
+"""Stores the expected content of derived files: `derived.json` in a partition's directory. Kafka ignores this file.
 
 Two files decide what is read, and nothing in a log that is not scanned would contradict them if they were wrong: without its
 `.txnindex` a segment shows aborted records to committed readers, without its line in `log-start-offset-checkpoint` a log shows
@@ -58,7 +58,7 @@ _FIELDS: Final = frozenset({"format_version", "log_start_offset", "transaction_i
 
 
 class IndexFacts(NamedTuple):
-    """What is known of a segment's `.txnindex`, for a log of that size."""
+    """The noted content of a segment's `.txnindex`, for a log of that size."""
 
     log_bytes: int
     index_bytes: int
@@ -66,7 +66,7 @@ class IndexFacts(NamedTuple):
 
 
 class LookupFacts(NamedTuple):
-    """What is known of a segment's `.index` and `.timeindex`, for a log of that size."""
+    """The noted content of a segment's `.index` and `.timeindex`, for a log of that size."""
 
     log_bytes: int
     offset_index: KnownContent
@@ -75,7 +75,7 @@ class LookupFacts(NamedTuple):
 
 
 class Dropped(NamedTuple):
-    """What went of a log since it was made though somebody held it, and the last of the gaps that it left."""
+    """The records deleted since the log's creation in spite of a hold, and the last gap that this left."""
 
     records: int = 0
     size_bytes: int = 0
@@ -166,7 +166,7 @@ def forget_lookups(fs: FileSystem, directory: str) -> None:
 
 @attrs.define(eq=False, repr=False)
 class DerivedFiles:
-    """What is known, and what of it is in the file. Owner: the log."""
+    """The known facts, and the facts already in the file. Owner: the log."""
 
     indexes: dict[int, IndexFacts] = attrs.field(factory=dict)
     lookups: dict[int, LookupFacts] = attrs.field(factory=dict)
@@ -181,7 +181,7 @@ class DerivedFiles:
 
     @classmethod
     def load(cls, fs: FileSystem, directory: str) -> tuple[DerivedFiles, int]:
-        """What the file says; the log start offset is 0 when it says none. Raises OSError."""
+        """Return the facts of the file and its log start offset, 0 when it has none. Raises OSError."""
         try:
             facts = read_facts(fs, directory)
         except (CheckpointError, ValueError) as exc:
@@ -247,11 +247,11 @@ class DerivedFiles:
 
     @property
     def is_write_due(self) -> bool:
-        """Whether so much is new that the file is written at a roll."""
+        """Return whether enough is new to write the file at a roll."""
         return ROLLS_PER_WRITE * self._unwritten >= len(self.lookups) > 0
 
     def is_known(self, segment: LogSegment) -> bool:
-        """Whether what is known of a segment with aborted transactions counts."""
+        """Return whether the facts of a segment with aborted transactions are valid."""
         known = self.indexes.get(segment.base_offset)
         return known is not None and known.log_bytes == segment.size
 

@@ -45,7 +45,7 @@ class OffsetGap(NamedTuple):
 
     @property
     def is_accepted(self) -> bool:
-        """Whether it is passed over whatever the topic's gap.policy is."""
+        """Return whether readers skip the gap whatever the topic's gap.policy is."""
         return self.accepted_ms != UNKNOWN_MS
 
     @property
@@ -90,7 +90,7 @@ def merge_gaps(gaps: Iterable[OffsetGap]) -> tuple[OffsetGap, ...]:
 
 
 def gaps_within(gaps: Iterable[OffsetGap], start_offset: int, end_offset: int) -> tuple[OffsetGap, ...]:
-    """What of the gaps lies in [start_offset, end_offset): a log that was trimmed or cut back has no others."""
+    """Return the parts of the gaps in [start_offset, end_offset). A log that was trimmed or truncated has no others."""
     cut = (gap._replace(start_offset=max(gap[0], start_offset), end_offset=min(gap[1], end_offset)) for gap in gaps)
     return tuple(gap for gap in cut if gap.start_offset < gap.end_offset)
 

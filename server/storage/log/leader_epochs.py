@@ -1,4 +1,4 @@
-"""Which leader epoch started at which offset (Kafka: LeaderEpochFileCache; file `leader-epoch-checkpoint`, KIP-101).
+"""Maps leader epochs to their start offsets (Kafka: LeaderEpochFileCache; file `leader-epoch-checkpoint`, KIP-101).
 
 One server is always leader, so a log of its own has one epoch, 0. A log that Kafka wrote has the epochs it had there; appends
 go on in the latest. The cache is memory; `encode` gives the file's content.
@@ -39,7 +39,7 @@ class LeaderEpochs:
 
     @property
     def start_offset(self) -> int:
-        """Where the first epoch starts that is known: nothing before it is in the log. 0 when none is."""
+        """Return the start offset of the first known epoch, 0 when none is known. The log has nothing before it."""
         return self._entries[0].start_offset if self._entries else 0
 
     @property

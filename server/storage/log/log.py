@@ -38,7 +38,7 @@ from .log_snapshot import LogSnapshot
 
 @attrs.frozen
 class FlushPlan:
-    """What forces the log up to `offset` to the device. Nothing has changed until it is committed."""
+    """The operations that sync the log up to `offset` to the device. Nothing changes until the plan is committed."""
 
     operations: tuple[DiskOp, ...]
     files: tuple[FileHandle, ...]
@@ -52,7 +52,7 @@ class FlushPlan:
 
     @property
     def writes_again(self) -> bool:
-        """Whether a sync has failed before. Nothing may be appended while it is executed then."""
+        """Return whether a sync has failed before. If so, nothing may be appended while the plan is executed."""
         return any(file.failed_sync is not None for file in self.files)
 
 
@@ -208,7 +208,7 @@ class Log:
 
     @property
     def names_unsynced(self) -> bool:
-        """Whether a segment file's name in the directory is not on the device yet."""
+        """Return whether a segment file's name in the directory is not on the device yet."""
         return self.sync_metadata and self.names_created > self.names_synced
 
     def unsynced(self, offset: int) -> list[LogSegment]:
@@ -243,8 +243,8 @@ class Log:
         )
 
     def sync_of_snapshot(self) -> list[DiskOp]:
-        """What forces the newest producer snapshot to the device, which must be there before the recovery point passes its
-        segment: the batches that it stands for may be deleted one day."""
+        """Return the operations that sync the newest producer snapshot. It must be on the device before the recovery point
+        passes its segment: the batches that it represents may be deleted one day."""
         if self.unsynced_snapshot is None:
             return []
         return [SyncFile(path) for path in snapshot_paths(self.directory, self.unsynced_snapshot)]
@@ -329,7 +329,7 @@ class Log:
         return LogSegment.at(self.directory, base_offset, self.config, created_ms=created_ms, jitter_ms=jitter_ms)
 
     def new_jitter_ms(self) -> int:
-        """How much earlier than others a segment is rolled."""
+        """Return a random time, in ms, by which to roll a segment early."""
         most = min(self.config.segment_jitter_ms, self.config.segment_ms)
         return random.randrange(INT32_MAX) % most if most else 0
 

@@ -1,4 +1,4 @@
-"""What a reader of a log works on: the log's offsets and segments at one moment. The log makes it, see `log`."""
+"""The view of a reader of a log: the log's offsets and segments at one moment. The log creates it, see `log`."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class LogSnapshot:
         return self.readable_position if view.base_offset == self.readable_segment else 0
 
     def end_offset(self, isolation: Isolation) -> int:
-        """Where a reader's view ends, exclusive."""
+        """Return the end of a reader's view, exclusive."""
         return self.last_stable_offset if isolation is Isolation.READ_COMMITTED else self.high_watermark
 
     def end_position(self, slot: int, isolation: Isolation) -> Procedure[int]:

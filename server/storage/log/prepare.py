@@ -1,5 +1,4 @@
-"""What a producer sent, checked before a log is involved, and made what the topic's configuration wants (Kafka:
-LogValidator)."""
+"""Checks a producer's batches before a log is involved, and adapts them to the topic's configuration (Kafka: LogValidator)."""
 
 from __future__ import annotations
 
@@ -44,7 +43,7 @@ SHOWN: Final = 3
 
 
 class PreparedAppend(NamedTuple):
-    """One producer's checked batches, ready for offsets."""
+    """The checked batches of one producer, ready for offsets."""
 
     batches: tuple[tuple[BatchHeader, Bytes], ...]
     size: int

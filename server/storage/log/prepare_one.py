@@ -49,7 +49,8 @@ COPIED_PER_STEP: Final = 2 * KIB
 
 
 def steps_of(records: Bytes) -> int:
-    """What `prepare_one` takes at most for a batch above SMALL_BYTES: what would take longer it leaves to `prepare_steps`."""
+    """Return the most steps that `prepare_one` needs for a batch above SMALL_BYTES. It leaves batches that need more to
+    `prepare_steps`."""
     count = int.from_bytes(records[RECORD_BATCH_OVERHEAD - 4 : RECORD_BATCH_OVERHEAD])
     return len(records) // COPIED_PER_STEP + _most_steps(count)
 
@@ -59,7 +60,7 @@ def _most_steps(count: int) -> int:
 
 
 def prepare_one(records: Bytes, config: LogConfig, now_ms: int, limits: BatchLimits) -> PreparedAppend | None:
-    """What `prepare_steps` answers for a client's batch, or None: ask it."""
+    """Return the result of `prepare_steps` for a client's batch, or None where the caller has to use `prepare_steps`."""
     size = len(records)
     if not RECORD_BATCH_OVERHEAD < size <= MOST_BYTES or size > config.max_message_bytes:
         return None

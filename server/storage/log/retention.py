@@ -1,4 +1,4 @@
-"""What a log lets go: old segments, and records below an offset (Kafka: UnifiedLog.deleteOldSegments,
+"""Retention: deletes old segments, and records below an offset (Kafka: UnifiedLog.deleteOldSegments,
 maybeIncrementLogStartOffset).
 
 | why | when | which segments, from the oldest on |
@@ -21,10 +21,10 @@ Where there is no room for the checkpoint, `let_go_below` takes the place of the
 oldest on, each of them on the device before the next one's turn, so a power cut leaves a log that starts somewhere further up
 and never one with a hole.
 
-What retention leaves in a log because somebody has not read it yet.
+Holds keep records from retention that a reader has not read yet.
 
-A hold says the first offset that is still needed; who needs it, and how far they are, others know. It reaches from there to the
-end of the log, in whole segments, and keeps them from `retention.ms` and `retention.bytes` up to its bounds:
+A hold is the first offset that is still needed; it does not know the readers or their positions. It reaches from there to
+the end of the log, in whole segments, and keeps them from `retention.ms` and `retention.bytes` up to its bounds:
 
 | bound | a segment is past it |
 |---|---|
@@ -78,7 +78,7 @@ class Lost:
 
 
 def count_without_hold(log: Log, segments: Sequence[LogSegment], held_from: int, now_ms: int, *, by_time: bool = True) -> int:
-    """How many of the oldest of these segments, which end with the active one, no hold keeps from retention."""
+    """Return how many of the oldest of these segments no hold keeps from retention. The last segment is the active one."""
     count = count_read(log, segments, held_from)
     if log.config.disk_full_policy is DiskFullPolicy.DROP_OLDEST and count < len(segments):
         held_bytes = sum(segment.size for segment in segments[count:])
@@ -89,7 +89,7 @@ def count_without_hold(log: Log, segments: Sequence[LogSegment], held_from: int,
 
 
 def count_read(log: Log, segments: Sequence[LogSegment], held_from: int) -> int:
-    """How many of the oldest segments lie wholly below the first offset that is needed."""
+    """Return how many of the oldest segments are wholly below the first needed offset."""
     if held_from >= log.log_end_offset:
         return len(segments)
     bases = [segment.base_offset for segment in segments]
@@ -97,7 +97,7 @@ def count_read(log: Log, segments: Sequence[LogSegment], held_from: int) -> int:
 
 
 def is_past_bounds(log: Log, held_from: int, now_ms: int, *, by_time: bool = True) -> bool:
-    """Whether the oldest segment is held, and past a bound of its hold."""
+    """Return whether the oldest segment is held, and past a bound of its hold."""
     segments = list(log.segments)
     return count_read(log, segments, held_from) == 0 and _is_past_bounds(
         log, segments[0], log.size_in_bytes, now_ms, by_time=by_time
@@ -105,7 +105,7 @@ def is_past_bounds(log: Log, held_from: int, now_ms: int, *, by_time: bool = Tru
 
 
 def lost_between(log: Log, start: int, end: int) -> Lost | None:
-    """What goes with these offsets, of which the segments are still there; None: nothing."""
+    """Return the loss if these offsets were deleted, or None for no loss. Their segments still exist."""
     if start >= end:
         return None
     segments = list(log.segments)
@@ -132,7 +132,7 @@ _Rank = tuple[bool, int, bool, int]
 
 
 def may_expire(log: Log, now_ms: int, *, by_time: bool = True, held_from: int = NOTHING_HELD) -> bool:
-    """Whether `expire_segments` or `take_out_below` could find something: a cheap look that needs no disk."""
+    """Return whether `expire_segments` or `take_out_below` could find something: a cheap check that needs no disk."""
     first = log.segments.first
     if len(log.segments) > 1 and _end_of(log, first) <= log.log_start_offset:
         return True
@@ -144,7 +144,7 @@ def may_expire(log: Log, now_ms: int, *, by_time: bool = True, held_from: int = 
 
 
 def is_wanted(log: Log, now_ms: int, *, by_time: bool = True) -> bool:
-    """Whether the oldest segment would go for its age or the size of the log, were nothing held."""
+    """Return whether the oldest segment would expire by its age or the log's size, without any hold."""
     segments, config = log.segments, log.config
     first = segments.first
     if DELETE not in config.cleanup_policy or not _is_deletable(log, first):
@@ -261,8 +261,8 @@ def let_go_below(log: Log, offset: int) -> Procedure[int]:
 
 
 def _take_out_side_files(log: Log) -> Procedure[None]:
-    """What damage left beside segments that are gone: the records around it are not kept either. And producer snapshots that
-    a start wrote in the middle of such a segment."""
+    """Delete the side files of corrupt data in segments that are gone: the records around it are not kept either. Delete also
+    producer snapshots that a start wrote in the middle of such a segment."""
     first = log.segments.first.base_offset
     names: list[str] = yield ListDirectory(log.directory)
     left = [
@@ -289,12 +289,13 @@ def unlink_doomed(fs: FileSystem, gone: Sequence[Doomed], *, durable: bool) -> N
 
 
 def oldest_first(logs: Sequence[Log], needed_bytes: int, held_from: Sequence[int] = ()) -> dict[int, int]:
-    """What to give up so that `needed_bytes` become free: the log start offset to go to, by the log's place in `logs`.
-    `held_from`: the first offset of each log that somebody needs; without it nothing is held.
+    """Return the log start offsets to advance to so that `needed_bytes` become free, by the log's place in `logs`.
 
-    Inactive segments below the high watermark only, whichever log they are in: first what everybody has read whom the log
-    is held for, then by `disk.full.priority`, and of one priority what nobody holds before what is held. Among equals the
-    segment with the smallest largest timestamp goes first, one without timestamps before it.
+    `held_from`: the first needed offset of each log; without it nothing is held.
+
+    Only inactive segments below the high watermark are candidates, in any log. Segments that all holders have read go first,
+    then the order is by `disk.full.priority`. Within one priority, segments without a hold go before held ones. Among equals
+    the segment with the smallest largest timestamp goes first; a segment without timestamps goes before it.
     """
     candidates: list[tuple[_Rank, int, int]] = []
     given_up: dict[int, int] = {}
@@ -348,7 +349,7 @@ def _expired(log: Log, now_ms: int, *, by_time: bool, held_from: int) -> Procedu
 
 
 def _count_below(log: Log, offset: int) -> int:
-    """How many segments end at or below `offset`; never the active one."""
+    """Return how many segments end at or below `offset`, without the active one."""
     return max(0, len(log.segments) - 1 - len(log.segments.higher_segments(offset)))
 
 

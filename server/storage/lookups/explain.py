@@ -27,7 +27,8 @@ CachedBytes = Callable[[Read], bool]
 
 
 def explain_timestamp(snapshot: LogSnapshot, timestamp: int, is_cached: CachedBytes) -> Procedure[Walk]:
-    """How `offset_for_timestamp` comes to its answer. Special timestamps are answered from the snapshot or by its scan."""
+    """Return the steps of `offset_for_timestamp` to its result. Special timestamps are resolved from the snapshot or by its
+    scan."""
     walk = _start(snapshot)
     walk["asked"] = {"timestamp": timestamp}
     if timestamp < 0:
@@ -51,8 +52,9 @@ def explain_timestamp(snapshot: LogSnapshot, timestamp: int, is_cached: CachedBy
 
 
 def explain_range(snapshot: LogSnapshot, times: TimeRange, is_cached: CachedBytes) -> Procedure[Walk]:
-    """How `fetch_range` finds the batches that can hold records of a range: the first one as `explain_timestamp` finds it, then
-    the runs of batches, by segment. Segments without any are only counted. Raises InvalidRequestError."""
+    """Return the steps of `fetch_range` to the batches that can hold records of a range. It finds the first one like
+    `explain_timestamp`, then the runs of batches, by segment. Segments without any are only counted. Raises
+    InvalidRequestError."""
     check_range(snapshot, times)
     walk, steps = _start(snapshot), dict[int, Walk]()
     walk["asked"] = {"start_timestamp": times.start, "end_timestamp": min(times.end, INT64_MAX)}
@@ -128,7 +130,7 @@ def _add_counts(step: Walk, counted: Walk) -> None:
 
 
 def explain_offset(snapshot: LogSnapshot, offset: int, is_cached: CachedBytes) -> Procedure[Walk]:
-    """How a fetch finds the batch that holds `offset`. Raises OffsetOutOfRangeError."""
+    """Return the steps of a fetch to the batch that holds `offset`. Raises OffsetOutOfRangeError."""
     check_fetch_offset(snapshot, offset)
     walk = _start(snapshot)
     walk["asked"] = {"offset": offset}

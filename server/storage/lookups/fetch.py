@@ -131,7 +131,8 @@ def _read(snapshot: LogSnapshot, located: _Located) -> Procedure[Bytes | None]:
 def _read_checked(
     snapshot: LogSnapshot, offset: int, isolation: Isolation, locate: Callable[..., Procedure[_Located]]
 ) -> Procedure[tuple[_Located, Bytes | None]]:
-    """What is located and its bytes, also behind a damaged batch that hides it from `_locate`; None for nothing."""
+    """Return the located range and its bytes, None for no bytes. The range may follow a damaged batch that hides it from
+    `_locate`."""
     start: tuple[int, int] | None = None
     behind: tuple[int, int] | None = None
     while True:
@@ -178,12 +179,12 @@ def _read_confirmed(
 
 
 def _looked_from(behind: tuple[int, int] | None, slot: int) -> int:
-    """Where in a segment to begin, of which the damage ends at the slot and position `behind`."""
+    """Return the position to start from in a segment. `behind` is the slot and position of the end of the damage."""
     return behind[1] if behind is not None and behind[0] == slot else 0
 
 
 class Readable(NamedTuple):
-    """What `fetch_batches` would answer."""
+    """The extent of a result of `fetch_batches`."""
 
     size_bytes: int
     ends_segment: bool
@@ -198,13 +199,13 @@ def readable_bytes(
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
     skip_gaps: bool | None = None,
 ) -> Procedure[Readable]:
-    """How many bytes `fetch_batches` would answer, without reading them; raises what `fetch_batches` raises."""
+    """Return the size of the result of `fetch_batches`, without reading it. Raises the errors of `fetch_batches`."""
     located = yield from _locate(snapshot, offset, max_bytes, isolation, min_one_batch=min_one_batch, skip_gaps=skip_gaps)
     return Readable(located.size, located.first is not None and located.slot + 1 < len(snapshot))
 
 
 def refused_gap(snapshot: LogSnapshot, offset: int, gap: OffsetGap, *, by_policy: bool) -> OffsetInGapError:
-    """What a reader is answered that stands before a gap."""
+    """Return the error for a reader that is at a gap."""
     topic, partition = snapshot.topic_partition
     next_step = (
         f"`triolog gaps accept {topic} {partition} {gap.start_offset}` lets readers pass over them, gap.policy=skip over all "
@@ -223,7 +224,7 @@ def refused_gap(snapshot: LogSnapshot, offset: int, gap: OffsetGap, *, by_policy
 
 
 class _Located(NamedTuple):
-    """What a read covers: `size` bytes from the batch `first` on, in the segment at `slot`."""
+    """The range of a read: `size` bytes from the batch `first` on, in the segment at `slot`."""
 
     slot: int
     first: FoundBatch | None
@@ -284,7 +285,7 @@ def _check_passed_over(
 
 
 def _gap_position(view: SegmentView, gap: OffsetGap, found: FoundBatch) -> Procedure[int]:
-    """Where in a segment the gap behind a batch lies: a read ends there, so that the next one meets the gap."""
+    """Return the position of the gap after a batch in its segment. A read ends there, so that the next one meets the gap."""
     behind = yield from view.translate_offset(gap.start_offset)
     return view.size if behind is None else max(behind.position, found.position + found.header.size_bytes)
 
@@ -346,7 +347,8 @@ def fetch_at_once(
     min_one_batch: bool,
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
 ) -> FetchedRecords | None:
-    """What `fetch_batches` answers, or None where that takes more than one look. Raises what `cached_bytes` raises."""
+    """Return the result of `fetch_batches`, or None where that takes more than one read. Raises the errors of
+    `cached_bytes`."""
     high_watermark = snapshot.high_watermark
     is_committed = isolation is Isolation.READ_COMMITTED
     if snapshot.check_crcs or (is_committed and snapshot.last_stable_offset != high_watermark):
@@ -409,8 +411,8 @@ def _has_aborted(snapshot: LogSnapshot, slot: int) -> bool:
 
 
 def _first_reaching(data: Bytes, offset: int) -> tuple[int, int, int]:
-    """Where in `data` the first batch is with a last offset of at least this, its size and its base offset. The size is 0 where
-    it lies behind `data`, -1 where that is not known after a few headers."""
+    """Return the position in `data` of the first batch with a last offset of at least `offset`, its size and its base offset.
+    The size is 0 where the batch is after `data`, and -1 where a few headers do not decide it."""
     at, last = 0, len(data) - RECORD_BATCH_OVERHEAD
     unpack = REACH.unpack_from
     for _ in range(UNTOLD_HEADERS):

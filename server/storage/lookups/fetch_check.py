@@ -96,8 +96,8 @@ def checked_prefix(
 
 
 def behind_damage(view: SegmentView, offset: int) -> Procedure[int | None]:
-    """Where whole batches go on behind one whose length or magic is damaged, if that lies between the asked offset and the
-    index entry before it, and does not hold the offset."""
+    """Return the position of the first whole batch after a batch with a damaged length or magic. None if no such damage is
+    between the requested offset and the index entry before it, or if the damaged batch holds the offset."""
     _, _, start = yield from view.entry_of(offset - 1)
     return (yield from position_behind_damage(view.bytes_from(start), offset))
 

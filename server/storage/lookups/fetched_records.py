@@ -1,4 +1,4 @@
-"""What was fetched as plain records, for readers that do not look into batches themselves."""
+"""Unpacks fetched batches into plain records, for readers that do not read batches themselves."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def aborted_pairs(fetched: FetchedRecords) -> tuple[tuple[int, int], ...]:
 
 
 class WantedRecords(NamedTuple):
-    """What was fetched of a partition from `offset` on (None: nothing), and how many bytes of records are wanted of it."""
+    """The fetched records of a partition from `offset` on (None: nothing was fetched), and the number of bytes of records
+    requested from it."""
 
     fetched: FetchedRecords | None
     offset: int

@@ -1,4 +1,4 @@
-"""Where a range of offsets can be cut into pieces of about the same size, so that several readers share it.
+"""Splits a range of offsets into pieces of about the same size, so that several readers can divide the work.
 
 Cuts lie where entries of the sparse offset indexes point, at the starts of batches: finding one costs a binary search and the
 read of a batch header, whatever the size of the log. Works on a snapshot only.

@@ -141,11 +141,11 @@ class RangeSearch:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing of the range is left."""
+        """Return whether nothing of the range is left."""
         return self.at >= self.end_offset or self.times.start >= self.times.end
 
     def has_aborted(self) -> bool:
-        """Whether there are aborted transactions from here on."""
+        """Return whether there are aborted transactions from here on."""
         snapshot = self.snapshot
         return any(snapshot.segment(slot).transaction_entries for slot in range(self._slot(), len(snapshot)))
 
@@ -203,7 +203,7 @@ class RangeSearch:
         return max(0, self.snapshot.slot_of(self.at))
 
     def _end_of(self, slot: int) -> int:
-        """Where the segment's offsets end, or what is to be read."""
+        """Return the end of the segment's offsets, or of the range to read if that is lower."""
         snapshot = self.snapshot
         if slot + 1 == len(snapshot):
             return self.end_offset
@@ -225,7 +225,7 @@ class RangeSearch:
         return found
 
     def _position_of(self, slot: int, end_offset: int) -> Procedure[int]:
-        """Where the batches with offsets below `end_offset` end."""
+        """Return the end position of the batches with offsets below `end_offset`."""
         snapshot = self.snapshot
         view, end = snapshot.segment(slot), (yield from snapshot.end_position(slot, self.isolation))
         if end_offset >= self._end_of(slot):
@@ -299,7 +299,7 @@ def least_of(batch: memoryview, header: BatchHeader, max_bytes: int) -> Procedur
 
 
 class _Page:
-    """What one answer has of a range."""
+    """The part of a range that one response holds."""
 
     __slots__ = ("end_offset", "first_offset", "first_slot", "last_slot", "left", "min_one_batch", "pieces")
 

@@ -1,1 +1,1 @@
-"""What a log knows of its producers (Kafka: ProducerStateManager), and what it keeps of that in files."""
+"""The state of a log's producers (Kafka: ProducerStateManager), and its files."""

@@ -1,10 +1,10 @@
-"""What appends would make of a log's producers, and which of them are refused (KIP-98; Kafka: ProducerAppendInfo).
+"""Applies appends to a copy of a log's producers, and refuses invalid ones (KIP-98; Kafka: ProducerAppendInfo).
 
 A batch is a duplicate when one of its producer's last five batches has its epoch, first and last sequence; it is accepted
 when it follows the last one; sequences run from 0 to 2^31 - 1 and start again at 0. A producer that the log does not know may
 start anywhere.
 
-What a log remembers of one producer, and what a transaction marker says (Kafka: ProducerStateEntry, EndTransactionMarker).
+Also the state of one producer, and the content of a transaction marker (Kafka: ProducerStateEntry, EndTransactionMarker).
 
 All of these are values. The bytes that they are written as are in `producer_snapshots`.
 """
@@ -46,7 +46,7 @@ class StoredBatches(NamedTuple):
 
 
 class AppendOrigin(enum.Enum):
-    """Who appends: a client, whose sequences are checked, or a coordinator of ours, whose batches carry none."""
+    """The origin of an append: a client, whose sequences are checked, or one of our coordinators, whose batches carry none."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
@@ -74,15 +74,15 @@ class ProducerCursor:
     def admit(
         self, topic_partition: TopicPartition, headers: Sequence[BatchHeader], *, joins_transaction: bool = False
     ) -> StoredBatches | None:
-        """What a client's append of these batches, of one producer, comes to: None when they may be stored, else how many of
-        them are there already; those behind them may be stored.
+        """Return None when a client's append of these batches, of one producer, may be stored. Otherwise return how many of
+        them are stored already; the batches after them may be stored.
 
-        The last one is evidence enough: it was accepted because it followed the others. Snapshots and compaction leave of a
-        producer's batches only the newest for certain, so after a restart it may be all that is known of an append. A server
-        that was killed while it wrote leaves the first batches of an append. `joins_transaction`: the batch opens a transaction
-        here by itself, so of a producer of which nothing is known it is the first (KIP-890).
+        The last batch is evidence enough: it was accepted because it followed the others. Snapshots and compaction keep for
+        certain only the newest of a producer's batches. After a restart it may be the only known batch of an append. A server
+        that was killed during a write leaves the first batches of an append. `joins_transaction`: the batch opens a transaction
+        here by itself, so it must be the first one of a producer that is not known (KIP-890).
 
-        Raises InvalidProducerEpochError, OutOfOrderSequenceError, InvalidTxnStateError, looked for in this order.
+        Raises InvalidProducerEpochError, OutOfOrderSequenceError, InvalidTxnStateError, checked in this order.
         """
         header = headers[0]
         entry = self.entry(header.producer_id)
@@ -108,8 +108,7 @@ class ProducerCursor:
         return stored
 
     def check_epoch(self, topic_partition: TopicPartition, header: BatchHeader) -> None:
-        """What is asked of a coordinator's batch, which carries no sequence. Raises InvalidProducerEpochError,
-        InvalidTxnStateError."""
+        """Check a coordinator's batch, which carries no sequence. Raises InvalidProducerEpochError, InvalidTxnStateError."""
         entry = self.entry(header.producer_id)
         if entry is not None:
             _check_epoch(topic_partition, entry, header)
@@ -209,8 +208,8 @@ class ProducerCursor:
 
 
 def _stored(entry: ProducerEntry, headers: Sequence[BatchHeader]) -> StoredBatches | None:
-    """How many of the batches, from the first one on, the producer has stored: all, if the last is known, or those up to the
-    newest that it has stored."""
+    """Return how many of the batches, from the first one on, the producer has stored. These are all, if the last is known, or
+    those up to its newest stored batch."""
     last, count = entry.find_duplicate(headers[-1]), len(headers)
     while last is None and count > 1:
         count -= 1
@@ -277,7 +276,7 @@ NO_COORDINATOR_EPOCH: Final = -1
 
 
 class BatchMetadata(NamedTuple):
-    """What is remembered of a batch, to recognise it when it is sent again."""
+    """The remembered fields of a batch, to recognise it when the producer sends it again."""
 
     last_sequence: int
     last_offset: int
@@ -294,7 +293,7 @@ class BatchMetadata(NamedTuple):
 
 
 class ProducerEntry(NamedTuple):
-    """One producer. `batches` ascend, the newest is last; `current_txn_first_offset` is None outside of a transaction."""
+    """A producer. `batches` ascend, the newest is last; `current_txn_first_offset` is None outside of a transaction."""
 
     producer_id: int
     epoch: int = NO_PRODUCER_EPOCH
@@ -313,8 +312,8 @@ class ProducerEntry(NamedTuple):
         return self.batches[-1].last_offset if self.batches else -1
 
     def is_next(self, header: BatchHeader) -> bool:
-        """Whether a batch follows the newest one, in its epoch and in its transaction if one is open, and is none of those that
-        are remembered: what nearly every batch does. Where sequences start again at 0 it is not asked."""
+        """Return whether a batch follows the newest one, in its epoch and in any open transaction, and is not a remembered
+        batch. Nearly every batch does. False where sequences start again at 0."""
         batches, first = self.batches, header.base_sequence
         if not batches or first != batches[-1].last_sequence + 1 or header.producer_epoch != self.epoch:
             return False
@@ -339,7 +338,7 @@ class ProducerEntry(NamedTuple):
 
 
 class EndTxnMarker(NamedTuple):
-    """What the one record of a transaction marker says, and the version of the transaction, which no record has."""
+    """The content of a transaction marker's one record, and the version of the transaction, which no record has."""
 
     producer_id: int
     producer_epoch: int

@@ -253,8 +253,8 @@ def _replay_segment(producers: ProducerState, view: SegmentView, position: int, 
 
 
 def stray_snapshots(offsets: Sequence[int], base_offsets: Sequence[int]) -> list[int]:
-    """Which snapshots belong to no segment. The largest of them is kept if it is not below the last segment: a clean stop
-    wrote it at the log end (Kafka: removeStraySnapshots)."""
+    """Return the snapshots that belong to no segment. The largest one stays, and is left out, if it is not below the
+    last segment: a clean stop wrote it at the log end (Kafka: removeStraySnapshots)."""
     bases = set(base_offsets)
     strays = [offset for offset in offsets if offset not in bases]
     if strays and (not base_offsets or strays[-1] >= max(base_offsets)):

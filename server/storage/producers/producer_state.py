@@ -1,4 +1,4 @@
-"""What a log knows of its producers: entries, open transactions, and what is decided for readers (KIP-98; Kafka:
+"""The producers of a log: entries, open transactions, and the first undecided offset (KIP-98; Kafka:
 ProducerStateManager).
 
 An entry is a value; appends work on a `ProducerCursor` that lays new entries over the old ones, so that a plan can be thrown
@@ -154,7 +154,8 @@ class ProducerState:
         return len(gone)
 
     def _complete(self, txn: CompletedTxn) -> None:
-        """One that begins earlier and ends later than another one is undecided for longer, and from further back."""
+        """Add a completed transaction. It replaces those inside it: it begins earlier and ends later, so it is undecided for
+        longer and from a lower offset."""
         while self.unreplicated and self.unreplicated[-1].first_offset >= txn.first_offset:
             self.unreplicated.pop()
         self.unreplicated.append(txn)
@@ -198,7 +199,7 @@ class UnsyncedTransactions:
 
     @property
     def producers(self) -> set[int]:
-        """Whose they are."""
+        """Return the producers of the transactions."""
         return set[int]().union(*(each.producers for each in self._ranges))
 
     def add(self, txn: CompletedTxn) -> None:

@@ -168,7 +168,7 @@ MOST_COMPARED: Final = 4096
 
 
 class Ends(NamedTuple):
-    """What the first and the last batch of a segment say."""
+    """The facts in the first and the last batch of a segment."""
 
     first_timestamp: int | None
     """The largest timestamp of the first batch; None when it was not looked at, or is not there."""

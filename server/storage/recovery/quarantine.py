@@ -153,7 +153,7 @@ def leave_out(fs: FileSystem, log_path: str, damages: Sequence[Damage], *, durab
 
 
 def _kept(fs: FileSystem, source: int, size: int, damages: Sequence[Damage]) -> Iterator[memoryview]:
-    """What the file has without the damages."""
+    """Yield the file's content without the damages."""
     position = 0
     for damage in damages:
         yield from _pieces(fs, source, position, damage.position - position)

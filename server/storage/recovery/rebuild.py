@@ -46,7 +46,7 @@ from .salvage import STAMP_BYTES, Damage, GoodBatch, scan_batches
 
 @attrs.define(eq=False, repr=False)
 class SegmentRebuild:
-    """What a scan of one segment has found so far. `epochs` and `producers` go on from segment to segment."""
+    """The results of a scan of one segment so far. `epochs` and `producers` continue from segment to segment."""
 
     segment: LogSegment
     epochs: LeaderEpochs
@@ -267,8 +267,8 @@ class OpenedProducers:
 
 @attrs.frozen(kw_only=True)
 class Forcing:
-    """How far a log can be trusted. `vouches`: a sync is enough, because the process that wrote it has seen none fail.
-    `syncs` brings to the device what `fs` reads and writes, perhaps later (see `later_syncs`)."""
+    """The degree of trust in a log. `vouches`: a sync is enough, because the process that wrote the log has seen none fail.
+    `syncs` syncs the reads and writes of `fs` to the device, perhaps later (see `later_syncs`)."""
 
     fs: FileSystem
     syncs: FileSystem

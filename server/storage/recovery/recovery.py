@@ -53,7 +53,7 @@ MOST_SCANS: Final = 3
 
 @attrs.frozen(kw_only=True)
 class OpenLog:
-    """What it takes to open a log: where, how it is configured, and what its log directory remembers of it."""
+    """The request to open a log: its place, its configuration, and the facts that its log directory remembers."""
 
     topic_partition: TopicPartition
     directory: str
@@ -91,7 +91,7 @@ def open_log(fs: FileSystem, request: OpenLog, syncs: FileSystem | None = None) 
 
 
 class _Opening:
-    """One attempt to open a log."""
+    """An attempt to open a log."""
 
     def __init__(self, fs: FileSystem, request: OpenLog, syncs: FileSystem) -> None:
         self.fs = fs
@@ -433,7 +433,7 @@ class _Opening:
 
     @property
     def _vouches(self) -> bool:
-        """Whether a sync is enough. Not after an unclean stop: the process may have ended because one had failed."""
+        """Return whether a sync is enough. It is not after an unclean stop: a failed sync may have ended the process."""
         return self.request.was_clean or not self.durable
 
 
@@ -441,7 +441,7 @@ class _Opening:
 
 
 def _reaches(segments: LogSegments, offset: int) -> Procedure[bool]:
-    """Whether an offset lies in the log, or at its end."""
+    """Return whether an offset is in the log, or at its end."""
     active = segments.active
     if active.base_offset >= offset:
         return True

@@ -40,7 +40,7 @@ CRC_COVERS_FROM: Final = 21
 
 
 class LogWindow:
-    """What was read of the bytes before `end`. Owner: one scan."""
+    """A view of the bytes read before `end`. Owner: one scan."""
 
     __slots__ = ("_fd", "_fs", "end", "start", "view")
 
@@ -81,7 +81,7 @@ class LogWindow:
         return crc
 
     def carries_crc(self, position: int, size: int, crc: int) -> bool:
-        """Whether there are so many bytes, enough for a batch, and they have that CRC."""
+        """Return whether `size` bytes exist, enough for a batch, and have that CRC."""
         if not RECORD_BATCH_OVERHEAD <= size <= self.end - position:
             return False
         return self.crc(position, size) == crc
@@ -128,7 +128,7 @@ class Damage(NamedTuple):
 
 
 def is_possible(header: BatchHeader) -> bool:
-    """Whether its fields can be those of a stored batch."""
+    """Return whether the header's fields can be those of a stored batch."""
     return (
         header.magic == MAGIC
         and header.size_bytes >= RECORD_BATCH_OVERHEAD
@@ -139,8 +139,8 @@ def is_possible(header: BatchHeader) -> bool:
 
 
 def is_settled(header: BatchHeader, following: BatchHeader) -> bool:
-    """Whether the offsets of a batch behind a gap agree with those of the batch that follows it: nothing else tells that they
-    are true."""
+    """Return whether the offsets of a batch after a gap agree with those of the batch that follows it. Nothing else confirms
+    them."""
     return following.magic == MAGIC and header.next_offset <= following.base_offset
 
 
@@ -179,7 +179,7 @@ def _is_epoch_settled(before: int, header: BatchHeader, following: BatchHeader) 
 
 
 def is_zeros(fs: FileSystem, path: str, start: int, stop: int) -> bool:
-    """Whether the bytes [start, stop) of a file are zeros, as far as there are any. Raises OSError."""
+    """Return whether the existing bytes in [start, stop) of a file are all zeros. Raises OSError."""
     while start < stop and (piece := read_at(fs, path, start, min(_PIECE_BYTES, stop - start))):
         if piece.count(0) != len(piece):
             return False
@@ -188,8 +188,8 @@ def is_zeros(fs: FileSystem, path: str, start: int, stop: int) -> bool:
 
 
 def is_torn_tail(fs: FileSystem, path: str, position: int, end: int) -> bool:
-    """Whether a file just ends at `end` in the middle of a batch that starts at `position`, or has nothing but zeros there, as
-    a running broker or a power cut leaves it. Raises OSError."""
+    """Return whether a file just ends at `end` in the middle of a batch that starts at `position`, or has only zeros there. A
+    running broker or a power cut leaves such a tail. Raises OSError."""
     data = read_at(fs, path, position, min(RECORD_BATCH_OVERHEAD, end - position))
     if len(data) < RECORD_BATCH_OVERHEAD:
         return True
@@ -226,7 +226,8 @@ def scan_batches(
 
 
 class _Scan:
-    """One scan: where it is, which offset and epoch came last. That state is one: each decides what the others may be."""
+    """A scan: its position, and the last offset and epoch. They form one state: each limits the possible values of the
+    others."""
 
     __slots__ = (
         "end",
@@ -338,7 +339,7 @@ class _Scan:
         return self._lost(position, resumed - position, self._reason(position, header))
 
     def _lost(self, position: int, size: int, reason: str, *, is_misplaced: bool = False) -> Damage:
-        """How many offsets are missing is not known yet."""
+        """Return a damage whose number of missing offsets is not known yet."""
         return Damage(position, size, reason, self.expected, self.expected, is_misplaced=is_misplaced)
 
     def _reason(self, position: int, header: BatchHeader) -> str:
@@ -363,7 +364,7 @@ class _Scan:
         return None
 
     def _may_follow(self, position: int) -> bool:
-        """Whether a batch may start there, or the file ends."""
+        """Return whether a batch may start there, or the file ends."""
         if self.end - position < RECORD_BATCH_OVERHEAD:
             return position == self.end
         return self.window.read(position + STAMP_BYTES - 1, 1)[0] == MAGIC
@@ -392,8 +393,8 @@ class _Scan:
         return Damage(position, size, f"{', '.join(wrong)}; the rest carries its CRC", base_offset, true.next_offset, stamp)
 
     def _may_stand_behind_a_loss(self, header: BatchHeader, following: BatchHeader | None) -> bool:
-        """Where a batch was lost the next one has a greater offset than expected. One that has not was torn off with it, in
-        its first bytes, and only what follows could tell that its offset is true."""
+        """Return whether a batch may follow lost ones. Its offset is then greater than expected. Otherwise its first bytes were
+        torn off with the loss, and only the next batch can confirm its offset."""
         bound = self.end_offset if following is None else following.base_offset
         return header.base_offset > self.expected or header.next_offset == bound
 
@@ -434,7 +435,7 @@ class _Scan:
     # ---- resynchronising -----------------------------------------------------------------------------------------------------
 
     def _resynchronise(self, position: int, header: BatchHeader) -> int:
-        """Where the next good batch starts; the end when there is none."""
+        """Return the position of the next good batch, or the end when there is none."""
         believed = (
             header.magic == MAGIC
             and header.size_bytes >= RECORD_BATCH_OVERHEAD
@@ -513,7 +514,7 @@ class _Scan:
         return self.end
 
     def _header_pattern(self) -> re.Pattern[bytes]:
-        """What the first 17 bytes of a batch can look like here: the upper half of the offset, a length, magic 2."""
+        """Return a pattern of the possible first 17 bytes of a batch: the upper half of the offset, a length, magic 2."""
         upper = {offset >> 32 for offset in (self.expected, max(self.expected, self.limit - 1))}
         offsets = b"|".join(re.escape((half & 0xFFFFFFFF).to_bytes(4, "big")) for half in sorted(upper))
         return re.compile(rb"(?=(?:" + offsets + rb").{4}[\x00-\x7f].{7}\x02)", re.DOTALL)

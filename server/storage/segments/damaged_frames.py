@@ -1,4 +1,4 @@
-"""Where whole batches go on behind one of which the length or the magic byte is damaged: no header leads on from there.
+"""Finds the next whole batch after one with a damaged length or magic byte, whose header does not lead on to it.
 
 The CRC covers neither, so bytes that carry it are a batch of their size, whatever the header says of it, and the next one
 starts behind them. What is damaged otherwise is passed over by its length. This is for a lookup on its way from an index entry:
@@ -29,7 +29,7 @@ PIECE_BYTES: Final = MIB
 
 
 class _Frame(NamedTuple):
-    """What stands where a batch begins."""
+    """A frame: the bytes at the start of a batch."""
 
     header: BatchHeader
     size_bytes: int
@@ -40,7 +40,7 @@ class _Frame(NamedTuple):
 
     @property
     def is_damaged(self) -> bool:
-        """Whether its length or its magic is damaged, and all else is as it was."""
+        """Return whether the frame's length or magic is damaged, and all else is intact."""
         return self.has_crc and not (self.leads_on and self.size_bytes == self.header.size_bytes)
 
 
@@ -55,9 +55,9 @@ def _frame_at(area: FileSlice, position: int) -> Procedure[_Frame | None]:
 
 
 def position_behind_damage(area: FileSlice, offset: int) -> Procedure[int | None]:
-    """Where whole frames go on behind the last damaged one before `offset`, in an area that starts with a batch.
+    """Return the position of the first whole frame after the last damaged one before `offset`. The area starts with a batch.
 
-    None where no frame is damaged on the way, or the offset lies before what goes on: it may be what is damaged.
+    Return None where no frame is damaged on the way, or the offset is before the position: the damaged frame may hold it.
     """
     position, lowest = area.start, 0
     is_behind, resumed = False, None
@@ -82,10 +82,10 @@ def position_behind_damage(area: FileSlice, offset: int) -> Procedure[int | None
 
 
 def position_behind_unmatched(area: FileSlice, offset: int, timestamp: int) -> Procedure[int | None]:
-    """Where whole frames go on behind the last damaged one before the first with a last offset and a largest timestamp of at
-    least these, in an area that starts with a batch; its end where nothing goes on.
+    """Return the position of the first whole frame after the last damaged one on the way to a matching frame, or the area's
+    end. A frame matches if its last offset and largest timestamp are at least these. The area starts with a batch.
 
-    None where no frame is damaged on the way, or a damaged one reaches them, and is what would be found.
+    Return None where no frame is damaged on the way, or a damaged one matches and is the result of the search.
     """
     position, resumed = area.start, None
     while 0 <= position <= area.end - RECORD_BATCH_OVERHEAD:
@@ -162,7 +162,7 @@ def possible_sizes(header: BatchHeader) -> Iterator[int]:
 
 
 def _may_follow(area: FileSlice, position: int) -> Procedure[bool]:
-    """Whether a batch may start there, or the area ends."""
+    """Return whether a batch may start there, or the area ends."""
     if area.end - position < RECORD_BATCH_OVERHEAD:
         return position == area.end
     return bytes((yield Read(area.file, position + MAGIC_POSITION, 1))) == bytes((MAGIC,))

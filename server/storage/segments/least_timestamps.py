@@ -1,4 +1,4 @@
-"""What the time index does not say: how small the timestamps behind an offset can be. It is kept in memory only.
+"""Keeps lower bounds of the timestamps after an offset, which the time index lacks. They are in memory only.
 
 A segment is a row of stretches of offsets, and of each a bound is known that no timestamp of its records lies below. The log's
 owner adds a stretch with every index entry, from what is known of batches that are appended. Of what was written before the log
@@ -120,8 +120,8 @@ class LeastTimestamps:
             self._merge_neighbours()
 
     def before(self, offset: int) -> LeastTimestamps:
-        """What is known of the offsets below this one, where the log was cut. Readers that still look at what was behind it
-        tell it to this object and not to the one that is answered."""
+        """Return the bounds for the offsets below this one, where the log was truncated. Readers that still read above it
+        report their bounds to this object and not to the returned one."""
         cut = LeastTimestamps()
         cut._set(self._stretches_before(offset))
         cut._per_stretch = self._per_stretch

@@ -1,4 +1,4 @@
-"""One segment: a `.log` of record batches with its offset, time and transaction index (Kafka: LogSegment).
+"""A segment: a `.log` of record batches with its offset, time and transaction index (Kafka: LogSegment).
 
 `LogSegment` is the state, changed by the log's owner only. What a reader holds of it is a `SegmentView` (see `segment_view`).
 Appending happens on a `SegmentCursor`, a scratch copy of what an append changes, so
@@ -34,7 +34,7 @@ from .segment_view import SegmentView
 
 @attrs.define(eq=False, repr=False)
 class SegmentCursor:
-    """What appending changes in a segment, as a scratch copy, with the bytes that are due on disk."""
+    """A scratch copy of the fields of a segment that an append changes, with the bytes due on disk."""
 
     size: int
     bytes_since_last_index_entry: int
@@ -305,8 +305,8 @@ class LogSegment:
             yield from (operation for operation in self.sync_of(file, recovery_point))
 
     def sync_of(self, file: FileHandle, recovery_point: int) -> list[DiskOp]:
-        """What forces one of the segment's files to the device. After a sync that failed, what lies above the recovery point is
-        written again before."""
+        """Return the operations that sync one of the segment's files. After a failed sync, data above the recovery point is
+        written again first."""
         if file.failed_sync is None:
             return [Sync(file)]
         if file is self.log:
@@ -318,7 +318,7 @@ class LogSegment:
         return [WriteIndexAgain(file, index.size_in_bytes, index.content_check()), Sync(file)]
 
     def _position_before(self, offset: int) -> int:
-        """Where a batch starts that shares no page with the offset, as far as memory knows."""
+        """Return the start of a batch that shares no page with the offset, as far as the index in memory shows."""
         index, buffer = self.offset_index, self.offset_index.buffer
         if buffer is None or len(buffer) < index.size_in_bytes:
             return 0

@@ -1,4 +1,4 @@
-"""What a reader holds of a segment: immutable, and good until the segment's files are deleted. Lookups by offset and by
+"""A reader's view of a segment: immutable, and valid until the segment's files are deleted. Lookups by offset and by
 timestamp run on it, through the indexes as they were then. The segment makes it, see `segment`.
 
 The plain records of a batch and its checksum, without keeping anybody waiting: what is small is done on the spot, what is
@@ -74,8 +74,8 @@ class SegmentView(NamedTuple):
         return slot, indexed, position
 
     def _is_true(self, offset: int, position: int) -> Procedure[bool]:
-        """Whether an entry of the offset index leads to a batch that it can mean. (Kafka writes the last offset of all batches
-        that came with the one at the position.)"""
+        """Return whether an entry of the offset index points to a batch that it can mean. (Kafka writes the last offset of all
+        batches that came with the one at the position.)"""
         header: BatchHeader | None = None
         if 0 <= position < self.size:
             area = self.bytes_from(position)
@@ -107,7 +107,7 @@ class SegmentView(NamedTuple):
         return entry[0]
 
     def position_before(self, position: int) -> Procedure[int]:
-        """Where a batch starts at or before a position; 0 when the index does not say."""
+        """Return the start of a batch at or before a position; 0 when the index has none."""
         entries = self.offset_entries
         if not entries or position <= 0:
             return 0
@@ -285,7 +285,7 @@ def checked(batch: memoryview, header: BatchHeader) -> Procedure[None]:
 
 
 def unpacked_at_once(batch: memoryview, header: BatchHeader, max_bytes: int) -> bytes | None:
-    """What `unpacked` answers where that is but a copy, else None."""
+    """Return the result of `unpacked` where that is only a copy, else None."""
     if header.attributes & COMPRESSION_MASK or len(batch) > MIB:
         return None
     return records_data(batch, header, max_bytes)
