@@ -1,4 +1,4 @@
-"""Where a server listens. Who only wants to know that need not load what listens."""
+"""The addresses of a server. Code that needs only these does not have to load the listeners."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..config.address import Address
 
 @attrs.frozen
 class Addresses:
-    """Where a running server listens; None where it does not."""
+    """The addresses of a running server's listeners; None for a listener that does not exist."""
 
     native: Address | None = None
     kafka: Address | None = None

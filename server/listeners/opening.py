@@ -66,7 +66,7 @@ class Listeners:
         return Addresses(native, kafka)
 
     def kafka_tls(self) -> TlsServer | None:
-        """How connections of Kafka clients are encrypted; None: they are not. Raises InvalidConfigError."""
+        """Return the TLS settings of Kafka's connections; None if they are not encrypted. Raises InvalidConfigError."""
         config = self.broker.config
         return self._tls(config.kafka_security, config.kafka_ssl_client_auth)
 

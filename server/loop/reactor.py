@@ -114,7 +114,7 @@ class Reactor:
             self.is_serving = False
 
     def _end(self, session: Reads, error: Exception) -> None:
-        """What nobody expected of a session ends it, and nobody else's turn."""
+        """End a session after an unhandled exception; the turn of the others continues."""
         with contextlib.suppress(OSError):
             self.remove(session)
         session.end_with(error)

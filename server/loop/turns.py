@@ -25,7 +25,7 @@ STEPS_PER_TURN: Final = 6 * STEPS_PER_PAUSE
 
 @attrs.define(eq=False, repr=False)
 class Turns:
-    """What has been done since somebody let others have their turn. Owner: the trio thread."""
+    """The steps spent since others last had their turn. Owner: the trio thread."""
 
     large_work: trio.Semaphore = attrs.field(factory=lambda: trio.Semaphore(1))
     """Held by who does what does not fit a turn, as long as it needs the processor. It keeps memory bounded too: of many
@@ -37,7 +37,7 @@ class Turns:
         self._steps = 0
 
     def spend(self, steps: int) -> bool:
-        """Whether this was the last that fits a turn."""
+        """Spend steps and return whether they were the last that fit the turn."""
         self._steps += steps
         if self._steps < STEPS_PER_TURN:
             return False
@@ -57,7 +57,7 @@ class Turns:
             await trio.lowlevel.checkpoint_if_cancelled()
 
     def has_room(self, steps: int) -> bool:
-        """Whether `fit` would spend them."""
+        """Return whether `fit` would spend the steps."""
         return self._steps + steps < STEPS_PER_TURN
 
     def fit(self, steps: int) -> bool:
@@ -110,7 +110,8 @@ class Gathering:
             self.is_open = self._depth > 0
 
     def _end(self) -> None:
-        """What is done here may put off more: a session goes on when its answers have left."""
+        """End the turn of all writers and senders. That can defer more work: a session continues when its responses have
+        left."""
         while self._writers or self._senders:
             waiting = self._writers or self._senders
             for who in tuple(waiting):

@@ -1,4 +1,4 @@
-"""What waits for something that somebody else notices: requests for the end of their time, readers for a partition to move."""
+"""Waits that other code ends: deadlines of requests, and readers that wait for a partition to change."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Expires(Protocol):
 
 @attrs.define(eq=False, repr=False)
 class Deadlines:
-    """What may not wait for ever, of all connections of a listener. Owner: the listener; `run` is its task, which looks once a
-    second, and never while nothing waits. Who begins to wait asks no clock: the next look does."""
+    """Deadlines of all connections of a listener. Owner: the listener; `run` is its task. The task checks once a second, and
+    never while nothing waits. A new entry reads no clock: the next check does."""
 
     _new: dict[Expires, float] = attrs.field(factory=dict)
     """What began to wait since the last look, and for how many seconds: its time begins with the next one, however far the

@@ -1,1 +1,1 @@
-"""What a server does that nobody looks after: word to its supervisor, settings read again, a log that stays short."""
+"""The unattended duties of a server: reports to its supervisor, reloads of settings, a log that stays short."""

@@ -40,7 +40,7 @@ _Kind = tuple[Any, ...]
 
 
 class LogLineFormatter(logging.Formatter):
-    """One line an event, as `time=... level=... logger=... message="..."` or as a JSON object."""
+    """Formats each event as one line, as `time=... level=... logger=... message="..."` or as a JSON object."""
 
     def __init__(self, *, as_json: bool) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ class LineLimit:
     """By kind, in the order in which they end."""
 
     def passes(self, record: logging.LogRecord) -> bool:
-        """Whether a line goes through."""
+        """Return whether a line passes the limit."""
         if not self.per_minute or not logging.INFO <= record.levelno < logging.CRITICAL:
             return True
         text, kind = str(record.msg), _kind_of(record)
@@ -117,7 +117,7 @@ class LineLimit:
         return True
 
     def over(self, *, at_once: bool = False) -> list[logging.LogRecord]:
-        """What tells of minutes that are over, or of all that there are; they are forgotten."""
+        """Return the summary lines of minutes that are over, or of all minutes, and forget these minutes."""
         now_s, told = self._now_s(), []
         for kind, minute in list(self._minutes.items()) if at_once else self._ended(now_s):
             del self._minutes[kind]

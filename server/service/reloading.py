@@ -29,7 +29,7 @@ LOGGER: Final = logging.getLogger(__name__)
 
 @attrs.frozen
 class Change:
-    """What one part of the server makes of new settings."""
+    """The effect of new settings on one part of the server."""
 
     said: tuple[str, ...] = ()
     """A line for each thing that changes, without secrets."""

@@ -33,7 +33,7 @@ class Service:
     """Metrics of Prometheus that someone else has, for `/metrics`."""
 
     def starting(self, report: Report) -> Report:
-        """Who is to be told how far a start is."""
+        """Return the reporter of a start's progress, which also notifies the supervisor."""
         return Starting(self.supervisor, report)
 
     async def serving(

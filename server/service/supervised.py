@@ -1,15 +1,15 @@
-"""What a supervised server says of itself, and when its watchdog is fed.
+"""The notifications of a supervised server, and the conditions for feeding its watchdog.
 
-| when | lines |
+| event | lines |
 |---|---|
-| it starts | `STATUS=recovering n of m logs`; with each that is further than the one before, `EXTEND_TIMEOUT_USEC` |
+| it starts | `STATUS=recovering n of m logs`; with each one that makes progress, `EXTEND_TIMEOUT_USEC` |
 | it serves | `READY=1`, `STATUS=serving ...` |
-| it reads settings again | `RELOADING=1`, `MONOTONIC_USEC`; then `READY=1` |
-| it stops | `STOPPING=1`, `STATUS=stopping`, `EXTEND_TIMEOUT_USEC` for as long as a stop may take |
+| it reloads settings | `RELOADING=1`, `MONOTONIC_USEC`; then `READY=1` |
+| it stops | `STOPPING=1`, `STATUS=stopping`, `EXTEND_TIMEOUT_USEC` for the longest time that a stop may take |
 
-The watchdog is fed at most every half of its time, each time after a turn of the event loop in which every log directory in
-service has forced one block to its device. A loop that is held, and a device that hangs, are both silence. A full device is
-neither; a directory where that write fails goes out of service, and the server ends with the last one.
+The server feeds the watchdog at most every half of its time, each time after a turn of the event loop. In that turn every log
+directory in service has forced one block to its device. A stalled loop and a hanging device both cause silence. A full device
+does not; a directory where that write fails goes out of service, and the server ends with the last one.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Who the peer of a connection is and what it may do, whatever protocol it speaks."""
+"""The peer's identity and permissions, for connections of every protocol."""

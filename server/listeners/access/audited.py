@@ -1,4 +1,4 @@
-"""What changes of clients' leave in the audit log, whatever protocol they speak."""
+"""The audit log's entries for changes that clients make, for every protocol."""
 
 from __future__ import annotations
 

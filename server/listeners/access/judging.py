@@ -39,7 +39,7 @@ def seen_steps(elements: Iterable[T], may_see: Callable[[T], bool]) -> Steps[lis
 
 
 def map_steps(elements: Iterable[T], function: Callable[[T], R]) -> Steps[list[R]]:
-    """What the function makes of each."""
+    """Return the function's result for each element."""
     made: list[R] = []
     yield from each_steps(elements, lambda each: made.append(function(each)))
     return made
@@ -54,7 +54,7 @@ def each_steps(elements: Iterable[T], change: Callable[[T], Any]) -> Steps[None]
 
 
 def finish(steps: Steps[T]) -> T:
-    """What the steps answer, without pauses: for what is small."""
+    """Return the result of the steps and run them without pauses. Use it only for small work."""
     while True:
         try:
             next(steps)

@@ -1,8 +1,8 @@
-"""How a user logs in on a listener with SASL, by PLAIN or SCRAM, whatever protocol carries the tokens. Source: KIP-84, KIP-368
+"""Logins on a listener with SASL, by PLAIN or SCRAM, for every protocol that carries the tokens. Source: KIP-84, KIP-368
 (logins that end), RFC 4616, RFC 5802; Kafka's SaslServerAuthenticator.
 
-Requests are small before a login, and there is a minute for it. A login that fails is counted; its door answers after a delay
-and ends the connection. Which requests carry tokens, and in which order, is the door's matter.
+Before a login requests are small, and the peer has a minute to complete it. A failed login is counted; its door responds after
+a delay and ends the connection. The door decides which requests carry tokens, and in which order.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ EXPIRED: Final = "its login has expired and was not renewed"
 
 
 class Taken(NamedTuple):
-    """What a token was answered with. The user has logged in with the last one, for `lifetime_ms`, 0 for ever."""
+    """The server's response to a token. With the last one the user has logged in, for `lifetime_ms`; 0 means indefinitely."""
 
     answer: bytes
     is_last: bool
@@ -47,7 +47,7 @@ class Taken(NamedTuple):
 
 @attrs.define(eq=False, repr=False)
 class Login:
-    """How far a connection has come with saying who it is. Owner: what takes its requests up."""
+    """The state of a connection's login. Owner: the object that processes its requests."""
 
     broker: Broker
     session: Session[Any]
@@ -78,22 +78,22 @@ class Login:
 
     @property
     def awaits_last_token(self) -> bool:
-        """Whether the first token of two was taken."""
+        """Return whether the login has received the first of two tokens."""
         return self._exchange is not None
 
     @property
     def is_done(self) -> bool:
-        """Whether the user has logged in and does not renew that."""
+        """Return whether the user has logged in and no renewal is in progress."""
         return self.has_logged_in and not self.is_under_way
 
     @property
     def has_expired(self) -> bool:
-        """Whether nothing but a renewal is taken any more."""
+        """Return whether the login has expired, so that the connection accepts only a renewal."""
         return trio.current_time() >= self._expires
 
     @property
     def failure_delay_s(self) -> float:
-        """How long the answer to a login that failed is held back."""
+        """Return the delay of the response to a failed login, in seconds."""
         return self.broker.config.connection_failed_authentication_delay_ms / 1000
 
     def _end_when_late(self) -> None:
@@ -119,7 +119,7 @@ class Login:
         return SaslAuthenticationError(why)
 
     async def take(self, token: bytes) -> Taken:
-        """One token of the client's. Raises SaslAuthenticationError: it has failed."""
+        """Process one token of the client. Raises SaslAuthenticationError if the login fails."""
         try:
             if self.mechanism == PLAIN:
                 self._check_plain(token)

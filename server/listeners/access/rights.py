@@ -1,4 +1,4 @@
-"""What the peer of a connection may do, by ACLs, and rules that calls of both protocols have. Source: Kafka's AuthHelper,
+"""The permissions of a connection's peer, by ACLs, and rules that calls of both protocols share. Source: Kafka's AuthHelper,
 ControllerApis and KafkaApis."""
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Asker:
     def authorize(
         self, operation: AclOperation, kind: ResourceType, name: str = CLUSTER_NAME, *, quietly: bool = False
     ) -> bool:
-        """Whether the client may do this on a resource. Always, where no ACLs are enforced. `quietly`: it is not refused
-        anything by that."""
+        """Return whether the client may perform the operation on a resource; always True where no ACLs are enforced. `quietly`:
+        a denial does not count as a refusal."""
         if self.guard is None:
             return True
         session = self.session
@@ -40,11 +40,11 @@ class Asker:
             raise AuthorizationError(f"{self.session.principal} may not {operation.name} {kind.name} {name}", DENIED[kind])
 
     def may_see(self, kind: ResourceType, name: str = CLUSTER_NAME) -> bool:
-        """Whether an answer to the client may have this resource in it; nothing is refused by that."""
+        """Return whether a response to the client may include this resource. A denial does not count as a refusal."""
         return self.authorize(AclOperation.DESCRIBE, kind, name, quietly=True)
 
     def may_on_any(self, operation: AclOperation, kind: ResourceType) -> bool:
-        """Whether there may be a resource of the kind on which the client may do this."""
+        """Return whether the client may perform the operation on at least one possible resource of the kind."""
         if self.guard is None or self.guard.authorizer is None:
             return True
         return self.guard.authorizer.may_on_any(self.session.principal, self.session.transport.host, operation, kind)

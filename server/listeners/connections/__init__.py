@@ -1,1 +1,1 @@
-"""What all connections have in common: sockets, TLS, limits, memory, who is there and who has left."""
+"""The common parts of all connections: sockets, TLS, limits, memory, arrivals and departures of peers."""

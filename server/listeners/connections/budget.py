@@ -44,7 +44,8 @@ def _ignore(why: str) -> None:
 
 @attrs.define(eq=False, repr=False)
 class Share:
-    """What one connection holds. Owner: its session: it adds what it receives to `held`, and calls `charge` past FREE_BYTES."""
+    """Memory of one connection's requests. Owner: its session, which adds received bytes to `held` and calls `charge` past
+    FREE_BYTES."""
 
     budget: InFlightBudget
     held: int = 0
@@ -104,8 +105,9 @@ class Share:
         return None
 
     def _deciding(self) -> tuple[Account, ...]:
-        """Who has to have room. Who goes on outside the broker's account waits for no principal's: someone who waits for the
-        broker may go on outside that one."""
+        """Return the accounts that must have capacity. A share admitted over the broker's limit does not wait for its
+        principal's account. That avoids a deadlock: the share admitted over the principal's limit may itself wait for the
+        broker."""
         *_, broker = self.accounts
         return (broker,) if broker.ahead is self else self.accounts
 
@@ -130,12 +132,12 @@ class Share:
             self._woken.set()
 
     def stands_still_since(self, moment: float) -> bool:
-        """Whether its peer owes the rest of a frame, and has sent little of it since then."""
+        """Return whether the peer owes the rest of a frame and has sent little of it since `moment`."""
         return self.is_receiving and self._gained_at <= moment and self.unread_bytes() > 0
 
     @property
     def is_answered(self) -> bool:
-        """Whether the frame that went on outside an account, and all before it, are answered."""
+        """Return whether the frame admitted over the limit, and all frames before it, have their responses."""
         return self.is_whole and self.held <= self.unread_bytes()
 
     def give_back(self) -> None:
@@ -225,7 +227,8 @@ class Account:
         self._waiting[is_small].pop(share, None)
 
     def _wake_waiting(self) -> None:
-        """Who holds little comes first: it is soon done. Who can go on is charged here, so that nobody else takes its room."""
+        """Admit waiting shares. Those that hold little come first, because they finish soon. Each is charged here, so that no
+        other share takes its capacity."""
         for queue in reversed(self._waiting):
             while queue:
                 share = next(iter(queue))
@@ -271,16 +274,16 @@ class InFlightBudget:
 
     @property
     def held(self) -> int:
-        """What all connections hold."""
+        """Return the bytes that all connections hold."""
         return sum(share.held for share in self.shares)
 
     @property
     def used(self) -> int:
-        """What is charged of that: without the first FREE_BYTES of each."""
+        """Return the charged bytes: `held` without the first FREE_BYTES of each connection."""
         return self._broker.total
 
     def pressed(self) -> bool:
-        """Whether reads are to be small."""
+        """Return whether reads have to be small."""
         return self._broker.total > self.limit // 4
 
     @property
@@ -299,7 +302,7 @@ class InFlightBudget:
         return share
 
     def accounts_of(self, payer: str) -> tuple[Account, Account]:
-        """Where a connection of this principal is charged."""
+        """Return the accounts that charge a connection of this principal."""
         principal = self._principals.get(payer)
         if principal is None:
             principal = self._principals[payer] = Account(payer, self.limit // SHARE_OF_PRINCIPAL)

@@ -1,5 +1,5 @@
-"""What a connection's only task waits for: what a request has to wait for, one thing at a time, and moments at which time
-matters. In between it rests until it is woken."""
+"""The only task of a connection: it waits for one obstacle of a request at a time, and for deadlines. In between it rests until
+a wake-up."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ConnectionTask:
 
     @property
     def is_for_next_request(self) -> bool:
-        """Whether what is waited for belongs to a request that was not taken up yet."""
+        """Return whether the awaited work belongs to a request that has not started yet."""
         return self._ends_early is not None
 
     async def do_work(self) -> None:

@@ -1,10 +1,10 @@
-"""What connections count of themselves: plain integers, added up where it happens and looked at when somebody asks.
+"""The counters of connections: plain integers, added up where the event happens and read on request.
 
-A request costs two readings of the clock and a handful of additions, which `test_counters.py` bounds. There is a place for
-each API of a protocol, and in it one for each error that it has answered: sets that no client can enlarge.
+A request costs two clock reads and a handful of additions, which `test_counters.py` bounds. Each API of a protocol has an
+entry, with one count for each error that it has returned: sets that no client can enlarge.
 
 A peer, or a lack of descriptors, could repeat a log line many times a second. Each is logged once a minute, or a few times
-(`Seldom`). An unhandled exception ends the connection and nothing else: it is counted with its protocol and logged with its
+(`Seldom`). An unhandled exception ends the connection and nothing else. It is counted with its protocol and logged with its
 traceback, each place in the code once a minute (`report_bug`).
 """
 
@@ -46,13 +46,13 @@ class _Said:
 
 @attrs.define(eq=False, repr=False)
 class Seldom:
-    """What was said when. Keys are chosen by us, so they are few."""
+    """The times of rare log lines. The code chooses the keys, so they are few."""
 
     _said: dict[Hashable, _Said] = attrs.field(factory=dict)
 
     def left_out(self, key: Hashable, now_s: float, most: int = 1) -> int | None:
-        """How often it was not said since the last time; None when it is not to be said now either:
-        it was, `most` times."""
+        """Return the number of omitted lines since the last one. Returns None to omit this one too, after `most` lines in the
+        period."""
         said = self._said.get(key)
         if said is not None and now_s < said.at_s + AGAIN_S:
             if said.times < most:
@@ -75,7 +75,7 @@ class Seldom:
 
 @attrs.define(eq=False, repr=False)
 class ApiCounters:
-    """What became of the requests of one API."""
+    """The counters of one API's requests."""
 
     durations: Durations = attrs.field(factory=Durations)
     """From when a request was taken up until its answer was ready to be sent; long polls wait in between."""
@@ -83,7 +83,7 @@ class ApiCounters:
     """Answers with an error of this code in it, by code. An answer with two different ones counts for both."""
 
     def answered(self, seconds: float, errors: Iterable[int] = ()) -> None:
-        """One more answer, and the codes of the errors in it."""
+        """Count one response and the error codes in it."""
         self.durations.add(seconds)
         for code in errors:
             self.errors[code] = self.errors.get(code, 0) + 1
@@ -91,7 +91,7 @@ class ApiCounters:
 
 @attrs.define(eq=False, repr=False)
 class ProtocolCounters:
-    """What the connections of all listeners of one protocol have done. Owner: `Admission`; listeners and sessions count."""
+    """The counters of one protocol's connections on all listeners. Owner: `Admission`; listeners and sessions count."""
 
     protocol: str
     connections: int = 0
@@ -111,7 +111,7 @@ class ProtocolCounters:
     apis: dict[str, ApiCounters] = attrs.field(factory=dict)
 
     def end(self, why: str) -> None:
-        """One more connection is ended."""
+        """Count one connection that the server ends."""
         self.ended[why] = self.ended.get(why, 0) + 1
 
     def api(self, name: str) -> ApiCounters:

@@ -1,4 +1,4 @@
-"""How long something runs, without what it waits for: a request's share of the processor."""
+"""Measures the processor time of a request: the time that it runs, without the time that it waits."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Meter:
 
     @property
     def spent_s(self) -> float:
-        """How long it has run."""
+        """Return the running time so far, in seconds."""
         running_s = 0.0 if self._since_s is None else perf_counter() - self._since_s
         return self._spent_s + running_s
 
     async def run(self, work: Awaitable[T]) -> T:
-        """What `work` returns; of its time only that counts in which its task runs."""
+        """Return the result of `work`. Of its time only the stretches count in which its task runs."""
         return await _metered(work.__await__(), self)
 
 

@@ -41,7 +41,7 @@ class Places:
         self.left()
 
     def has_room(self, asking: ListenerPlaces) -> bool:
-        """Whether one listener may have another connection, with what is kept for the others."""
+        """Return whether the listener may accept another connection, given the reserve of the other listeners."""
         kept = self._kept()
         others = sum(max(kept, len(each.connections)) for each in self._listeners if each is not asking)
         return len(asking.connections) + others < self.limit

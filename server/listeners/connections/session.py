@@ -1,9 +1,9 @@
-"""One connection, whatever protocol it speaks: bytes come in, requests are taken up in their order, answers leave.
+"""The session of a connection, for every protocol: it receives bytes, starts requests in order of arrival, and sends responses.
 
-Nothing of that needs a task: bytes are received, and requests taken up, in the reactor's turn; what has been held up goes on
-where the obstacle goes, in the turn of an actor that answers for example. The connection has one task, `serve`. It waits for
-what a request has to wait for, one at a time, and for the moments at which time matters; what it waits for holds up the
-requests behind it, and the reading, which is the backpressure that the peer feels.
+None of this needs a task: the session receives bytes and starts requests in the reactor's turn. A blocked request continues in
+the turn that removes the obstacle, for example the turn of an actor that responds. The connection has one task, `serve`. It
+waits for the obstacles of requests, one at a time, and for deadlines. Meanwhile later requests and the reading stop, which is
+the backpressure that the peer feels.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ IDLE_CHECKS: Final = 10
 
 
 class Received(Protocol):
-    """What cuts requests out of received bytes."""
+    """The parser that splits received bytes into requests."""
 
     end_received: bool
 
@@ -151,7 +151,7 @@ class Session(ABC, Generic[RequestT]):
 
     @abstractmethod
     def may_take(self, request: RequestT) -> bool:
-        """Whether a request can be taken up now. Else it waits for `go_on`."""
+        """Return whether a request can start now. If not, it waits for `go_on`."""
 
     @abstractmethod
     def take(self, request: RequestT) -> None:
@@ -180,15 +180,15 @@ class Session(ABC, Generic[RequestT]):
     @property
     @abstractmethod
     def requests_in_flight(self) -> int:
-        """How many are under way."""
+        """Return the number of requests in progress."""
 
     @property
     def has_unanswered(self) -> bool:
-        """Whether a request is under way."""
+        """Return whether a request is in progress."""
         return self.requests_in_flight > 0
 
     def known_as(self, principal: str) -> None:
-        """Who the peer is, as far as it has said."""
+        """Set the principal that the peer has logged in as."""
         self.principal, self.user = principal, principal.removeprefix(USER_PREFIX)
         self.client = None
 
@@ -197,7 +197,7 @@ class Session(ABC, Generic[RequestT]):
         PAYER.set(self.client or self.known_client())
 
     def known_client(self) -> Payer:
-        """Who pays, as the client is known now."""
+        """Return the payer of the client as it is known now."""
         if self.client is None:
             self.client = new_payer(self._payer())
         return self.client
@@ -313,7 +313,7 @@ class Session(ABC, Generic[RequestT]):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request is under way, so that silence is no idleness."""
+        """Return whether a request is in progress, so that silence does not count as idle time."""
         return self.has_unanswered or self.state != READING
 
     def end_idle(self) -> None:
@@ -410,7 +410,7 @@ class Session(ABC, Generic[RequestT]):
         return self.may_receive()
 
     def may_receive(self) -> bool:
-        """Whether the protocol lets more requests come in."""
+        """Return whether the protocol accepts more requests now."""
         return True
 
     def work_on(self, work: Work, *, ends_with_reading: bool = False) -> None:
@@ -420,7 +420,7 @@ class Session(ABC, Generic[RequestT]):
         self.task.work_on(work, ends_with_reading=ends_with_reading)
 
     def hold_up(self, request: RequestT) -> None:
-        """What `work_on` was for: the next request that is taken up."""
+        """Store the request for which `work_on` was called: it is the next one to start."""
         self._held_up = request
 
     @contextmanager
@@ -436,7 +436,7 @@ class Session(ABC, Generic[RequestT]):
 
     @property
     def is_watched(self) -> bool:
-        """Whether `peer_left` is to be called."""
+        """Return whether `peer_left` must be called."""
         return self._watching > 0
 
     def on_departure(self, is_gone: bool) -> None:

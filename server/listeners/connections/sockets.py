@@ -61,7 +61,7 @@ class Served(NamedTuple):
 
 @attrs.frozen
 class Admission:
-    """What the connections of all listeners of a broker share."""
+    """The state that the connections of all listeners of a broker share."""
 
     places: Places
     budget: InFlightBudget
@@ -121,7 +121,7 @@ async def open_sockets(address: Address) -> list[trio.SocketListener]:
 
 @attrs.define(eq=False, repr=False)
 class Listener:
-    """One protocol on one address: `open` makes a session of an accepted connection. `run` is its task."""
+    """A listener for one protocol on one address. `open` creates a session of an accepted connection, `run` is its task."""
 
     address: Address
     admission: Admission
@@ -235,8 +235,8 @@ class Listener:
             self._places.leave(scope)
 
     async def _is_above_quota(self, peer: str) -> bool:
-        """Whether the peer's address makes too many connections. The answer comes after a time in which it learns nothing: who
-        is told at once comes back at once."""
+        """Return whether the peer's address makes too many connections. The result comes after a delay that reveals nothing,
+        because an immediate disconnect invites an immediate retry."""
         seconds = self.admission.quotas.connect(host_of(peer), trio.current_time())
         if seconds:
             LOGGER.debug("%s is disconnected in %g s: its address is above its quota of connections", peer, seconds)

@@ -35,7 +35,7 @@ HANDSHAKE_BYTES: Final = 64 * KIB
 
 @attrs.frozen
 class TlsServer:
-    """How a listener speaks TLS. `failed` is called for each handshake that came to nothing."""
+    """The TLS settings of a listener. `failed` is called for each handshake that fails."""
 
     context: ssl.SSLContext
     handshake_timeout_s: float
@@ -75,7 +75,7 @@ def server_context(config: BrokerConfig, client_auth: ClientAuth) -> ssl.SSLCont
 
 
 def file_digests(config: BrokerConfig) -> dict[str, bytes]:
-    """What tells whether the files of TLS are those that were read before. Raises InvalidConfigError."""
+    """Return digests that show whether the TLS files have changed. Raises InvalidConfigError."""
     paths = (config.ssl_certificate_file, config.ssl_key_file, config.ssl_client_ca_file)
     try:
         return {path: hashlib.sha256(Path(path).read_bytes()).digest() for path in paths if path is not None}
@@ -90,7 +90,7 @@ def _no_passphrase() -> str:
 
 @attrs.define(eq=False, repr=False)
 class TlsTransport(Transport):
-    """What is received and sent are plain bytes, what the socket carries is not. `handshake` comes first."""
+    """A transport that receives and sends plain bytes over an encrypted socket. `handshake` comes first."""
 
     encrypts: ClassVar[bool] = True
     _incoming: ssl.MemoryBIO = attrs.field(factory=ssl.MemoryBIO)
@@ -152,8 +152,8 @@ class TlsTransport(Transport):
         return ANONYMOUS if not certificate else f"User:{distinguished_name(certificate)}"
 
     def read_available(self) -> bytes | None:
-        """What the peer has sent, as one piece; see `Transport.read_available`. Bytes that are no TLS raise OSError
-        (ssl.SSLError)."""
+        """Return the received bytes as one piece; see `Transport.read_available`. Raises OSError (ssl.SSLError) for bytes that
+        are not TLS."""
         while True:
             plain = self._decrypt()
             if self._outgoing.pending:

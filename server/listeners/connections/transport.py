@@ -1,7 +1,7 @@
-"""One accepted connection's socket, whatever protocol it speaks: bytes as they come, and buffers that wait to be sent.
+"""The socket of one accepted connection, for every protocol: received bytes, and buffers that wait to be sent.
 
-What is sent leaves in order, in few system calls: at the end of the turn in which it was given, or at once. What the kernel
-does not take is left to a task, `write`. A peer that takes nothing for SEND_TIMEOUT_S is gone.
+Buffers leave in order, in few system calls: at the end of the turn that sends them, or at once. A task, `write`, sends the rest
+that the kernel does not accept. A peer that accepts nothing for SEND_TIMEOUT_S counts as gone.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Transport:
 
     @property
     def principal(self) -> str:
-        """Who the peer is, as far as the connection says."""
+        """Return the principal of the peer, as far as the connection knows it."""
         return ANONYMOUS
 
     @property
@@ -124,16 +124,16 @@ class Transport:
     # ---- receiving -----------------------------------------------------------------------------------------------------
 
     async def receive(self) -> bytes:
-        """What the peer sent, empty at its end, as `read_available`; waits for it. Raises OSError, trio.BrokenResourceError,
-        trio.ClosedResourceError."""
+        """Wait for the peer's bytes and return them, as `read_available`; empty at the end. Raises OSError,
+        trio.BrokenResourceError, trio.ClosedResourceError."""
         await trio.lowlevel.checkpoint()
         while (data := self.read_available()) is None:
             await trio.lowlevel.wait_readable(self.stream.socket)
         return data
 
     def read_available(self) -> bytes | None:
-        """What the peer has sent, empty at its end, None where there is nothing. A read that fills its buffer is followed by
-        one of twice the size. Raises OSError."""
+        """Return the peer's bytes, empty at the end, None if none are available. After a read that fills its buffer the next
+        one has twice the size. Raises OSError."""
         size = self._receive_bytes
         if size > MIN_RECEIVE_BYTES and self.is_pressed():
             size = MIN_RECEIVE_BYTES
@@ -150,7 +150,7 @@ class Transport:
         return data
 
     def unread_bytes(self) -> int:
-        """How many bytes the kernel holds that nobody has received."""
+        """Return the number of received bytes that the kernel holds unread."""
         descriptor = self.stream.socket.fileno()
         if descriptor < 0:  # closed, while its task has not ended yet
             return 0
@@ -162,7 +162,7 @@ class Transport:
         return waiting[0]
 
     def has_unread_bytes(self) -> bool:
-        """Whether there are any."""
+        """Return whether the kernel holds unread bytes."""
         return self.unread_bytes() > 0
 
     def known(self) -> None:
@@ -208,11 +208,11 @@ class Transport:
 
     @property
     def is_full(self) -> bool:
-        """Whether the peer has left more unread than it may, so that nothing more is read for it."""
+        """Return whether the peer has left more unread than it may, so that the server stops reading for it."""
         return self.unsent_bytes > FREE_BYTES and self.unsent_bytes > self.answers.most_per_connection
 
     def reserve(self, wanted: int) -> int:
-        """How much of `wanted` may be read for an answer now; `unreserve` when it was read."""
+        """Return the part of `wanted` that may be read for a response now. Call `unreserve` when it has been read."""
         room = self.answers.room(wanted)
         if room > FREE_BYTES:
             self._reserved_bytes += room
@@ -220,7 +220,7 @@ class Transport:
         return room
 
     def unreserve(self, room: int) -> None:
-        """What was read is being sent, or not needed."""
+        """Release a reservation: the data is being sent, or is not needed."""
         if room > FREE_BYTES:
             self._reserved_bytes -= room
             self._count()
@@ -282,12 +282,12 @@ class Transport:
 
     @property
     def is_open(self) -> bool:
-        """Whether the peer takes answers, as far as is known."""
+        """Return whether the peer accepts responses, as far as the server knows."""
         return self.descriptor >= 0 and not self._peer_is_gone
 
     @property
     def is_drained(self) -> bool:
-        """Whether the kernel has everything."""
+        """Return whether the kernel has accepted everything."""
         return not self._has_writer and not self._unsent
 
     def _break(self, error: Exception) -> None:
@@ -339,11 +339,11 @@ class Transport:
         return pieces
 
     def farewell(self) -> Bytes:
-        """What goes over the wire behind the last piece."""
+        """Return the bytes that go over the wire after the last piece."""
         return b""
 
     def _next_pieces(self) -> tuple[list[Bytes], int]:
-        """What one system call takes, and how much it is."""
+        """Return the pieces of one system call and their total size."""
         pieces: list[Bytes] = []
         size, unsent = 0, self._unsent
         while unsent and size < SENT_AT_ONCE_BYTES and len(pieces) < SENT_BUFFERS:
@@ -378,7 +378,7 @@ class Transport:
 
 
 def _behind(pieces: list[Bytes] | list[memoryview], sent: int) -> list[memoryview]:
-    """What is left of pieces of which so many bytes were sent."""
+    """Return the rest of the pieces after the first `sent` bytes."""
     left = []
     for piece in pieces:
         if sent < len(piece):

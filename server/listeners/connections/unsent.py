@@ -26,7 +26,7 @@ SEND_TIMEOUT_UNDER_PRESSURE_S: Final = 5.0
 
 @attrs.define(eq=False, repr=False)
 class UnsentAnswers:
-    """What is counted. Owner: the broker's listeners."""
+    """The memory of unsent responses of all connections. Owner: the broker's listeners."""
 
     limit: int
     used: int = 0
@@ -36,7 +36,7 @@ class UnsentAnswers:
     """Who waits for its peer to take something, and how to have it wait less."""
 
     def room(self, wanted: int) -> int:
-        """How much of `wanted` a fetch may read."""
+        """Return the part of `wanted` that a fetch may read."""
         if wanted <= FREE_BYTES:
             return wanted
         return min(wanted, max(FREE_BYTES, (self.limit - self.used) // 2))
@@ -51,7 +51,7 @@ class UnsentAnswers:
 
     @property
     def most_per_connection(self) -> int:
-        """What a peer may leave unread before it is read from no more."""
+        """Return the bytes that a peer may leave unread before the server stops reading from it."""
         return MAX_UNSENT_UNDER_PRESSURE_BYTES if self.is_pressed else MAX_UNSENT_BYTES
 
     def wait(self, who: object, hurry: Callable[[], None]) -> None:

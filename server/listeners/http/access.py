@@ -1,11 +1,11 @@
-"""Which HTTP requests are answered at all: programs' are, and what a page of somebody else has a browser send is not.
+"""Decides which HTTP requests get a response: those of programs do, those that a foreign page makes a browser send do not.
 
-| what is looked at | a request is refused | status |
+| check | the server refuses a request | status |
 |---|---|---|
-| `Host` | with another name, where only this machine is listened to: a name that was made to point here (DNS rebinding) | 403 |
+| `Host` | with another name, on an address of this machine only: the name may point here by DNS rebinding | 403 |
 | `Origin`, `Sec-Fetch-Site` | when a page of another site sends it | 403 |
-| `Content-Type` | when it changes something and is not `application/json`, which no foreign page sends unasked | 415 |
-| `Authorization` | without the token as `Bearer`, where one is asked for | 401 |
+| `Content-Type` | when it changes something and is not `application/json`, which no foreign page sends by itself | 415 |
+| `Authorization` | without the token as `Bearer`, if the address requires one | 401 |
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAX_TOKEN_BYTES: Final = 4096
 
 @attrs.frozen
 class HttpAccess:
-    """Who is answered on one address."""
+    """The access rules of one address."""
 
     is_loopback: bool = True
     token: str | None = attrs.field(default=None, repr=False)
@@ -79,7 +79,7 @@ class HttpAccess:
 
 
 def _is_link(request: HttpRequest) -> bool:
-    """Whether a browser says that somebody has followed a link, and sees a page of its own."""
+    """Return whether the browser says that a user has followed a link, and shows the page as a top-level document."""
     headers = request.headers
     return (
         request.method == "GET" and headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"

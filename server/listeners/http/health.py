@@ -29,7 +29,7 @@ ALIVE = ("/livez", "/healthz")
 
 @attrs.define(eq=False, repr=False)
 class Health:
-    """How far the life of a server is. Owner: who runs it."""
+    """The life-cycle state of a server. Owner: the code that runs the server."""
 
     access: HttpAccess = attrs.field(factory=HttpAccess)
     progress: StartProgress | None = None

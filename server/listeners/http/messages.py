@@ -27,7 +27,7 @@ Stream = Callable[[Send], Awaitable[None]]
 
 
 class HttpAnswer(NamedTuple):
-    """What is sent back. With a `stream` the body is what that sends, and `body` is not looked at."""
+    """A response to an HTTP request. With a `stream`, that sends the body, and `body` is ignored."""
 
     status: int
     body: bytes
@@ -37,7 +37,7 @@ class HttpAnswer(NamedTuple):
 
     @classmethod
     def text(cls, status: int, text: str) -> HttpAnswer:
-        """One or more lines for people."""
+        """Return a response of one or more lines of text for people."""
         return cls(status, f"{text}\n".encode())
 
     @classmethod

@@ -1,7 +1,7 @@
-"""One connection that speaks HTTP/1.1: one function answers, h11 has the protocol (RFC 9110, 9112).
+"""A session that speaks HTTP/1.1: one function responds, h11 implements the protocol (RFC 9110, 9112).
 
-Small bodies, or streams of pieces that go on until the peer closes; no TLS, no compression. It knows a stream and its peer's
-name, and neither listeners nor a broker, so that other processes serve with it, too.
+It supports small bodies, and streams of pieces that continue until the peer closes; no TLS, no compression. It knows a stream
+and its peer's name, and neither listeners nor a broker, so that other processes can serve with it, too.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _nothing() -> None:
 
 @attrs.define(eq=False, repr=False)
 class HttpSession:
-    """One connection: requests one after the other. Owner: the task of `serve`."""
+    """A connection that serves its requests one after the other. Owner: the task of `serve`."""
 
     stream: trio.abc.HalfCloseableStream
     peer: str
@@ -232,7 +232,7 @@ class HttpSession:
 
 
 def _is_of_peer(error: Exception) -> bool:
-    """Whether it says that the peer is gone, and nothing else."""
+    """Return whether the error means only that the peer is gone."""
     if isinstance(error, ExceptionGroup):
         return all(_is_of_peer(each) for each in error.exceptions)
     return isinstance(error, _GONE)

@@ -158,7 +158,7 @@ def load_calls() -> None:
 
 @attrs.define(eq=False, repr=False)
 class KafkaCalls:
-    """What the calls of one connection have in common. Owner: its session."""
+    """The state that the calls of one connection share. Owner: its session."""
 
     door: KafkaDoor
     session: KafkaSession

@@ -49,7 +49,7 @@ class Synonym(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One key of a resource."""
+    """A key of a resource."""
 
     name: str
     value: str | None
@@ -173,7 +173,7 @@ def broker_entries(call: Call) -> Iterator[Entry]:
 
 
 def entries_of_all_brokers(call: Call) -> Iterator[Entry]:
-    """What was set for all brokers while they run."""
+    """Yield the entries that were set for all brokers while they run."""
     for name in call.broker.broker_configs.overrides().get(ALL_BROKERS, {}):
         synonyms = _followed(call.broker, FOLLOWED_KEYS[name])
         yield _broker_entry(FOLLOWED_KEYS[name], [each for each in synonyms if each.source is Source.DYNAMIC_DEFAULT_BROKER])

@@ -134,7 +134,7 @@ def check_broker_name(call: Call, name: str) -> None:
 
 
 def unknown_type(resource_type: int) -> RequestError:
-    """What is answered for resources that have no configuration here."""
+    """Return the error for resources that have no configuration here."""
     known = [kind for kind in ResourceType if kind == resource_type]
     name = known[0].name if known else str(resource_type)
     return InvalidRequestError(f"resources of type {name} have no configuration here; all but loggers have")
@@ -144,7 +144,7 @@ def unknown_type(resource_type: int) -> RequestError:
 
 
 def list_config_resources(call: Call, body: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
-    """What has a configuration, of the types asked for, or all. Version 0 asks for client metrics only."""
+    """List the resources that have a configuration, of the requested types or of all. Version 0 covers client metrics only."""
     wanted = set(body.resource_types or ResourceType) if call.version else {int(ResourceType.CLIENT_METRICS)}
     if not wanted <= set(ResourceType):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=[])

@@ -83,7 +83,7 @@ async def create_topic(
 
 
 def _partitions(call: Call, topic: CreateTopicsCreatableTopic) -> int:
-    """How many the topic gets. Raises RequestError."""
+    """Return the number of partitions of the new topic. Raises RequestError."""
     nodes = [node.node_id for node in call.door.nodes(call.session)]
     lenient = call.door.lenient
     if topic.assignments:

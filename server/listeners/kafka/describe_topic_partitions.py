@@ -110,7 +110,7 @@ async def _found(call: Call, topic: TopicMetadata, numbers: range, operations: i
 
 
 def _partition(node: int, number: int, epoch: int | RequestError) -> DescribeTopicPartitionsResponsePartition:
-    """One that is offline has no leader, and its replica is not there."""
+    """Describe a partition. An offline partition has no leader, and its replica is not available."""
     is_offline = isinstance(epoch, RequestError)
     return DescribeTopicPartitionsResponsePartition(
         error_code=ErrorCode.LEADER_NOT_AVAILABLE if is_offline else ErrorCode.NONE,

@@ -1,4 +1,4 @@
-"""What answers about all groups have in common whose assignments the server makes, whatever kind they are of."""
+"""The common code of responses that describe groups whose assignments the server computes, for every kind of group."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ G = TypeVar("G", bound=DescribedGroup)
 async def described_groups(
     call: Call, body: DescribeRequest, describe: Callable[[str], D], shown: Callable[[Call, D], G], kind: type[G]
 ) -> list[G]:
-    """What a request asks for. `describe` finds a group or raises RequestError, `shown` puts it into the answer's words. A
-    group that is named twice is answered once."""
+    """Describe the requested groups. `describe` finds a group or raises RequestError, `shown` converts it for the response. A
+    group named twice appears once."""
     answers = []
     async for group in in_turns(dict.fromkeys(body.group_ids)):
         try:

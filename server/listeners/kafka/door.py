@@ -1,4 +1,4 @@
-"""What all Kafka connections of a broker share: which APIs are spoken, what clients are told of the cluster, what a call is."""
+"""The shared state of all Kafka connections of a broker: supported APIs, the cluster as clients see it, and the call."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class KafkaDoor:
 
     @property
     def lenient(self) -> bool:
-        """Whether tests get what they want instead of what Kafka refuses."""
+        """Return whether the server accepts requests that Kafka refuses; for tests."""
         return self.broker.config.lenient
 
     def nodes(self, session: KafkaSession) -> list[Node]:
@@ -124,11 +124,12 @@ class Call(Asker):
         return self.door.broker
 
     def authorized_operations(self, kind: ResourceType, name: str = CLUSTER_NAME) -> int:
-        """What the client may do on a resource, as answers have it."""
+        """Return the client's permitted operations on a resource, as the bit field of responses."""
         return bit_field(each for each in OPERATIONS[kind] if self.authorize(each, kind, name, quietly=True))
 
     def operations_on_cluster(self) -> int:
-        """What the client may do on the cluster, as answers have it; 0 when it may not describe the cluster."""
+        """Return the client's permitted operations on the cluster, as the bit field of responses; 0 if it may not describe the
+        cluster."""
         return self.authorized_operations(ResourceType.CLUSTER) if self.authorize(*_SEE_CLUSTER, quietly=True) else 0
 
     def charge_partitions(self, partitions: int, first_strict: int) -> None:
@@ -177,5 +178,5 @@ def error_code(error: RequestError | None) -> int:
 
 
 def error_message(error: RequestError | None) -> str | None:
-    """What stands in an answer's `error_message`."""
+    """Return the `error_message` of a response."""
     return None if error is None else error.message

@@ -42,7 +42,7 @@ class Repeated:
 
 @attrs.frozen
 class Shape:
-    """How an API's error answer is made: its lists, and what is beside the error code on top."""
+    """The shape of an API's error response: its lists, and the fields beside the top-level error code."""
 
     lists: tuple[Repeated, ...]
     copied: tuple[str, ...]
@@ -52,7 +52,7 @@ class Shape:
 
 @attrs.frozen(kw_only=True)
 class Own:
-    """What an API's error answer has in Kafka that does not follow from what its fields stand for."""
+    """The properties of an API's error response in Kafka that do not follow from the meaning of its fields."""
 
     fixed: Mapping[str, Any] = attrs.field(factory=dict)
     """Values of fields, on top and in its lists, that are not their defaults."""
@@ -259,7 +259,7 @@ def error_codes_steps(response: Any) -> Generator[None, None, tuple[int, ...]]:
 
 
 class Plan(NamedTuple):
-    """Where a structure has error codes: its own fields, and lists of structures that have some."""
+    """The places of the error codes in a structure: its own fields, and lists of structures that have some."""
 
     codes: tuple[str, ...]
     lists: tuple[tuple[str, Plan], ...]

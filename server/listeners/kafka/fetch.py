@@ -37,7 +37,7 @@ Answers = Mapping[TopicPartition, FetchAnswer]
 
 
 class _Question(NamedTuple):
-    """What the reader is asked."""
+    """The plan of a reader's fetch."""
 
     partitions: list[FetchPartition]
     max_bytes: int
@@ -50,7 +50,7 @@ class _Question(NamedTuple):
 
     @property
     def wanted_bytes(self) -> int:
-        """How much it may be answered."""
+        """Return the largest possible size of the response, in bytes."""
         size = 0
         for each in self.partitions:
             size += each.max_bytes
@@ -82,7 +82,7 @@ class _Fetch:
         return _Question(list(readable.values()), max_bytes, min(body.min_bytes, max_bytes), view)
 
     def waits(self, wanted: Sequence[WantedPartition], *, is_enough: bool) -> bool:
-        """Whether it is answered later, after this was found."""
+        """Return whether the response waits: the data is not enough, the client allows it, and every partition is readable."""
         return not is_enough and self.body.max_wait_ms > 0 and all(each.can_be_read for each in wanted)
 
     def tell(self, topics: Topics, answers: Answers, each: WantedPartition) -> None:
@@ -101,14 +101,14 @@ class _Fetch:
         topic.partitions.append(data)
 
     def note_gaps(self, answers: Iterable[FetchAnswer]) -> None:
-        """What the client is told of offsets that damage took out; see `note_gaps`."""
+        """Record the gaps that this client's fetch skips or stops at; see `note_gaps`."""
         session = self.call.session
         note_gaps(self.call.broker.gaps.passes, session.client_id, session.transport.host, answers)
 
     # ---- quotas --------------------------------------------------------------------------------------------------------
 
     def _within_quota(self, max_bytes: int) -> int:
-        """What may be read in one go: who got more would be above his quota by that alone."""
+        """Return the most bytes that one fetch may read: more would put the client over its quota at once."""
         session = self.call.session
         most = session.quotas.largest_burst(CONSUMER_BYTE_RATE, session.user, session.asking_client, trio.current_time())
         return int(min(max_bytes, most))
@@ -176,8 +176,8 @@ def _refused(error: RequestError) -> FetchResponse:
 
 
 def _begin(call: Call, body: FetchRequest, named: dict[Key, Asked]) -> _Fetch:
-    """What is asked, in the session that goes on with it. `named`: the partitions of the request. Raises RequestError for
-    one that cannot go on."""
+    """Return the fetch and the session that it continues. `named`: the partitions of the request. Raises RequestError for a
+    session that cannot continue."""
     sessions = call.door.fetch_sessions
     by_id = call.version >= FIRST_WITH_TOPIC_IDS
     if body.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
@@ -225,7 +225,7 @@ def _read(call: Call, question: _Question) -> Procedure[tuple[list[FetchAnswer],
 
 
 def _kept_bytes(body: FetchRequest, partitions: int) -> int:
-    """What a fetch keeps while it is parked: its question, and none of its frame."""
+    """Return the size of the memory that a parked fetch keeps: its fields, without its frame."""
     names = sum(len(topic.topic) for topic in body.topics)
     forgotten = sum(len(topic.topic) + KEPT_PARTITION_BYTES * len(topic.partitions) for topic in body.forgotten_topics_data)
     return names + forgotten + KEPT_PARTITION_BYTES * partitions

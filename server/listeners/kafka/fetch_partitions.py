@@ -1,4 +1,4 @@
-"""One partition of a fetch: looked up before it is read, answered with what was read. Source: KIP-320, KIP-516, KIP-595."""
+"""A partition of a fetch: a lookup before the read, then a response with the data read. Source: KIP-320, KIP-516, KIP-595."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NO_SNAPSHOT: Final = FetchSnapshotId()
 
 
 class WantedPartition(NamedTuple):
-    """One partition that is asked for: under its name, or with the error that is its answer already."""
+    """A partition that the client requests: with its name, or with an error that already is its result."""
 
     key: Key
     asked: Asked
@@ -93,8 +93,8 @@ def _topic_name(call: Call, session: FetchSession | None, key: Key) -> str:
 
 
 def _diverging(call: Call, topic_partition: TopicPartition, asked: Asked) -> tuple[int, int] | None:
-    """Where the log diverges from what the client has read (KIP-595); None if it does not. Raises RequestError, also for an
-    epoch that the log never had."""
+    """Return the point where the log diverges from the records that the client has read (KIP-595); None if it does not. Raises
+    RequestError, also for an epoch that the log never had."""
     epoch, end_offset = call.broker.reader.end_offset_for_epoch(topic_partition, asked.last_fetched_epoch)
     if epoch < 0:
         raise OffsetOutOfRangeError(f"{topic_partition}: where leader epoch {asked.last_fetched_epoch} ends is not known")
@@ -106,7 +106,7 @@ def _diverging(call: Call, topic_partition: TopicPartition, asked: Asked) -> tup
 def partition_data(
     call: Call, body: FetchRequest, each: WantedPartition, answers: Mapping[TopicPartition, FetchAnswer]
 ) -> FetchPartitionData:
-    """What is told of it. `answers`: what was read, of every one that can be."""
+    """Return the response for one partition. `answers`: the results of the reads, for every partition that can be read."""
     number = each.key.partition
     if each.error is not None:
         return _failed(number, each.error)

@@ -52,7 +52,7 @@ class Key(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What a client wants of a partition."""
+    """The fetch parameters of a client for a partition."""
 
     fetch_offset: int
     partition_max_bytes: int
@@ -61,7 +61,7 @@ class Asked(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What the client was told of a partition last: an answer that says the same need not be sent again."""
+    """The state of a partition in the session's last response: an equal state does not have to be sent again."""
 
     high_watermark: int
     log_start_offset: int
@@ -95,7 +95,7 @@ class FetchSession:
             self.names.pop(key, None)
 
     def is_news(self, key: Key, now: Seen, *, has_records: bool) -> bool:
-        """Whether an answer has to say this of a partition; it is remembered as said."""
+        """Return whether a response must include this state of a partition, and remember the state as sent."""
         if not has_records and self.seen.get(key) == now and not now.error_code:
             return False
         self.seen[key] = now

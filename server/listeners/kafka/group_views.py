@@ -1,4 +1,4 @@
-"""What administrators see of groups, and how they delete them: DescribeGroups, ListGroups, DeleteGroups. Source: KIP-430,
+"""The administrators' view of groups, and the deletion of groups: DescribeGroups, ListGroups, DeleteGroups. Source: KIP-430,
 KIP-518 (states), KIP-848 (types), KIP-1043 (an unknown group is an error of its own)."""
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ LONGEST_WAIT_S: Final = 3600.0
 
 
 def _kept_bytes(parts: Iterable[tuple[str, bytes]]) -> int:
-    """What a request keeps while it waits: names with what belongs to each."""
+    """Return the size of the memory that a waiting request keeps: names with the content that belongs to each."""
     return sum(KEPT_PARTITION_BYTES + len(name) + len(content) for name, content in parts)
 
 

@@ -149,7 +149,7 @@ def _partition(pair: tuple[ListOffsetsPartition, Answer]) -> ListOffsetsPartitio
 
 
 async def offset_for_leader_epoch(call: Call, body: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
-    """Where the largest epoch ends that is not above the one asked for."""
+    """Return the end offset of the largest epoch that is at most the requested one, for each partition."""
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(

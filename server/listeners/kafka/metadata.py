@@ -88,7 +88,7 @@ def _tell_operations(call: Call, topic: MetadataResponseTopic) -> None:
 
 
 def _known(call: Call, asked: MetadataRequestTopic, *, may_create: bool) -> TopicMetadata | MetadataResponseTopic | None:
-    """What is known of a topic, or what the client is told where there is none; None where it is to be made."""
+    """Return the metadata of a topic, or the error entry for the client; None if the topic has to be created."""
     by_id = asked.topic_id != NO_TOPIC_ID
     try:
         if call.version < FIRST_WITH_TOPIC_IDS and (by_id or asked.name is None):
@@ -137,7 +137,7 @@ def _found(call: Call, topic: TopicMetadata) -> Procedure[MetadataResponseTopic]
 
 
 def _partition(nodes: list[int], partition: tuple[int, int | RequestError]) -> MetadataResponsePartition:
-    """One that is offline has no leader, so that clients ask again until it is back."""
+    """Describe a partition. An offline partition has no leader, so that clients retry until it is online again."""
     number, epoch = partition
     if isinstance(epoch, RequestError):
         return MetadataResponsePartition(
@@ -159,6 +159,6 @@ def _partition(nodes: list[int], partition: tuple[int, int | RequestError]) -> M
 
 
 def _missing(name: str | None, topic_id: bytes, code: ErrorCode) -> MetadataResponseTopic:
-    """One of the server's own is said to be that, also while it is not there."""
+    """Return the error entry of a missing topic. An internal topic is marked as internal even while it does not exist."""
     its_own = code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and name is not None and is_internal(name)
     return MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id, is_internal=its_own, partitions=[])

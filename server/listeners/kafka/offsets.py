@@ -56,7 +56,7 @@ class _Found(NamedTuple):
 
 
 def offset_fetch(call: Call, body: OffsetFetchRequest) -> Procedure[OffsetFetchResponse]:
-    """What groups have committed, for each group and partition once; no topics ask for all."""
+    """Return the committed offsets of groups, for each group and partition once; without topics, of all partitions."""
     if call.version < FIRST_WITH_SEVERAL_GROUPS:
         asked: list[Any] = [body.topics]
         steps = _only_group_steps(call, body)

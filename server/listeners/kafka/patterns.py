@@ -30,7 +30,7 @@ def pattern_of(text: str) -> Callable[[str], bool]:
 
 
 def check_subscription() -> None:
-    """Whether consumers can subscribe by pattern; the log says once when they cannot. Raises UNSUPPORTED_VERSION."""
+    """Check that consumers can subscribe by pattern; log a warning once if they cannot. Raises UNSUPPORTED_VERSION."""
     if not load_patterns():
         _warn()
         raise UnsupportedVersionError(f"{MISSING}. {NOT_RESOLVED}")

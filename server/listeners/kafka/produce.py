@@ -235,7 +235,7 @@ class KafkaProduce(PendingProduce):
         self.turn.met_bug(error)
 
     def _produced(self) -> list[TopicProduced] | None:
-        """What is told where every partition was appended to; None where one was not."""
+        """Return the results for the response if every append succeeded; None if one failed."""
         results, slot = self.results, 0
         topics: list[TopicProduced] = []
         for topic in self.request.topic_data:

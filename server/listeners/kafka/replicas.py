@@ -36,7 +36,8 @@ def check_reach(replication_factor: int, nodes: Collection[int]) -> None:
 
 
 def partitions_of(assignments: Sequence[tuple[int, Sequence[int]]], nodes: Collection[int], *, lenient: bool) -> int:
-    """How many partitions a topic has whose replicas are named: (partition, its nodes) for each. Raises RequestError."""
+    """Return the number of partitions of a topic with explicit replicas: (partition, its nodes) for each. Raises
+    RequestError."""
     numbers = [number for number, _ in assignments]
     for number, replicas in assignments:
         if numbers.count(number) > 1:

@@ -1,8 +1,8 @@
-"""One connection of Kafka's protocol: requests are taken up in their order, answers leave in that order.
+"""A session of Kafka's protocol: it starts requests in order of arrival and sends responses in that order.
 
-As Kafka does, a connection serves one request at a time: a fetch or a join that waits holds up what comes behind it. Produce
-requests are the exception, they may be under way together, so that those of one connection share a write and a sync; their
-appends are enqueued, and answered, in the order they came.
+As Kafka does, a connection serves one request at a time: a fetch or a join that waits blocks later requests. Produce requests
+are the exception. Several may be in progress together, so that those of one connection share a write and a sync. Their appends
+are enqueued, and their responses sent, in order of arrival.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Turn:
 
     @property
     def needs_body(self) -> bool:
-        """Whether somebody looks at the answer before it leaves; else its buffers are enough."""
+        """Return whether other code reads the response before it leaves. If not, its buffers are enough."""
         return self.noted is not None
 
     def answer(self, body: object, buffers: list[Bytes] | None = None, errors: Sequence[int] | None = None) -> None:
@@ -116,7 +116,8 @@ class Turn:
         return min(round(seconds * 1000), INT32_MAX)
 
     def met_bug(self, error: Exception) -> None:
-        """What nobody expected kept an actor from answering it: that ends the connection, and nothing of the actor's."""
+        """End the connection after an unhandled exception kept an actor from responding to this request. The actor itself
+        continues."""
         session = self.session
         report_bug(session.transport.counters, f"the answer to a {self.request.api.name} of {session.peer}", error)
         session.fail("the answer to its request met a bug of the server")
@@ -325,7 +326,8 @@ class KafkaSession(Session[Request]):
         self.give_back(returned)
 
     def peer_left(self, is_gone: bool) -> None:
-        """What waits is answered with what there is. A frame that will never be whole waits for nothing."""
+        """Finish the waiting request with the data available. A frame that can never become complete ends the reading at
+        once."""
         self._peer_sends_no_more = True
         is_cut_off = self._parked is None and self.connection.missing_bytes > self.transport.unread_bytes()
         if is_gone or is_cut_off:

@@ -42,7 +42,7 @@ def member_of(body: Any) -> tuple[str, str]:
 
 
 def said_in(group: str, body: Any) -> Said:
-    """What a request says of records, by partition."""
+    """Return the acknowledgement batches of a request, by partition."""
     return {
         ShareKey(group, topic.topic_id, partition.partition_index): partition.acknowledgement_batches
         for topic in body.topics
@@ -104,7 +104,8 @@ def _checked(call: Call, batches: Iterable[ShareAcknowledgementBatch], *, renews
 
 
 def is_allowed(call: Call, key: ShareKey) -> bool:
-    """Whether the client may read the topic of a partition; of one that is not there others say so."""
+    """Return whether the client may read the topic of a partition; True if the topic does not exist, which other checks
+    report."""
     try:
         name = call.broker.topics.named(key.topic_id)
         call.check_authorized(AclOperation.READ, ResourceType.TOPIC, name)
@@ -116,7 +117,7 @@ def is_allowed(call: Call, key: ShareKey) -> bool:
 
 
 def refusal(key: ShareKey) -> RequestError:
-    """What is answered where it is not."""
+    """Return the error for a partition whose topic the client may not read."""
     return RequestError(f"{key}: the topic may not be read", ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 

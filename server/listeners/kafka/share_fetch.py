@@ -34,7 +34,7 @@ _RENEWS_ALONE: Final = ("max_bytes", "min_bytes", "max_records", "max_wait_ms")
 
 
 async def share_fetch(call: Call, body: ShareFetchRequest) -> ShareFetchResponse:
-    """What there is in the partitions of the member's session."""
+    """Acquire and return the available records of the partitions in the member's session."""
     try:
         group, member = member_of(body)
         if body.is_renew_ack and (wrong := [name for name in _RENEWS_ALONE if getattr(body, name)]):
@@ -95,7 +95,7 @@ def _in_session(call: Call, body: ShareFetchRequest, said: Said) -> Sequence[Sha
 
 
 async def _fetched(call: Call, fetch: ShareFetch, wait_s: float) -> list[ShareFetched]:
-    """What there is now, or when there is enough, or when the wait is over."""
+    """Return the available records now, or once they are enough, or when the wait ends."""
     fetched, is_enough = await _take(call, fetch, is_last=wait_s <= 0)
     deadline = trio.current_time() + wait_s
     kept_bytes = KEPT_PARTITION_BYTES * len(fetch.partitions)

@@ -1,4 +1,4 @@
-"""Where share groups begin to read: DescribeShareGroupOffsets, AlterShareGroupOffsets and DeleteShareGroupOffsets. Source:
+"""The start offsets of share groups: DescribeShareGroupOffsets, AlterShareGroupOffsets and DeleteShareGroupOffsets. Source:
 KIP-932, KIP-1226 (lag)."""
 
 from __future__ import annotations

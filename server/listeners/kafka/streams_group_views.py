@@ -1,4 +1,4 @@
-"""What administrators see of groups of Kafka Streams applications (KIP-1071): StreamsGroupDescribe."""
+"""The administrators' view of groups of Kafka Streams applications (KIP-1071): StreamsGroupDescribe."""
 
 from __future__ import annotations
 

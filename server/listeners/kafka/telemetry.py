@@ -25,7 +25,7 @@ POINTS_PER_TURN: Final = 256
 
 
 def get_telemetry_subscriptions(call: Call, body: GetTelemetrySubscriptionsRequest) -> GetTelemetrySubscriptionsResponse:
-    """Which metrics the client is to send, how often, and how large they may be."""
+    """Return the metrics that the client must send, the interval, and the size limit."""
     instances = call.broker.telemetry.instances
     try:
         instance = instances.get(body.client_instance_id, _client(call), call.session, _now_ms())
@@ -85,7 +85,7 @@ def _read(data: bytes, compression_type: int, max_bytes: int) -> Procedure[list[
 
 
 def _client(call: Call) -> dict[str, str]:
-    """What subscriptions choose clients by."""
+    """Return the client's attributes that subscriptions match on."""
     session = call.session
     name, _, version = session.software.partition(" ")
     # As it was when the client came: the socket of one that is gone has no peer.

@@ -1,4 +1,4 @@
-"""What administrators see of producers and transactions: DescribeProducers, DescribeTransactions, ListTransactions. Source:
+"""The administrators' view of producers and transactions: DescribeProducers, DescribeTransactions, ListTransactions. Source:
 KIP-664, KIP-994 (a duration), KIP-1152 (a pattern)."""
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ async def list_transactions(call: Call, body: ListTransactionsRequest) -> ListTr
 
 
 class Filters(NamedTuple):
-    """What is asked for; an empty filter matches everything."""
+    """The filters of a request; an empty filter matches everything."""
 
     states: frozenset[str]
     producer_ids: frozenset[int]

@@ -79,7 +79,7 @@ def native_listener(
 
 @attrs.define(eq=False, repr=False)
 class NativeCalls(Asker):
-    """What the calls of one connection have in common. Owner: its session."""
+    """The state that the calls of one connection share. Owner: its session."""
 
     session: NativeSession
     broker: Broker
@@ -197,7 +197,7 @@ class NativeCalls(Asker):
         return None
 
     def _sees(self, message: messages.RequestMessage) -> Callable[[str], bool] | None:
-        """Which of what is listed the client may see; None: all of it."""
+        """Return the filter for the listed names that the client may see; None if it may see all."""
         sees = RULES[type(message)].sees
         return None if self.guard is None or sees is None else partial(sees, self)
 

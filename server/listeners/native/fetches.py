@@ -34,7 +34,7 @@ class _Fetch(NamedTuple):
 
     @property
     def wanted_bytes(self) -> int:
-        """How much it may be answered."""
+        """Return the largest possible size of the response, in bytes."""
         size = 0
         for each in self.partitions:
             size += each.max_bytes
@@ -42,7 +42,8 @@ class _Fetch(NamedTuple):
 
 
 def _of_range(message: messages.FetchRequest, asked: messages.FetchPartition) -> FetchPartition:
-    """What is asked with a range of times. Raises InvalidRequestError for what has neither that nor an offset."""
+    """Return the plan for a partition with a range of times. Raises InvalidRequestError if the request has neither a range nor
+    an offset."""
     times = asked.times
     if times is None:
         raise InvalidRequestError(

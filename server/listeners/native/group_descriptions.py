@@ -149,7 +149,8 @@ def _classic_group(told: GroupDescription) -> messages.DescribedGroup:
 
 
 def _read(assignment: bytes) -> tuple[messages.OffsetsPartition, ...]:
-    """What the leader has given a member; nothing when it is not in the form that consumers agree on."""
+    """Return the partitions that the leader has assigned to a member; empty if the assignment is not in the consumers' common
+    format."""
     try:
         assigned = decode_assignment(assignment).assigned_partitions
     except RemoteProtocolError:

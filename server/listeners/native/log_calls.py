@@ -59,7 +59,7 @@ async def list_gaps(broker: Broker, message: messages.ListGapsRequest) -> messag
 
 
 async def _topic(broker: Broker, name: str) -> messages.TopicGaps:
-    """One that is deleted meanwhile has an error and no partitions."""
+    """Describe the gaps of a topic. A topic deleted meanwhile has an error and no partitions."""
     try:
         partitions = await broker.gaps.of(name)
     except RequestError as exc:

@@ -123,7 +123,7 @@ class NativeProduce(PendingProduce):
 
 
 def _is_flagged(records: Bytes | tuple[messages.PlainRecord, ...]) -> bool:
-    """Whether they say of themselves that they are transactional, which is not checked yet."""
+    """Return whether the records claim to be transactional; the claim is not verified yet."""
     if isinstance(records, tuple):
         return False
     return len(records) > FLAGS_POSITION and bool(records[FLAGS_POSITION] & TRANSACTIONAL_FLAG)

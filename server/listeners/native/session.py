@@ -1,8 +1,8 @@
-"""One connection of the native protocol: requests are taken up in the order they came, so appends to one partition keep it;
-answers leave in the order they are ready.
+"""A session of the native protocol: it starts requests in order of arrival, so that appends to one partition keep it. Responses
+leave in the order in which they are ready.
 
-It reads no more (the backpressure that the peer feels) while too many requests or bytes are unanswered, a mailbox is full, or
-answers pile up unsent.
+It stops reading (the backpressure that the peer feels) while too many requests or bytes have no response, a mailbox is full, or
+too many responses are unsent.
 """
 
 from __future__ import annotations
@@ -239,7 +239,8 @@ class NativeSession(Session[NativeRequest]):
         return super().is_watched or not self.connection.can_receive_more
 
     def peer_left(self, is_gone: bool) -> None:
-        """What waits is answered with what there is. A frame that will never be whole waits for nothing."""
+        """Finish the waiting requests with the data available. A frame that can never become complete ends the reading at
+        once."""
         if is_gone or self.connection.missing_bytes > self.transport.unread_bytes():
             self.stop_reading()
         if self.departed is not None:

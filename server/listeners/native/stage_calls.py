@@ -43,7 +43,8 @@ async def _announced(
 async def _write(
     broker: Broker, places: list[TopicPartition], writes: list[StageWrite | RequestError]
 ) -> messages.StageResponse:
-    """One after the other. Cancelled: those that are left are given up, because who comes later waits for them."""
+    """Write the stages one after the other. On cancellation, discard the remaining ones, because later writers wait for
+    them."""
     answers = []
     left = deque(writes)
     try:

@@ -117,7 +117,7 @@ async def delete_records(broker: Broker, message: messages.DeleteRecordsRequest)
 
 
 async def error_of(change: Awaitable[None]) -> RequestError | None:
-    """What went wrong, as an answer's value; None when nothing did."""
+    """Await the change and return its error as the value of a response; None if it succeeded."""
     try:
         await change
     except RequestError as exc:

@@ -1,1 +1,1 @@
-"""Who may ask for what: logins, and the one guard of all APIs."""
+"""The permissions of Kafka's clients: logins, and the one guard of all APIs."""

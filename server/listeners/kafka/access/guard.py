@@ -1,12 +1,12 @@
-"""What a client may do, by ACLs: one table for all APIs, so that a handler knows nothing of it. Source: Kafka's KafkaApis,
+"""The permissions of clients by ACLs: one table for all APIs, so that a handler knows nothing of it. Source: Kafka's KafkaApis,
 ControllerApis, AclApis and AuthHelper (4.1), and the table of operations in Kafka's documentation.
 
-What a request names follows from what its fields stand for (`protocol.kafka.apis`). What is wrong with an element itself is
-its handler's to say, as in Kafka, before anybody's rights are looked at. Produce, Fetch, Metadata, DescribeTopicPartitions,
-AddPartitionsToTxn, ShareFetch, ShareAcknowledge, StreamsGroupHeartbeat, AlterUserScramCredentials and the three APIs of ACLs
-ask `Call.authorize` themselves: what they do while they answer hangs on it (topics that are made by asking for them, a limit
-that counts what may be seen, partitions that join all or none, or that a session remembers). No other handler does. Where no
-ACLs are enforced nothing of this is asked for.
+The meaning of a request's fields determines the resources that it names (`protocol.kafka.apis`). As in Kafka, the handler
+reports errors in an element itself, before any check of permissions. These APIs call `Call.authorize` themselves: Produce,
+Fetch, Metadata, DescribeTopicPartitions, AddPartitionsToTxn, ShareFetch, ShareAcknowledge, StreamsGroupHeartbeat,
+AlterUserScramCredentials and the three APIs of ACLs. Their work depends on the result: automatic creation of topics, a limit
+that counts visible entries, partitions that join all or none, or that a session remembers. No other handler does. Where no
+ACLs are enforced the guard checks nothing.
 """
 
 from __future__ import annotations

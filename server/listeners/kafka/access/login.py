@@ -1,7 +1,7 @@
-"""How a user logs in over Kafka's protocol: SaslHandshake, then tokens, in SaslAuthenticate or bare. Source: KIP-43, KIP-152;
-Kafka's SaslServerAuthenticator. What the tokens say is in `listeners.access.login`.
+"""Logins over Kafka's protocol: SaslHandshake, then tokens, in SaslAuthenticate or bare. Source: KIP-43, KIP-152; Kafka's
+SaslServerAuthenticator. `listeners.access.login` defines the content of the tokens.
 
-Before a login, and while one is renewed, nothing but these and ApiVersions is taken; requests are small then.
+Before a login, and during a renewal, the connection accepts only these and ApiVersions; requests are small then.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class KafkaLogin:
 
     @property
     def awaits_token(self) -> bool:
-        """Whether the handshake is done and the login is not."""
+        """Return whether the handshake is complete and the login is not."""
         return not self.login.is_done and self.login.is_under_way
 
     def refusal(self, key: ApiKey) -> str | None:
@@ -70,7 +70,7 @@ class KafkaLogin:
         return SaslHandshakeResponse(mechanisms=mechanisms)
 
     async def take(self, token: bytes) -> SaslAuthenticateResponse:
-        """One token of the client's, and the answer to it."""
+        """Process one token of the client and return the response."""
         try:
             taken = await self.login.take(token)
         except SaslAuthenticationError as exc:

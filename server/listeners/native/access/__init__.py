@@ -1,1 +1,1 @@
-"""Who may ask for what over the native protocol: logins, and the one guard of all calls."""
+"""The permissions of clients of the native protocol: logins, and the one guard of all calls."""

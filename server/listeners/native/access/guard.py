@@ -1,8 +1,8 @@
-"""What a client may do over the native protocol, by ACLs: one table for all calls, so that what answers them knows nothing
-of it. Each call needs what its equivalent of Kafka's protocol needs.
+"""The permissions of clients over the native protocol, by ACLs: one table for all calls, so that their handlers know nothing of
+it. Each call needs what its equivalent of Kafka's protocol needs.
 
-Beside the rules of `access.rules`, `sees` says which of many names the client may see: what lists them asks it, because it
-lists only so many.
+Beside the rules of `access.rules`, `sees` selects the visible ones of many names. Handlers that list names call it, because
+their lists are limited.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ RULES: Final[dict[type[messages.RequestMessage], Rules]] = {
 
 
 class Judged(NamedTuple):
-    """What the client may have of a request."""
+    """The permitted part of a request."""
 
     message: messages.RequestMessage | None
     """What is served; None: everything is refused."""
@@ -215,7 +215,7 @@ class Judged(NamedTuple):
 
 
 def judge_steps(asker: Asker, message: Any) -> Steps[Judged]:
-    """What the client may have of a request. Raises AuthorizationError where that is nothing."""
+    """Return the permitted part of a request. Raises AuthorizationError if the client may have nothing of it."""
     rules = RULES[type(message)]
     yield from check_steps(asker, message, rules)
     each = rules.each

@@ -1,8 +1,8 @@
-"""How a user logs in over the native protocol: the call `authenticate`, a token each. What the tokens say is in
-`listeners.access.login`.
+"""Logins over the native protocol: the call `authenticate`, once for each token. `listeners.access.login` defines the content
+of the tokens.
 
-Before the first login nothing but `hello` and `authenticate` is taken; requests are small then. While a login is renewed, and
-before it ends, all others are.
+Before the first login the connection accepts only `hello` and `authenticate`; requests are small then. During a renewal, before
+the login ends, it accepts all other requests too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ NOBODY_LOGS_IN: Final = "nobody logs in here: the server's native_security has n
 
 
 def mechanisms_of(broker: Broker) -> tuple[str, ...]:
-    """How users log in; none: nobody does. A password is taken over TLS only. Raises InvalidConfigError when no way is left."""
+    """Return the enabled login mechanisms; empty if users cannot log in. Passwords are accepted over TLS only. Raises
+    InvalidConfigError if no mechanism remains."""
     security, enabled = broker.config.native_security, broker.config.sasl_enabled_mechanisms
     if not security.has_sasl:
         return ()
@@ -66,7 +67,7 @@ class NativeLogin:
         return self.admitted(request)
 
     async def authenticate(self, correlation_id: int, message: messages.AuthenticateRequest) -> None:
-        """One token of the client's, and the answer to it."""
+        """Process one token of the client and send the response."""
         login = self.login
         try:
             if not login.is_under_way:

@@ -1,1 +1,1 @@
-"""Who answers the calls that show what there is."""
+"""The handlers of the calls that show the state of the server."""
