@@ -238,7 +238,7 @@ class RequestError(TriologError):
 
     @property
     def retriable(self) -> bool:
-        """Whether Kafka's clients would send the same request again."""
+        """Return whether Kafka's clients would send the same request again."""
         return self.code in RETRIABLE_CODES
 
     def as_answer(self) -> Self:

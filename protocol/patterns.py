@@ -31,8 +31,8 @@ def load_patterns() -> bool:
 
 
 def compiled_pattern(text: str) -> Callable[[str], bool]:
-    """Whether a whole string matches. Raises RequestError: INVALID_REGULAR_EXPRESSION; UNSUPPORTED_VERSION where RE2 is not
-    installed, as Kafka's brokers answer to what they do not have."""
+    """Return a function that reports whether a whole string matches. Raises RequestError: INVALID_REGULAR_EXPRESSION;
+    UNSUPPORTED_VERSION where RE2 is not installed, as Kafka's brokers return for features that they lack."""
     if (re2 := _re2()) is None:
         raise UnsupportedVersionError(MISSING)
     if len(text) > MAX_PATTERN_CHARS:

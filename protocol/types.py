@@ -67,7 +67,7 @@ class TimeRange(NamedTuple):
     end: int = 2**63
 
     def holds(self, timestamp: int) -> bool:
-        """Whether a record of that time is one of them."""
+        """Return whether the range holds a record of that time."""
         return self.start <= timestamp < self.end
 
 
@@ -79,7 +79,7 @@ def range_of(start: int | None, end: int | None) -> TimeRange | None:
 
 
 class Record(NamedTuple):
-    """One record as a reader sees it.
+    """A record as a reader sees it.
 
     `timestamp` is in ms since the epoch, -1 when there is none; under LogAppendTime it is the batch's append time.
     A None key or value is Kafka's null; a None value in a compacted topic is a tombstone.

@@ -60,7 +60,7 @@ _WHAT: Final = "the record of a group"
 
 @struct
 class MemberMetadata:
-    """One member as a generation has it."""
+    """A member of a generation."""
 
     member_id: str = wire(STRING)
     group_instance_id: str | None = wire(STRING, "3+", nullable="3+", default=None)
@@ -121,7 +121,7 @@ class ConsumerPartitions:
 
 @struct
 class ConsumerProtocolSubscription:
-    """What a consumer wants, sent when it joins."""
+    """The subscription of a consumer, which it sends when it joins."""
 
     topics: list[str] = wire([STRING])
     user_data: bytes | None = wire(BYTES, nullable="0+", default=None)
@@ -132,7 +132,7 @@ class ConsumerProtocolSubscription:
 
 @struct
 class ConsumerProtocolAssignment:
-    """What a consumer gets, sent by the leader when it syncs."""
+    """The assignment of a consumer, which the leader sends when it syncs."""
 
     assigned_partitions: list[ConsumerPartitions] = wire([ConsumerPartitions])
     user_data: bytes | None = wire(BYTES, nullable="0+", default=None)

@@ -57,7 +57,7 @@ class RecordKinds(Generic[K, V]):
         return _VERSION.pack(HIGHEST_VALUE_VERSION) + b"".join(write(value, HIGHEST_VALUE_VERSION, flexible=True))
 
     def decode_value(self, key: K, data: Bytes) -> V:
-        """What a key's record says."""
+        """Decode the value of a key's record."""
         cls = self._values[type(key)]
         check_version(cls.__name__, data, HIGHEST_VALUE_VERSION)
         return _read(cls, data, flexible=True)
@@ -94,7 +94,7 @@ def encode_string(text: str) -> bytes:
 
 
 def encode_count(count: int | None) -> bytes:
-    """How many entries follow in a version that is not flexible; None for no array."""
+    """Encode the length of an array in a version that is not flexible; None for a null array."""
     return _COUNT.pack(-1 if count is None else count)
 
 

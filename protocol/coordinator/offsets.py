@@ -71,7 +71,7 @@ class GroupMetadataKey(NamedTuple):
 
 
 def decode_offsets_key(data: Bytes) -> OffsetCommitKey | GroupMetadataKey | None:
-    """What a record of `__consumer_offsets` is about; None for kinds that are not known here. Raises InvalidRecordError."""
+    """Decode the key of a record of `__consumer_offsets`; None for unknown kinds of keys. Raises InvalidRecordError."""
     version = read_version("the key of a group's record", data)
     if version > _GROUP_KEY_VERSION:
         return None

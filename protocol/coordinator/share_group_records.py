@@ -240,7 +240,7 @@ def encode_share_state_value(value: ShareStateValue) -> bytes:
 
 
 def decode_share_state_value(key: ShareStateKey, data: Bytes) -> ShareStateValue:
-    """What a key's record says."""
+    """Decode the value of a key's record."""
     cls = _VALUES[type(key)]
     check_version(cls.__name__, data, HIGHEST_VALUE_VERSION)
     return _read(cls, data, flexible=True)

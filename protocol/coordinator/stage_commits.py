@@ -37,7 +37,7 @@ _FILE: Final = struct.Struct(">qIq")
 
 
 class StageCommitState(enum.IntEnum):
-    """How far a commit is; the numbers stand in the log."""
+    """The state of a commit; the log stores these numbers."""
 
     DECIDED = 1
     DONE = 2
@@ -55,7 +55,7 @@ class CommittedFile:
 
 @attrs.frozen(kw_only=True)
 class StageCommitPartition:
-    """What a commit appends to one partition."""
+    """The records that a commit appends to one partition."""
 
     topic_partition: TopicPartition
     topic_id: uuid.UUID
@@ -83,7 +83,7 @@ class StageCommitValue:
 
     @property
     def is_done(self) -> bool:
-        """Whether every record is where it belongs."""
+        """Return whether the commit has appended every record to its partition."""
         return self.state is StageCommitState.DONE
 
     @property

@@ -40,7 +40,7 @@ _VERSION: Final = struct.Struct(">h")
 
 
 class TransactionState(enum.IntEnum):
-    """How far a transactional id's transaction is; the numbers stand in the log (Kafka: TransactionState)."""
+    """The state of a transactional id's transaction; the log stores these numbers (Kafka: TransactionState)."""
 
     EMPTY = 0
     ONGOING = 1
@@ -67,7 +67,7 @@ _STATES: Final = {int(state): state for state in TransactionState if state is no
 
 @attrs.frozen(kw_only=True)
 class TransactionLogValue:
-    """What is kept of one transactional id."""
+    """The stored state of one transactional id."""
 
     producer_id: int
     producer_epoch: int

@@ -36,7 +36,7 @@ NEVER: Final = INT16_MAX
 
 
 class ServedBy(enum.Enum):
-    """Which nodes of a cluster serve an API; others answer NOT_LEADER_OR_FOLLOWER or NOT_COORDINATOR."""
+    """The nodes of a cluster that serve an API; others return NOT_LEADER_OR_FOLLOWER or NOT_COORDINATOR."""
 
     ANY = enum.auto()
     LEADER = enum.auto()
@@ -133,7 +133,7 @@ class ApiKey(enum.IntEnum):
 
 @attrs.frozen(slots=False)  # cached properties
 class Api:
-    """One API."""
+    """An API of Kafka's protocol."""
 
     key: ApiKey
     name: str
@@ -257,7 +257,7 @@ def names_of(cls: type) -> Mapping[Entity, str]:
 
 
 def name_in(element: Any, entity: Entity) -> Any:
-    """What an element of a list names: a structure in a field, a string by itself."""
+    """Return the name in an element of a list: the field of a structure, or the string itself."""
     return element if isinstance(element, str) else getattr(element, names_of(type(element))[entity])
 
 

@@ -237,8 +237,8 @@ def framed_one(head: struct.Struct, correlation_id: int, answer: Bytes) -> list[
 
 @attrs.define(eq=False, repr=False)
 class GivenAnswer:
-    """How an answer is written of which some fields are given. Owner of the writers, by version, each with the layout of the
-    answer's size and header."""
+    """Writes a response that has only some of its fields given. Owner of the writers, by version, each with the layout of the
+    size and header."""
 
     response: type
     given: Given

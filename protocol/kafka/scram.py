@@ -77,7 +77,7 @@ class ScramMechanism(enum.IntEnum):
 
 @attrs.frozen
 class ScramCredential:
-    """What a server keeps of a user's password for one mechanism."""
+    """The credential that a server stores for a user's password and one mechanism."""
 
     mechanism: ScramMechanism
     iterations: int
@@ -139,7 +139,8 @@ def decoy(mechanism: ScramMechanism, secret: bytes, user: str, shapes: Sequence[
 
 @attrs.define(eq=False, repr=False)
 class ScramServer:
-    """One exchange: `receive_first`, `challenge`, `receive_final`. Raises SaslAuthenticationError; then it is over."""
+    """The server's side of one exchange: `receive_first`, `challenge`, `receive_final`. Raises
+    SaslAuthenticationError; then it is over."""
 
     mechanism: ScramMechanism
     server_nonce: str
@@ -230,7 +231,7 @@ _SERVER_FIRST: Final = re.compile(r"r=(?P<nonce>[!-+\--~]+),s=(?P<salt>[^,]+),i=
 
 @attrs.define(eq=False, repr=False)
 class ScramClient:
-    """One login: `first`, `final`, `check`. Raises SaslAuthenticationError; then it is over."""
+    """The client's side of one login: `first`, `final`, `check`. Raises SaslAuthenticationError; then it is over."""
 
     mechanism: ScramMechanism
     user: str
@@ -273,7 +274,7 @@ class ScramClient:
         return f"{unsigned},p={base64.b64encode(proof).decode()}".encode()
 
     def check(self, server_final: Bytes) -> None:
-        """Whether the server knows the password, too: who does not is another one."""
+        """Check that the server knows the password, too. Raises SaslAuthenticationError: an impostor does not."""
         expected = b"v=" + base64.b64encode(self.mechanism.mac(self._server_key, self._signed))
         if not hmac.compare_digest(bytes(server_final), expected):
             raise SaslAuthenticationError("the server's signature is wrong: it does not know the user's password")

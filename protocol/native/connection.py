@@ -86,7 +86,7 @@ class _InFlight(NamedTuple):
 
 
 class NativeConnection:
-    """One end of a native connection. Owner: the task that reads and the task that writes, in one thread."""
+    """An end of a native connection. Owner: the task that reads and the task that writes, in one thread."""
 
     def __init__(
         self,
@@ -121,12 +121,12 @@ class NativeConnection:
 
     @property
     def role(self) -> Role:
-        """Which end this is."""
+        """Return the end of the connection that this is: client or server."""
         return self._role
 
     @property
     def state(self) -> State:
-        """What may follow."""
+        """Return the state of the connection, which decides the next steps."""
         return self._state
 
     @property
@@ -141,7 +141,7 @@ class NativeConnection:
 
     @property
     def can_receive_more(self) -> bool:
-        """Whether the limits of what is in flight let another request in. The first always fits."""
+        """Return whether the in-flight limits admit another request. The first always fits."""
         return len(self._in_flight) < self._max_in_flight and self._in_flight_bytes < self._max_in_flight_bytes
 
     @property

@@ -1,8 +1,8 @@
-"""One frame of the native protocol: a length, then exactly one msgpack value. Bytes <-> values, no meaning.
+"""Packs and unpacks frames of the native protocol: a length, then exactly one msgpack value. Values have no meaning here.
 
-What is refused, always as RemoteProtocolError: bytes after the value, a value cut short, extension types, map keys
-other than str and bin, text that is not UTF-8, nesting deeper than msgpack's 1024, and a frame that claims more objects
-than MAX_OBJECTS. Record bytes are written as buffers of their own: what came from a file is never copied into a frame.
+These raise RemoteProtocolError: bytes after the value, a value cut short, extension types, map keys other than str and
+bin, text that is not UTF-8, nesting deeper than msgpack's 1024, and a frame that claims more objects than MAX_OBJECTS.
+Record bytes are written as buffers of their own: bytes from a file are never copied into a frame.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ def unpack_frame(frame: memoryview, max_objects: int | None = MAX_OBJECTS) -> ob
 
 
 def unpack_frame_steps(frame: memoryview) -> Generator[None, None, object]:
-    """What `unpack_frame` returns, in steps: one call for all of a large frame would hold the interpreter."""
+    """Unpack a frame in steps and return the result of `unpack_frame`. One call for all of a large frame would hold the
+    interpreter."""
     size = len(frame)
     if size > UNCOUNTED_FRAME_BYTES:
         yield from count_steps(frame, min(MAX_OBJECTS, size))
@@ -91,7 +92,7 @@ def _no_value(frame: memoryview, cause: Exception) -> errors.RemoteProtocolError
 
 
 def is_wide(frame: memoryview) -> bool:
-    """Whether a frame claims so many objects that it takes long to read."""
+    """Return whether a frame claims so many objects that reading it takes long."""
     if len(frame) <= FEW_OBJECTS:
         return False
     try:

@@ -88,7 +88,7 @@ _NAMES: Final = {code.value: code.name for code in ErrorCode}
 
 
 def encode_error(error: RequestError | None) -> ErrorEntry | None:
-    """What stands under `error` for this exception; None for none."""
+    """Return the `error` entry for this exception; None for None."""
     if error is None:
         return None
     code = int(error.code)

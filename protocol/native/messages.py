@@ -148,8 +148,8 @@ def _read_ahead(cls: type, body: Body) -> Steps:
 
 
 def _entries(cls: type, values: list[Any], key: str, decode: Reader) -> Generator[None, None, tuple[Any, ...]]:
-    """What `codec.read_entries` would return. Takes the entries out of the list while it goes, so that there is not much to
-    give back at the end."""
+    """Read entries in steps and return the result of `codec.read_entries`. It empties the list meanwhile, so that little
+    memory is left to free at the end."""
     read: list[Any] = []
     steps = 0
     try:

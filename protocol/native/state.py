@@ -18,14 +18,14 @@ from typing import Final
 
 
 class Role(enum.Enum):
-    """Which end of the connection."""
+    """An end of the connection."""
 
     CLIENT = enum.auto()
     SERVER = enum.auto()
 
 
 class State(enum.Enum):
-    """What has happened on a connection, as far as it decides what may follow."""
+    """The state of a connection, which decides the steps that may follow."""
 
     __hash__ = object.__hash__  # Enum's hashes the name in Python: 2 us per request for the table's two lookups
 
@@ -37,7 +37,7 @@ class State(enum.Enum):
 
 
 class Step(enum.Enum):
-    """What can happen on a connection."""
+    """An event on a connection."""
 
     __hash__ = object.__hash__
 
@@ -79,5 +79,5 @@ TRANSITIONS: Final[Mapping[State, Mapping[Step, State]]] = {
 
 
 def next_state(state: State, step: Step) -> State | None:
-    """Where `step` leads from `state`; None when it is not allowed there."""
+    """Return the state after `step` in `state`; None when the step is not allowed there."""
     return TRANSITIONS[state].get(step)

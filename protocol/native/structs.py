@@ -96,7 +96,8 @@ _CALLED: Final = {
 
 @cache
 def make_reader(cls: type, *, in_request: bool, checks_keys: bool) -> Reader:
-    """What makes a struct of a map. It raises FieldError for what is wrong in it, and for unknown keys with `checks_keys`."""
+    """Compile the reader that makes a struct of a map. It raises FieldError for invalid values, and for unknown keys with
+    `checks_keys`."""
     source = Source(names=dict(_CALLED))
     fields = fields_of(cls)
     with source.block("def read(body):"):
@@ -155,12 +156,13 @@ def _read_field(source: Source, field: Field, in_request: bool) -> str:
 
 
 def can_be_read_before(field: Field) -> bool:
-    """Whether `decode_steps` reads it in steps. It is a tuple then, which msgpack never yields, and is accepted unchecked."""
+    """Return whether `decode_steps` reads the field in steps. Its value is a tuple then, which msgpack never yields and
+    the reader accepts unchecked."""
     return isinstance(field.shape, list) or (isinstance(field.shape, Kind) and field.shape.read_steps is not None)
 
 
 def _kind_of(field: Field, in_request: bool) -> Kind:
-    """How a field is checked and read, structs too."""
+    """Return the kind that checks and reads a field, structs too."""
     shape = field.shape
     if isinstance(shape, Kind):
         return shape
@@ -184,7 +186,7 @@ def _default(source: Source, field: Field) -> str:
 
 @cache
 def make_writer(cls: type) -> Writer:
-    """What makes the map that msgpack packs of a struct."""
+    """Compile the writer that makes of a struct the map that msgpack packs."""
     source = Source()
     with source.block("def write(self):"):
         source.add(f"return {{{_items(source, cls, 'self')}}}")
@@ -230,7 +232,7 @@ _METADATA: Final = "wire"
 
 @attrs.frozen(kw_only=True)
 class Field:
-    """One key of a struct; `wire` says what the rest means."""
+    """A key of a struct; `wire` documents the other fields."""
 
     name: str = ""
     default: Any = None
@@ -246,11 +248,11 @@ class Field:
 
     @property
     def nil(self) -> Any:
-        """What a message holds when the key is nil or absent; MISSING: it must not be nil."""
+        """Return the value of the field when the key is nil or absent; MISSING when it must not be nil."""
         return None if self.nullable else self.shape.nil if isinstance(self.shape, Kind) else MISSING
 
     def may_be_absent(self, *, in_request: bool) -> bool:
-        """Whether its reader does without the key."""
+        """Return whether the reader accepts a map without the key."""
         has_default: bool = self.default is not attrs.NOTHING
         return self.nil is not MISSING or self.later or (in_request and has_default)
 
@@ -319,7 +321,7 @@ class Struct:
     """Those that its map may have."""
 
     def to_body(self) -> Body:
-        """What msgpack packs. The writer is made when the first of a class is written, and takes the place of this method."""
+        """Return the map that msgpack packs. The first call for a class compiles its writer, which replaces this method."""
         cls: Any = type(self)
         cls.to_body = make_writer(cls)
         return self.to_body()
@@ -343,7 +345,7 @@ class Message(Struct):
 
 
 class RequestMessage(Message):
-    """What a client asks."""
+    """A request of a client."""
 
     __slots__ = ()
 
@@ -351,7 +353,7 @@ class RequestMessage(Message):
 
 
 class ResponseMessage(Message):
-    """What a server answers."""
+    """A response of a server."""
 
     __slots__ = ()
 
@@ -369,7 +371,7 @@ def struct(cls: type[T]) -> type[T]:
 
 @struct
 class Partition(Struct):
-    """What is asked or said about one partition begins with its place."""
+    """The start of every entry about one partition: its topic and number."""
 
     topic: str = wire(TOPIC)
     partition: int = wire(INT32)

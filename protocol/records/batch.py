@@ -132,7 +132,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def has_delete_horizon(self) -> bool:
-        """Whether base_timestamp is the time from which the cleaner may drop the batch's tombstones."""
+        """Return whether base_timestamp is the time from which the cleaner may drop the batch's tombstones."""
         return self.attributes & DELETE_HORIZON_FLAG != 0
 
     @property
@@ -257,7 +257,7 @@ def empty_batch_header(
     is_transactional: bool = False,
     is_control: bool = False,
 ) -> bytes:
-    """What compaction leaves of a batch without records: 61 bytes that keep its offsets and its producer's sequence."""
+    """Return the batch without records that compaction leaves: 61 bytes that keep the offsets and the producer's sequence."""
     attributes = LOG_APPEND_TIME_FLAG if timestamp_type == TimestampType.LOG_APPEND_TIME else 0
     attributes |= TRANSACTIONAL_FLAG if is_transactional else 0
     attributes |= CONTROL_FLAG if is_control else 0

@@ -237,7 +237,7 @@ def _decompress_into(
 
 
 class _Parts:
-    """What a compressor has written so far. Owner: the compressor."""
+    """The bytes that a compressor has written so far. Owner: the compressor."""
 
     __slots__ = ("_max_bytes", "_parts", "_size")
 

@@ -29,7 +29,7 @@ _MARKER: Final = struct.Struct(">BBBBBhhBhiB")
 
 
 class ControlRecordType(enum.IntEnum):
-    """What a control record announces; types that are not known here are read as UNKNOWN and never written."""
+    """The type of a control record; unknown types are read as UNKNOWN and never written."""
 
     UNKNOWN = -1
     ABORT = 0

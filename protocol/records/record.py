@@ -57,7 +57,7 @@ _PER_PAUSE: Final = 4 * STEPS_PER_PAUSE
 
 
 class FoundRecord(NamedTuple):
-    """Where a record is that was looked for by its time."""
+    """The offset and timestamp of a record found by its time."""
 
     offset: int
     timestamp: int
@@ -161,7 +161,7 @@ def first_record_at(
 
 
 def can_reach(header: BatchHeader, timestamp: int) -> bool:
-    """Whether a record of the batch can have this timestamp or a later one, as far as is known without the records."""
+    """Return whether a record of the batch can have this timestamp or a later one, as far as the header shows."""
     return not header.attributes & LOG_APPEND_TIME_FLAG or header.max_timestamp >= timestamp
 
 
@@ -327,9 +327,9 @@ class CommittedFilter:
         self._aborting: set[int] = set()
 
     def leaves_out(self, header: BatchHeader, batch: memoryview) -> bool:
-        """Whether nobody is to see this batch: a control batch, or part of an aborted transaction.
+        """Return whether readers must not see this batch: a control batch, or part of an aborted transaction.
 
-        InvalidRecordError for a control batch whose record is none.
+        Raises InvalidRecordError for a control batch whose record is not a control record.
         """
         while self._upcoming and self._upcoming[-1][1] <= header.last_offset:
             self._aborting.add(self._upcoming.pop()[0])

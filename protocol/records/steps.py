@@ -28,7 +28,7 @@ LEAST_RECORD_BYTES: Final = 7
 
 
 class BatchLimits(NamedTuple):
-    """What a producer's batch may have. What lies in a log is read whatever it has."""
+    """The limits of a producer's batch. They do not apply to batches read from a log."""
 
     records: int = MAX_RECORDS_PER_BATCH
     headers_per_record: int = MAX_HEADERS_PER_RECORD
@@ -78,7 +78,7 @@ UNLIMITED: Final = BatchLimits(INT64_MAX, INT64_MAX, INT64_MAX)
 
 
 def last(steps: Steps[T]) -> T:
-    """What is found when all of it is done at once."""
+    """Run all steps at once and return the result."""
     for found in steps:
         if found is not None:
             return found

@@ -138,7 +138,7 @@ def copied(data: memoryview) -> Steps[bytes]:
 
 
 def is_large(data: bytes) -> bool:
-    """Whether `drop` has to be called, where nobody waits for it: it takes 0.2 ms for each MiB."""
+    """Return whether the caller has to call `drop`, at a point where no client waits: it takes 0.2 ms for each MiB."""
     return isinstance(data, mmap)
 
 

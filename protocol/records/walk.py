@@ -153,7 +153,7 @@ NOTHING_WALKED: Final[Walked] = (0, 0, NO_LEAST, NO_MOST, False)
 
 
 class RecordsWalk(NamedTuple):
-    """What `walk_records` learned about a batch."""
+    """The facts about a batch that `walk_records` found."""
 
     records_count: int
     max_timestamp: int

@@ -1,4 +1,4 @@
-"""How a structure of Kafka's protocol is declared: a class whose fields say what they are on the wire, and in which versions.
+"""Declares structures of Kafka's protocol as classes whose fields state their type on the wire and their versions.
 
     @struct
     class TopicRequest:
@@ -53,7 +53,7 @@ Element = Primitive | type
 
 
 class Entity(NamedTuple):
-    """What a value stands for, as `entityType` says it in Kafka's schema files, and how it is written."""
+    """The kind of entity that a value names, from `entityType` in Kafka's schema files, and its primitive on the wire."""
 
     name: str
     primitive: Primitive
@@ -89,7 +89,7 @@ class Versions(NamedTuple):
 
 @attrs.frozen(kw_only=True)
 class Field:
-    """One field of a structure."""
+    """A field of a structure."""
 
     name: str
     element: Element
@@ -195,7 +195,7 @@ def _field(attribute: attrs.Attribute[Any]) -> Field:
 
 
 def has_more_elements(value: Any, most: int) -> bool:
-    """Whether all arrays of a message together have more than `most` elements. It counts no further."""
+    """Return whether all arrays of a message together have more than `most` elements. It counts no further."""
     return _counted(value, most) > most
 
 

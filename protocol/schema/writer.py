@@ -272,7 +272,7 @@ class WriterSource:
 
 
 def _arguments(piece: Piece) -> list[str]:
-    """What a packing takes for it."""
+    """Return the arguments that packing this piece takes."""
     if piece.length:
         return [piece.length, f"*{piece.value}"]
     return [piece.value] if piece.value else []
@@ -284,7 +284,7 @@ GivenWriter = Callable[[Any, list[Any]], None]
 
 @attrs.frozen
 class Given:
-    """Which fields of a structure are given, as a tuple of their values in this order; all others are at their defaults."""
+    """The given fields of a structure, as a tuple of their values in this order; all others are at their defaults."""
 
     fields: tuple[str, ...]
     lists: Mapping[str, Given] = attrs.field(factory=dict)

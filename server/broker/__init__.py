@@ -1,7 +1,8 @@
-"""What listeners and embedders call: `Broker` with its parts (`writer`, `reader`, `topics`, `groups`, `transactions`...).
+"""The interface for listeners and embedders: `Broker` with its parts (`writer`, `reader`, `topics`, `groups`,
+`transactions`...).
 
-Values in, values out; no wire messages, no sockets. Per-partition errors are returned as values where several partitions are
-asked at once, because the others still succeed.
+Values in, values out; no wire messages, no sockets. A call about several partitions returns their errors as values, because
+the other partitions still succeed.
 """
 
 from ..access.acls import Acl as Acl

@@ -50,8 +50,8 @@ T = TypeVar("T")
 
 @attrs.frozen(eq=False, repr=False)
 class Broker:
-    """What listeners and embedders call, by what it is about. Use `open_broker_core`. Everything here belongs to the trio
-    thread that runs it. What cannot be done raises RequestError."""
+    """The interface for listeners and embedders, grouped by subject. Use `open_broker_core`. Everything here belongs to the
+    trio thread that runs it. A call that fails raises RequestError."""
 
     cluster_id: str
     node_id: int
@@ -172,7 +172,7 @@ class Broker:
 
     @property
     def client_memory(self) -> ClientMemory:
-        """What is kept on behalf of clients."""
+        """Return the accounts of memory held on behalf of clients."""
         return self._manager.client_memory
 
     def configure(self, config: BrokerConfig) -> None:
@@ -180,7 +180,7 @@ class Broker:
         self.broker_configs.configure(config)
 
     async def in_steps(self, work: Generator[None, None, T]) -> T:
-        """What `work` returns. Where it pauses others have their turn, and of what is large one is done at a time."""
+        """Run `work` and return its result. Other tasks run where it pauses, and only one large computation runs at a time."""
         return await self.disk.compute(work)
 
     async def statistics(self) -> BrokerStatistics:

@@ -119,7 +119,7 @@ class Coordinators:
             await self.share_state.load()
 
     async def run(self) -> None:
-        """What is due from time to time, until `stop`. None of it waits for the rest: each may take long."""
+        """Run the periodic work until `stop`. The jobs do not wait for each other: each may take long."""
         try:
             with self._scope:
                 async with trio.open_nursery() as nursery:
@@ -227,8 +227,8 @@ class Producers:
         return [entries[producer_id] for producer_id in sorted(entries)]
 
     def may_have_owner(self, producer_id: int, topic_partition: TopicPartition) -> bool:
-        """Whether what the producer has open on the partition belongs to a transactional id, as far as is known; otherwise it
-        is hanging."""
+        """Return whether the producer's open transaction on the partition belongs to a transactional id, as far as is known;
+        otherwise it is hanging."""
         return self._transactions.ids.may_be_open(producer_id, topic_partition)
 
     async def abort_hanging(self, topic_partition: TopicPartition, producer_id: int) -> int:
@@ -239,7 +239,7 @@ class Producers:
 
 @attrs.frozen(eq=False, repr=False)
 class OffsetCommits:
-    """What groups have committed. Who its members are is the `GroupCoordinator`'s."""
+    """The committed offsets of groups. The `GroupCoordinator` owns the members."""
 
     _committed: CommittedOffsets
     _coordinator: GroupCoordinator
@@ -282,8 +282,8 @@ class OffsetCommits:
         return self._committed.fetch(group, partitions, require_stable=require_stable)
 
     def committed(self, group: str, partitions: Sequence[TopicPartition] | None = None) -> list[GroupOffset]:
-        """What a group has committed for these partitions, in order, and what may still change; None: all. Raises
-        RequestError."""
+        """Return the group's committed offsets for these partitions, in order, and which may still change. None means all
+        partitions. Raises RequestError."""
         return self._committed.committed(group, partitions)
 
     def committed_partitions(self, group: str) -> list[TopicPartition]:

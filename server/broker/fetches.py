@@ -1,4 +1,4 @@
-"""What a fetch asks of the reader and what it is answered, as values; what it has read so far."""
+"""Fetch values: the request to the reader, its result, and the progress of a fetch."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ class FetchPartition(NamedTuple):
 
 
 class ReaderView(NamedTuple):
-    """What a reader wants to see: up to where, and whether offsets that damage took out are passed over or refused; None: as
-    the topic's gap.policy says."""
+    """The isolation level of a reader, and whether gaps are skipped or refused; None: the topic's gap.policy decides."""
 
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     skip_gaps: bool | None = None
@@ -37,7 +36,7 @@ DEFAULT_VIEW: Final = ReaderView()
 
 
 class FetchAnswer(NamedTuple):
-    """What was read, or why not."""
+    """The records read from a partition, or the error."""
 
     topic_partition: TopicPartition
     fetched: FetchedRecords | None
@@ -56,7 +55,7 @@ def note_gaps(passes: GapPasses, client_id: str, host: str, answers: Iterable[Fe
 
 @attrs.define(eq=False, repr=False)
 class Fetched:
-    """What one fetch has read so far. Owner: the fetch."""
+    """The progress of one fetch. Owner: the fetch."""
 
     left: int
     """How many bytes it may still answer."""
@@ -68,7 +67,7 @@ class Fetched:
     """Whose readers are handed how many bytes, once it is answered."""
 
     def room(self, asked: FetchPartition) -> int:
-        """How many bytes may be read of a partition."""
+        """Return the largest number of bytes that may be read from a partition."""
         return max(0, min(asked.max_bytes, self.left))
 
     def add(self, topic_partition: TopicPartition, found: FetchedRecords) -> None:

@@ -74,7 +74,7 @@ class Logs:
         )
 
     def statistics(self, topic_partition: TopicPartition) -> PartitionStatistics:
-        """What the partition's actor has counted since the start. Raises RequestError."""
+        """Return the counters of the partition's actor since the start. Raises RequestError."""
         return self._manager.topics.actor(topic_partition).statistics()
 
 
@@ -85,7 +85,7 @@ class Directories:
     _manager: LogManager
 
     def describe(self) -> list[DirectoryDescription]:
-        """Whether each serves, what lies there unserved, and how its reserve stands."""
+        """Return the state of each directory: whether it serves, its stray logs and its disk reserve."""
         return describe_directories(self._manager)
 
     async def contents(self) -> list[DirectoryContents]:

@@ -101,7 +101,7 @@ class LogReader:
                 await moved.wait()
 
     async def has_bytes(self, partitions: Sequence[FetchPartition], max_bytes: int, min_bytes: int, view: ReaderView) -> bool:
-        """Whether `read` would return `min_bytes`, or an error. Nothing is read."""
+        """Return whether `read` would return `min_bytes`, or an error. It reads no records."""
         size = 0
         for number, each in enumerate(partitions, 1):
             if not number % PARTITIONS_PER_TURN:
@@ -267,8 +267,8 @@ class LogReader:
         return answers
 
     def _answer_nowait(self, isolation: Isolation, within_turn: bool, question: Question) -> TimestampAndOffset | RequestError:
-        """What `offset_for_time` returns or raises where nothing has to be waited for. Raises WouldWaitError where something
-        has, or does not fit this turn, and where reading did not work: `_look` says what becomes of that."""
+        """Return the result or the error of `offset_for_time` when the lookup need not wait. Raises WouldWaitError when it must
+        wait, when it does not fit this turn, and when the read failed: `_look` handles that failure."""
         topic_partition, timestamp = question
         try:
             if not 0 <= timestamp <= INT64_MAX:

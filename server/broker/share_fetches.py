@@ -155,7 +155,7 @@ class ShareFetches:
         return {share: FetchPartition(share.topic_partition, share.state.next_fetch_offset(), max_bytes) for share in found}
 
     def _has_more(self, share: SharePartition) -> bool:
-        """Whether the log has records for the group. A log that lost its end has none until it is as long as before."""
+        """Return whether the log has records for the group. A log that lost its end has none until it is as long as before."""
         try:
             snapshot = self._topics.actor(share.topic_partition).snapshot()
         except RequestError:

@@ -1,8 +1,8 @@
-"""What a broker says of itself in numbers: logs, lags of groups, the device, the tasks in the background.
+"""Broker statistics: logs, lags of groups, the device, the tasks in the background.
 
-It is collected when somebody asks, from integers that their owners keep anyway; meanwhile others have their turns. Counters
-count from the start. What is told one by one has a limit, so that neither an answer nor a time series database grows with what
-clients make; totals count everything.
+Each request collects them from integers that their owners keep anyway; meanwhile other tasks run. Counters count from the
+start. Lists have a limit, so that neither a response nor a time series database grows with the number of topics and groups
+that clients create; totals count everything.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ OFFSETS_PER_TURN: Final = 256
 
 @attrs.frozen(kw_only=True)
 class PartitionFigures:
-    """One partition; of one that is offline `error` says why, and nothing else counts."""
+    """The figures of a partition; an offline one has its reason in `error`, and its other fields mean nothing."""
 
     topic: str
     partition: int
@@ -94,7 +94,7 @@ class TopicFigures:
 
 @attrs.frozen
 class GroupLag:
-    """How far a group is in a partition. Its lag are the records that it has not read and that are still there."""
+    """The committed offset of a group in a partition. Its lag counts the records that it has not read and that still exist."""
 
     group: str
     topic_partition: TopicPartition
@@ -157,7 +157,7 @@ class BrokerStatistics:
 
 @attrs.define(eq=False, repr=False)
 class Collector:
-    """One look at everything. Owner: the task that asks."""
+    """A single collection of all statistics. Owner: the task that requests it."""
 
     manager: LogManager
     coordinators: Coordinators
@@ -265,7 +265,7 @@ class Collector:
     # ---- groups ----------------------------------------------------------------------------------------------------------
 
     async def _lags(self) -> tuple[int, list[GroupLag]]:
-        """How many groups there are, and their lags."""
+        """Return the number of groups, and their lags."""
         offsets = self.coordinators.committed_offsets
         names, looked = sorted(offsets.topic.names()), 0
         lags: list[GroupLag] = []

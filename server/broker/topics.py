@@ -114,16 +114,16 @@ class TopicAdmin:
         return self._manager.topics.get(name).topic.id_bytes
 
     def compression_type(self, name: str) -> CompressionType | None:
-        """How the server compresses what is appended to a topic; None: as the producer did. None also without the topic."""
+        """Return the compression that the server applies to appends; None: as the producer did. None also without the topic."""
         topics = self._manager.topics
         return topics.get(name).config.compression_type if name in topics else None
 
     def partition_count(self, name: str) -> int:
-        """How many partitions a topic has, offline ones included. Raises RequestError."""
+        """Return the number of partitions of a topic, offline ones included. Raises RequestError."""
         return len(self._manager.topics.get(name).partitions)
 
     def has_partition(self, topic_partition: TopicPartition) -> bool:
-        """Whether there is such a topic, with that partition."""
+        """Return whether the topic exists and has the partition."""
         topics, (name, number) = self._manager.topics, topic_partition
         return name in topics and 0 <= number < len(topics.get(name).partitions)
 
@@ -192,7 +192,7 @@ class TopicDescription:
 @final
 @attrs.frozen
 class TopicMetadata:
-    """What clients are told of a topic: its id of 16 bytes, and for each partition the leader epoch or why it is not served."""
+    """The metadata of a topic for clients: its id of 16 bytes, and for each partition the leader epoch or the error."""
 
     name: str
     topic_id: bytes
@@ -202,7 +202,7 @@ class TopicMetadata:
 
 @attrs.frozen(kw_only=True)
 class DirectoryDescription:
-    """One log directory."""
+    """A log directory."""
 
     path: str
     partitions: int
@@ -223,7 +223,7 @@ class DirectoryDescription:
 
 @attrs.frozen(kw_only=True)
 class DirectoryContents:
-    """What a log directory holds, and its device; -1 where that cannot be said."""
+    """The contents of a log directory and the size of its device; -1 where a size is unknown."""
 
     path: str
     in_service: bool

@@ -201,7 +201,7 @@ def _with_conditions(
 
 @attrs.define(eq=False, repr=False)
 class _Slot:
-    """Where one caller waits for one answer. Putting never raises, also when the caller is gone."""
+    """A slot in which one caller waits for one result. `put` never raises, even when the caller is gone."""
 
     answer: AppendResult | RequestError | None = None
     _answered: trio.Event | None = None

@@ -1,5 +1,5 @@
-"""One partition as one share group reads it: the records of its members, their acknowledgements, and its writes (Kafka:
-SharePartition).
+"""Owns a partition as one share group reads it: the records of members, their acknowledgements, and the state writes
+(Kafka: SharePartition).
 
 `sharing.state` decides. Here are the clock, the log of the state and the waiting fetches. Nothing here waits for the
 partition's own log, or holds it up.
@@ -30,7 +30,7 @@ LOGGER: Final = logging.getLogger(__name__)
 
 
 class AcquireStyle(NamedTuple):
-    """How a member is given its records."""
+    """The way in which a member acquires its records."""
 
     mode: AcquireMode
     batch_size: int

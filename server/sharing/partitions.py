@@ -216,7 +216,7 @@ class SharePartitions:
         return self._topics.actor(topic_partition).snapshot().high_watermark
 
     def is_absent(self, key: ShareKey) -> bool:
-        """Whether the group has certainly never begun there."""
+        """Return whether the group has certainly never begun to read the partition."""
         try:
             return self._log.find(key) is None
         except RequestError:

@@ -1,5 +1,5 @@
-"""What share groups have begun in partitions, for people and tests: their offsets, which members have records and for how
-long, delivery counts (KIP-932). Reading changes nothing.
+"""Views of share groups' partitions for people and tests: offsets, the members that hold records and for how long, and
+delivery counts (KIP-932). Reading changes nothing.
 
 While no member of a group reads, its view is the stored state.
 """
@@ -43,7 +43,7 @@ class SharedRecords:
 
 @attrs.frozen(kw_only=True)
 class SharePartitionView:
-    """One partition as a share group reads it."""
+    """A partition as a share group reads it."""
 
     topic_partition: TopicPartition
     start_offset: int | None
@@ -114,7 +114,7 @@ class ShareViews:
         )
 
     def reads_committed(self, group: str) -> bool:
-        """Whether members of a group get committed records only: `share.isolation.level`."""
+        """Return whether members of a group get committed records only: `share.isolation.level`."""
         return self._shares.config_of(group).isolation is Isolation.READ_COMMITTED
 
     def _state(self, key: ShareKey) -> SharePartitionState | None:

@@ -40,7 +40,7 @@ from .stages import Stages
 
 
 class ProducerRecords(NamedTuple):
-    """How many records there are, or were; the offset of the first, and the one behind the last, -1 where there are none."""
+    """The number of records, lost ones included; the offset of the first, and the one after the last, -1 without records."""
 
     records_count: int
     base_offset: int
@@ -162,7 +162,7 @@ async def append_staged_files(
 async def _find(
     manager: LogManager, actor: PartitionActor, partition: StageCommitPartition, producer: StageProducer
 ) -> ProducerRecords:
-    """What of the commit is in the log: nothing of it is under way behind the flush, and nothing of it can be lost any more."""
+    """Find the commit's records in the log. After the flush no append of them is pending, and none of them can be lost."""
     end_offset, last_sequence = await actor.perform(partial(_flush_and_ask, producer=producer))
     for _ in range(SNAPSHOT_ATTEMPTS):
         snapshot = actor.snapshot()

@@ -1,10 +1,11 @@
-"""What applications have committed of staged records: the records of `__stage_commits`, and whose turn it is.
+"""Owns the commits of staged records: the records of `__stage_commits`, the lock of each application, and the checks.
 
-The log is compacted and always synced. What is in memory is what a replay of it gives. A log that cannot be read to its end
-says nothing of any application, because what is behind the damage may be newer: then nothing is answered, nor forgotten.
+The log is compacted and always synced. Memory holds the result of its replay. A log that cannot be read to its end is
+unusable for every application, because records after the damage may be newer: the server then returns errors and forgets
+nothing.
 
-What is checked before a commit of staged records is decided. Nothing has changed when a check refuses, and what it has seen
-is on the device when it passes: the staged files, and the partitions up to the ends that are noted.
+The checks run before a commit of staged records is decided. A failed check changes nothing. After a passed check the
+staged files, and the partitions up to the noted ends, are on the device.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ TOPIC_CONFIG: Final = INTERNAL_TOPIC_CONFIG | {
 
 @attrs.define(eq=False, repr=False)
 class Application:
-    """One application. Owner: whoever is inside its turn; `value` changes when its record is stored."""
+    """An application. Owner: the task inside its turn; `value` changes when its record is stored."""
 
     name: str
     value: StageCommitValue | None = None
@@ -112,7 +113,7 @@ class StageCommitLog:
 
     @property
     def is_readable(self) -> bool:
-        """Whether it is known what was committed."""
+        """Return whether the log could be read, so that the commits are known."""
         return self._unreadable is None
 
     def check_readable(self) -> None:
@@ -166,7 +167,7 @@ def _bytes_of(name: str, value: StageCommitValue) -> int:
 
 
 class StagedShare(NamedTuple):
-    """What one task has staged for one partition, as its writer was told."""
+    """The bytes that one task has staged for one partition, as reported to its writer."""
 
     task: str
     topic_partition: TopicPartition
@@ -185,7 +186,7 @@ class StageChecks:
     _name: str
 
     async def check(self, shares: Sequence[StagedShare]) -> Files:
-        """What is to be appended, by partition. Raises RequestError."""
+        """Check the shares and return the files to append, by partition. Raises RequestError."""
         by_partition = self._by_partition(shares)
         staged: list[tuple[StagedFile, StagedBytes]] = []
         files: Files = {}

@@ -43,7 +43,7 @@ APPENDERS: Final = 8
 
 
 class Committed(NamedTuple):
-    """Whether this call has committed the version, and where its records are."""
+    """The committed version: whether this call committed it, and the offsets of its records."""
 
     by_this_call: bool
     partitions: tuple[StageCommitPartition, ...]
@@ -274,5 +274,5 @@ class StageCommits:
 
 
 def _leaves_doubt(error: RequestError) -> bool:
-    """Whether a restart may find the record whose append was answered with this."""
+    """Return whether a restart may find the record whose append failed with this error."""
     return error.code is ErrorCode.KAFKA_STORAGE_ERROR and not isinstance(error, AppendFailedError)

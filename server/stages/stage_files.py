@@ -37,14 +37,14 @@ SEQUENCES: Final = 1 << 31
 
 
 class StagedBytes(NamedTuple):
-    """How much lies in a file, and the CRC-32C of it."""
+    """The size of a file and the CRC-32C of its bytes."""
 
     size_bytes: int
     crc: int
 
 
 class StagedRecords(NamedTuple):
-    """What the batches of a file hold."""
+    """The totals of a file's batches."""
 
     records_count: int
     largest_batch_bytes: int
@@ -71,7 +71,7 @@ def version_of(name: str) -> int | None:
 
 
 def task_prefix(task: str) -> str:
-    """What the names of a task's files start with."""
+    """Return the prefix of the names of a task's files."""
     return f"{_digest(task)}."
 
 

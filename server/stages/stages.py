@@ -43,7 +43,7 @@ NOTHING: Final = StagedBytes(0, 0)
 
 @attrs.define(eq=False, repr=False)
 class StagedFile:
-    """One file. Owner: Stages."""
+    """A file of staged batches. Owner: Stages."""
 
     path: str
     staged: StagedBytes | None
@@ -92,7 +92,7 @@ class Stages:
 
     @property
     def staged_bytes(self) -> int:
-        """What counts against `max_staged_bytes`."""
+        """Return the staged bytes that count against `max_staged_bytes`."""
         return self._bytes
 
     async def load(self) -> None:

@@ -108,7 +108,7 @@ class ListConnectionsRequest(RequestMessage):
 
 @struct
 class ListedConnection(Struct):
-    """One connection. What a client has not said is empty, bytes that the system does not tell are -1."""
+    """A connection. Fields that the client has not sent are empty; byte counts that the system does not report are -1."""
 
     protocol: str = wire(TEXT)
     listener: str = wire(TEXT)
@@ -168,7 +168,7 @@ class QuotaPart(Struct):
 
 @struct
 class QuotaValue(Struct):
-    """One limit, such as `producer_byte_rate`; to be removed when `value` is None."""
+    """A limit, such as `producer_byte_rate`; a request removes it when `value` is None."""
 
     key: str = wire(name(MAX_KEY_CHARS))
     value: float | None = wire(NUMBER, nullable=True)
@@ -176,7 +176,7 @@ class QuotaValue(Struct):
 
 @struct
 class Quota(Struct):
-    """What an entity is limited to, or which of its limits are to change."""
+    """The limits of an entity, or the changes to them."""
 
     entity: tuple[QuotaPart, ...] = wire([QuotaPart], max_count=MAX_PARTS)
     values: tuple[QuotaValue, ...] = wire([QuotaValue], max_count=MAX_VALUES)
@@ -209,7 +209,7 @@ class AlterQuotasRequest(RequestMessage):
 
 @struct
 class AlteredQuota(Struct):
-    """What became of one entity's change."""
+    """The result of one entity's change."""
 
     entity: tuple[QuotaPart, ...] = wire([QuotaPart], max_count=MAX_PARTS)
     error: RequestError | None = wire(ERROR, default=None)
@@ -217,7 +217,7 @@ class AlteredQuota(Struct):
 
 @struct
 class AlterQuotasResponse(ResponseMessage):
-    """One entry per change, in the same order."""
+    """The results of the changes, in the same order."""
 
     api = "alter_quotas"
 

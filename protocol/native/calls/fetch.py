@@ -22,15 +22,15 @@ DEFAULT_PARTITION_MAX_BYTES: Final = limits.MIB
 
 
 class Format(enum.Enum):
-    """What stands under `records` in the answer: whole batches as stored, or an array of records."""
+    """The form of `records` in the response: whole batches as stored, or an array of records."""
 
     BATCHES = "batches"
     RECORDS = "records"
 
 
 class Gaps(enum.Enum):
-    """What a fetch at an offset inside a quarantined range gets: an error that names the range, or what follows it. Where a
-    request says nothing the topic's gap.policy does."""
+    """The response to a fetch inside a quarantined range: an error that names the range, or the records after it. The topic's
+    gap.policy decides where the request does not."""
 
     REFUSE = "refuse"
     SKIP = "skip"
@@ -65,13 +65,13 @@ RECORDS: Final = Kind(expected="bin or array of records", read=_read_records, wr
 
 
 def end_of(times: TimeRange) -> int | None:
-    """What is said of a range's end."""
+    """Return the end of a range as a request has it; None for an end above INT64_MAX."""
     return times.end if times.end <= limits.INT64_MAX else None
 
 
 @struct
 class FetchPartition(Partition):
-    """Where to read in one partition, and how much at most; one whole batch always comes, if there is one.
+    """The offset to read at in one partition, and the largest size; the response has at least one whole batch, if one exists.
 
     With one of the timestamps only records of that range are meant (ms, the end exclusive). Without an offset, or with -1, the
     range is read from the log start on; nothing else may lack it.
@@ -105,7 +105,7 @@ class FetchRequest(RequestMessage):
 
 @struct
 class FetchPartitionResponse(PartitionAnswer):
-    """What one partition holds from the offset on.
+    """The records of one partition from the offset on.
 
     `records` is a buffer of batches, the last perhaps cut short by a limit, or a tuple of records; empty on error.
     `next_offset` is where to go on after plain records, which may all have been left out; -1 with batches, which tell, unless
@@ -126,7 +126,7 @@ class FetchPartitionResponse(PartitionAnswer):
 
 @struct
 class FetchResponse(ResponseMessage):
-    """One entry per partition asked for, in the same order."""
+    """The results of the requested partitions, in the same order."""
 
     api = "fetch"
 

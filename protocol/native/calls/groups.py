@@ -43,12 +43,12 @@ class CommitOffsetsRequest(RequestMessage):
 
 @struct
 class CommitOffsetsPartitionResponse(PartitionAnswer):
-    """What became of one partition's offset."""
+    """The result of one partition's offset commit."""
 
 
 @struct
 class CommitOffsetsResponse(ResponseMessage):
-    """One entry per partition, in the same order."""
+    """The results of the partitions, in the same order."""
 
     api = "commit_offsets"
 
@@ -84,7 +84,7 @@ class FetchOffsetsPartitionResponse(PartitionAnswer):
 
 @struct
 class FetchOffsetsResponse(ResponseMessage):
-    """One entry per partition asked for in the same order, or for all that the group has offsets for."""
+    """The requested partitions in the same order, or all partitions for which the group has offsets."""
 
     api = "fetch_offsets"
 
@@ -118,7 +118,7 @@ class DeleteGroupsRequest(RequestMessage):
 
 @struct
 class DeletedGroup(Struct):
-    """What became of one group."""
+    """The result of one group's deletion."""
 
     group: str = wire(GROUP)
     error: RequestError | None = wire(ERROR, default=None)
@@ -126,7 +126,7 @@ class DeletedGroup(Struct):
 
 @struct
 class DeleteGroupsResponse(ResponseMessage):
-    """One entry per group, in the same order."""
+    """The results of the groups, in the same order."""
 
     api = "delete_groups"
 
@@ -152,12 +152,12 @@ class AlterShareGroupOffsetsRequest(RequestMessage):
 
 @struct
 class AlterShareGroupOffsetsPartitionResponse(PartitionAnswer):
-    """What became of one partition's start."""
+    """The result of one partition's new start offset."""
 
 
 @struct
 class AlterShareGroupOffsetsResponse(ResponseMessage):
-    """One entry per partition, in the same order."""
+    """The results of the partitions, in the same order."""
 
     api = "alter_share_group_offsets"
 
@@ -186,7 +186,7 @@ class GroupMember(Struct):
 
 @struct
 class Deliveries(Struct):
-    """How many records that are not done were given so often."""
+    """The number of unfinished records that were delivered `delivery_count` times."""
 
     delivery_count: int = wire(INT32)
     records: int = wire(INT64)
@@ -205,7 +205,7 @@ class SharedPartition(Partition):
 
 @struct
 class DescribedGroup(Struct):
-    """One group, or why it cannot be described."""
+    """A group, or the error of its description."""
 
     group: str = wire(GROUP)
     error: RequestError | None = wire(ERROR, default=None)
@@ -219,7 +219,7 @@ class DescribedGroup(Struct):
 
 @struct
 class DescribeGroupsResponse(ResponseMessage):
-    """One entry per group, in the same order."""
+    """The results of the groups, in the same order."""
 
     api = "describe_groups"
 

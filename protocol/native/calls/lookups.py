@@ -52,7 +52,7 @@ LEADER_EPOCH: Final = integer(NO_PARTITION_LEADER_EPOCH, limits.INT32_MAX)
 
 @struct
 class OffsetsForTimesPartition(Partition):
-    """One question: the first record of this partition with a timestamp at or after `timestamp` (ms, or -1, -2, -3)."""
+    """A lookup: the first record of this partition with a timestamp at or after `timestamp` (ms, or -1, -2, -3)."""
 
     timestamp: int = wire(TIMESTAMP)
 
@@ -78,7 +78,7 @@ class OffsetsForTimesPartitionResponse(PartitionAnswer):
 
 @struct
 class OffsetsForTimesResponse(ResponseMessage):
-    """One entry per partition asked for, in the same order."""
+    """The results of the requested partitions, in the same order."""
 
     api = "offsets_for_times"
 
@@ -87,7 +87,7 @@ class OffsetsForTimesResponse(ResponseMessage):
 
 @struct
 class ExplainPartition(Partition):
-    """What to look up in one partition: an offset, a timestamp or a range of times; the others are None."""
+    """The lookup in one partition: an offset, a timestamp or a range of times; the others are None."""
 
     offset: int | None = wire(INT64, alternative=True, default=None)
     timestamp: int | None = wire(TIMESTAMP, alternative=True, default=None)
@@ -119,7 +119,7 @@ class ExplainPartitionResponse(PartitionAnswer):
 
 @struct
 class ExplainResponse(ResponseMessage):
-    """One entry per partition asked for, in the same order."""
+    """The results of the requested partitions, in the same order."""
 
     api = "explain"
 
@@ -161,7 +161,7 @@ class SplitPointsPartitionResponse(PartitionAnswer):
 
 @struct
 class SplitPointsResponse(ResponseMessage):
-    """One entry per partition asked for, in the same order."""
+    """The results of the requested partitions, in the same order."""
 
     api = "split_points"
 
@@ -262,7 +262,7 @@ class TopicGaps(TopicAnswer):
 
 @struct
 class ListGapsResponse(ResponseMessage):
-    """One entry per topic, in the order asked; where all were asked for, those that have something to say."""
+    """The requested topics in their order; a request for all gets the topics whose partitions have gaps or are offline."""
 
     api = "list_gaps"
 
@@ -294,7 +294,7 @@ class AcceptGapsPartitionResponse(PartitionAnswer):
 
 @struct
 class AcceptGapsResponse(ResponseMessage):
-    """One entry per gap, in the same order."""
+    """The results of the gaps, in the same order."""
 
     api = "accept_gaps"
 
@@ -320,8 +320,8 @@ class DescribeSegmentsRequest(RequestMessage):
 
 @struct
 class DescribedSegment(Struct):
-    """One segment: offsets from `base_offset` up to `next_offset`, exclusive. `least_timestamp` bounds the timestamps from
-    below and `max_timestamp` is the largest, -1 where that is not known; `is_cleaned`: compaction has been through it. The rest
+    """A segment: offsets from `base_offset` up to `next_offset`, exclusive. `least_timestamp` bounds the timestamps from
+    below and `max_timestamp` is the largest, -1 where it is unknown. `is_cleaned`: compaction has been through it. The rest
     are entries of its indexes."""
 
     base_offset: int = wire(INT64)
@@ -357,7 +357,7 @@ class DescribeSegmentsPartitionResponse(PartitionAnswer):
 
 @struct
 class DescribeSegmentsResponse(ResponseMessage):
-    """One entry per partition, in the same order."""
+    """The results of the partitions, in the same order."""
 
     api = "describe_segments"
 

@@ -129,9 +129,9 @@ RECORDS: Final = Kind(
 
 @struct
 class ProducePartition(Partition):
-    """What to append to one partition: whole record batches, stored as they are, or records to be packed into one.
+    """An append to one partition: whole record batches, stored as they are, or records that the server packs into one.
 
-    With `expected_offset` only if the log ends there.
+    With `expected_offset` the server appends only if the log ends there.
     """
 
     records: Bytes | tuple[PlainRecord, ...] = wire(RECORDS)
@@ -156,10 +156,10 @@ class ProduceRequest(RequestMessage):
 
 @struct
 class ProducePartitionResponse(PartitionAnswer):
-    """Where one partition's records went: the offset of the first, or why they did not.
+    """The offset of the first record appended to one partition, or the error.
 
-    `log_append_time` is -1 unless the topic stamps records with it. `log_end_offset` is there with the error that the log does
-    not end at the expected offset, and says where it does.
+    `log_append_time` is -1 unless the topic stamps records with it. `log_end_offset` comes with the error that the log does
+    not end at the expected offset, and is the offset at which the log ends.
     """
 
     base_offset: int = wire(INT64_OR_NONE, default=NO_OFFSET)
@@ -177,7 +177,7 @@ class ProducePartitionResponse(PartitionAnswer):
 
 @struct
 class ProduceResponse(ResponseMessage):
-    """One entry per partition asked for, in the same order."""
+    """The results of the requested partitions, in the same order."""
 
     api = "produce"
 

@@ -51,7 +51,7 @@ class StagePartitionResponse(PartitionAnswer):
 
 @struct
 class StageResponse(ResponseMessage):
-    """One entry per partition asked for, in the same order."""
+    """The results of the requested partitions, in the same order."""
 
     api = "stage"
 
@@ -60,7 +60,7 @@ class StageResponse(ResponseMessage):
 
 @struct
 class StagedPartition(Partition):
-    """What a task has staged for one partition, as the last answer to its `stage` said."""
+    """The bytes that a task has staged for one partition, from the last response to its `stage`."""
 
     size_bytes: int = wire(integer(1, limits.INT64_MAX))
     crc: int = wire(UINT32)
@@ -88,8 +88,8 @@ class CommitStageRequest(RequestMessage):
 
 @struct
 class StageCommittedPartition(Partition):
-    """Where the records of a partition went: offset of the first, and the one behind the last. Records of others may lie
-    between."""
+    """The offset of the first record committed to a partition, and the one after the last. Records of others may be
+    between them."""
 
     base_offset: int = wire(INT64_OR_NONE, default=NO_OFFSET)
     end_offset: int = wire(INT64_OR_NONE, default=NO_OFFSET)
@@ -125,7 +125,7 @@ class AbortStageResponse(ResponseMessage):
 
 @struct
 class LastCommitRequest(RequestMessage):
-    """Which version of an application was committed last?"""
+    """Requests the version of an application that was committed last."""
 
     api = "last_commit"
 

@@ -97,14 +97,14 @@ class CreateTopicsRequest(RequestMessage):
 
 @struct
 class CreatedTopic(TopicAnswer):
-    """What became of one topic; the id is None on error and when it was only validated."""
+    """The result of one topic's creation; the id is None on error and when the request only validates."""
 
     topic_id: str | None = wire(TOPIC_ID, default=None)
 
 
 @struct
 class CreateTopicsResponse(ResponseMessage):
-    """One entry per topic, in the same order."""
+    """The results of the topics, in the same order."""
 
     api = "create_topics"
 
@@ -122,12 +122,12 @@ class DeleteTopicsRequest(RequestMessage):
 
 @struct
 class DeletedTopic(TopicAnswer):
-    """What became of one topic."""
+    """The result of one topic's deletion."""
 
 
 @struct
 class DeleteTopicsResponse(ResponseMessage):
-    """One entry per topic, in the same order."""
+    """The results of the topics, in the same order."""
 
     api = "delete_topics"
 
@@ -160,7 +160,7 @@ class TopicConfig(TopicAnswer):
 
 @struct
 class DescribeConfigsResponse(ResponseMessage):
-    """One entry per topic, in the same order."""
+    """The results of the topics, in the same order."""
 
     api = "describe_configs"
 
@@ -173,7 +173,7 @@ TO_HIGH_WATERMARK: Final = -1
 
 @struct
 class NewPartitions(Struct):
-    """How many partitions a topic is to have in all, more than it has."""
+    """The new total number of partitions of a topic, more than it has."""
 
     name: str = wire(TOPIC)
     total: int = wire(INT32)
@@ -208,12 +208,12 @@ class AlterConfigsRequest(RequestMessage):
 
 @struct
 class ChangedTopic(TopicAnswer):
-    """What became of one topic."""
+    """The result of one topic's change."""
 
 
 @struct
 class CreatePartitionsResponse(ResponseMessage):
-    """One entry per topic, in the same order."""
+    """The results of the topics, in the same order."""
 
     api = "create_partitions"
 
@@ -222,7 +222,7 @@ class CreatePartitionsResponse(ResponseMessage):
 
 @struct
 class AlterConfigsResponse(ResponseMessage):
-    """One entry per topic, in the same order."""
+    """The results of the topics, in the same order."""
 
     api = "alter_configs"
 
@@ -254,7 +254,7 @@ class DeleteRecordsPartitionResponse(PartitionAnswer):
 
 @struct
 class DeleteRecordsResponse(ResponseMessage):
-    """One entry per partition, in the same order."""
+    """The results of the partitions, in the same order."""
 
     api = "delete_records"
 

@@ -23,7 +23,7 @@ TRANSACTIONAL_ID: Final = name(limits.MAX_TRANSACTIONAL_ID_CHARS)
 
 @struct
 class TransactionProducer(Struct):
-    """Who acts in a transaction: a transactional id, and the producer id and epoch that `init_producer` gave it."""
+    """The producer of a transaction: a transactional id, and the producer id and epoch from `init_producer`."""
 
     transactional_id: str = wire(TRANSACTIONAL_ID)
     producer_id: int = wire(INT64)
@@ -46,7 +46,7 @@ class InitProducerRequest(RequestMessage):
 
 @struct
 class InitProducerResponse(ResponseMessage):
-    """What the producer puts into its batches."""
+    """The producer id and epoch that the producer puts into its batches."""
 
     api = "init_producer"
 
@@ -89,7 +89,7 @@ class AbortTransactionResponse(ResponseMessage):
 
 @struct
 class HangingTransaction(Partition):
-    """What a producer has open on a partition, and no transactional id has."""
+    """A transaction that a producer has open on a partition and that belongs to no transactional id."""
 
     producer_id: int = wire(INT64)
 
@@ -105,14 +105,14 @@ class AbortHangingTransactionsRequest(RequestMessage):
 
 @struct
 class AbortedHangingTransaction(PartitionAnswer):
-    """Where what is aborted had begun."""
+    """The offset at which the aborted transaction began."""
 
     start_offset: int = wire(INT64_OR_NONE, default=NO_OFFSET)
 
 
 @struct
 class AbortHangingTransactionsResponse(ResponseMessage):
-    """One entry per transaction, in the same order."""
+    """The results of the transactions, in the same order."""
 
     api = "abort_hanging_transactions"
 
@@ -179,7 +179,7 @@ class TransactionPartition(Partition):
 
 @struct
 class DescribedTransaction(Struct):
-    """One transactional id and the partitions of its transaction, or why it cannot be described."""
+    """A transactional id and the partitions of its transaction, or the error of its description."""
 
     transactional_id: str = wire(ANY_TRANSACTIONAL_ID)
     error: RequestError | None = wire(ERROR, default=None)
@@ -195,7 +195,7 @@ class DescribedTransaction(Struct):
 
 @struct
 class DescribeTransactionsResponse(ResponseMessage):
-    """One entry per transactional id, in the same order."""
+    """The results of the transactional ids, in the same order."""
 
     api = "describe_transactions"
 
@@ -209,8 +209,8 @@ class DescribeProducersPartition(Partition):
 
 @struct
 class DescribeProducersRequest(RequestMessage):
-    """What partitions remember of producers, of all of them at most `max_producers`; `open_only`: of those that have a
-    transaction open there."""
+    """Requests the producer state of partitions, of at most `max_producers` producers in all. `open_only`: only producers
+    that have a transaction open there."""
 
     api = "describe_producers"
 
@@ -221,8 +221,8 @@ class DescribeProducersRequest(RequestMessage):
 
 @struct
 class DescribedProducer(Struct):
-    """What a partition remembers of a producer; -1 where there is nothing. `is_hanging`: no transactional id has that
-    transaction open, so that nobody would end it."""
+    """A partition's state of a producer; -1 for absent values. `is_hanging`: no transactional id has the transaction open, so
+    that no client will end it."""
 
     producer_id: int = wire(INT64)
     producer_epoch: int = wire(EPOCH)
@@ -243,7 +243,7 @@ class DescribeProducersPartitionResponse(PartitionAnswer):
 
 @struct
 class DescribeProducersResponse(ResponseMessage):
-    """One entry per partition, in the same order."""
+    """The results of the partitions, in the same order."""
 
     api = "describe_producers"
 

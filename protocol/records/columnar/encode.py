@@ -31,7 +31,7 @@ _NO_HEADERS: Final = b"\x00"
 
 @attrs.frozen
 class Encoding:
-    """How batches are cut and compressed. `batch_bytes` is before compression; `default_timestamp`, in ms, is for nulls."""
+    """Settings that cut and compress batches. `batch_bytes` is before compression. `default_timestamp` (ms) is for nulls."""
 
     compression: CompressionType = CompressionType.NONE
     batch_records: int = attrs.field(default=1000, validator=attrs.validators.ge(1))
@@ -41,7 +41,7 @@ class Encoding:
 
 @attrs.frozen
 class Encoded:
-    """One record batch: base offset 0, no producer, and how many records are in it."""
+    """A record batch with base offset 0 and without a producer, and its number of records."""
 
     data: bytes
     records: int

@@ -52,7 +52,7 @@ class _Rows(NamedTuple):
 
 
 def group_columns(group: BatchGroup, wanted: Wanted) -> list[pa.Array]:
-    """One array for each wanted column. LeftToScalarError for anything that is not clearly as it should be."""
+    """Return one array for each wanted column. Raises LeftToScalarError for anything that is not clearly valid."""
     import numpy as np
     import pyarrow as pa
 
@@ -178,7 +178,7 @@ class Slices(NamedTuple):
 
 
 class Payload(NamedTuple):
-    """What producers sent."""
+    """The keys, values and headers that producers sent."""
 
     keys: Slices
     values: Slices
@@ -186,7 +186,7 @@ class Payload(NamedTuple):
 
 
 class RecordHeads(NamedTuple):
-    """One element per record: what comes before the key, which begins at `positions`."""
+    """The fields before the key, with one element per record; the key begins at `positions`."""
 
     timestamp_deltas: Int64s
     offset_deltas: Int64s
@@ -213,7 +213,7 @@ def read_heads(group: BatchGroup) -> RecordHeads:
 
 
 def read_payload(group: BatchGroup, heads: RecordHeads) -> Payload:
-    """What is behind the heads. LeftToScalarError for anything that is not clearly as it should be."""
+    """Return the keys, values and headers after the heads. Raises LeftToScalarError for anything that is not clearly valid."""
     import numpy as np
 
     data = np.frombuffer(group.buffer, np.uint8)
@@ -274,7 +274,7 @@ MAX_TIMESTAMP_MS: Final = INT64_MAX // MICROSECONDS
 
 
 def columns_of(records: Sequence[Record], wanted: Wanted, timestamp_type: TimestampType) -> list[pa.Array]:
-    """One array for each wanted column. InvalidRecordError for a timestamp that has no microseconds in 64 bits."""
+    """Return one array for each wanted column. InvalidRecordError for a timestamp that has no microseconds in 64 bits."""
     import pyarrow as pa
 
     made = []
@@ -306,7 +306,7 @@ def columns_of(records: Sequence[Record], wanted: Wanted, timestamp_type: Timest
 
 
 def unrepresentable(topic: str, partition: int, offset: int, timestamp: int) -> InvalidRecordError:
-    """What a timestamp is answered with whose microseconds need more than 64 bits."""
+    """Return the error for a timestamp whose microseconds need more than 64 bits."""
     return InvalidRecordError(
         f"{topic}-{partition} offset {offset}: timestamp {timestamp} ms does not fit into microseconds of 64 bits, at most "
         f"{MAX_TIMESTAMP_MS} ms do; read it without the column timestamp"

@@ -1,10 +1,10 @@
-"""Where each record of a group starts: the one thing that has to be found record by record, each behind the one before.
+"""Finds the start of each record of a group: the only fact that has to be found record by record, in order.
 
-Batches do not depend on each other, so the first records of all are passed at once, then the second ones, and so on: a step
-takes about 1.5 us for up to 100 batches, where the scalar loop takes 0.13 us for one record. It passes lengths of one and two
-bytes, records below 8 KiB; a batch in which it gets stuck is passed by the scalar loop.
+Batches do not depend on each other, so one step passes the first records of all, the next step the second ones, and so on. A
+step takes about 1.5 us for up to 100 batches; the scalar loop takes 0.13 us for one record. Steps pass lengths of one and two
+bytes, records below 8 KiB; the scalar loop passes a batch in which they get stuck.
 
-Which batches are decoded together, and where their records lie.
+It also selects the batches that are decoded together, and finds their records.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ class BatchGroup(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """Which batches are looked into: those with offsets from `low` up to, exclusive, `high`."""
+    """The batches that are decoded: those with offsets from `low` up to, exclusive, `high`."""
 
     low: int
     high: int
@@ -221,7 +221,7 @@ def batch_groups(data: Bytes, selection: Selection) -> Iterator[BatchGroup]:
 
 
 def is_plausible(batch: GroupedBatch) -> bool:
-    """Whether its records could have their number in their bytes; what needs memory for each of them asks this first."""
+    """Return whether the records of the batch fit into its bytes. Callers that need memory for each record check this first."""
     return batch.header.records_count * _LEAST_RECORD_BYTES <= batch.stop - batch.start <= INT32_MAX
 
 

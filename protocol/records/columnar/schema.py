@@ -63,7 +63,7 @@ def check_columns(columns: Sequence[str]) -> None:
 
 @attrs.frozen
 class Wanted:
-    """Which columns of which records. `low` is inclusive, `high` exclusive. ValueError for unknown or repeated columns.
+    """Wanted columns of a range of records. `low` is inclusive, `high` exclusive. ValueError for unknown or repeated columns.
 
     With a time bound (ms) the records with a timestamp from `start_timestamp` up to, exclusive, `end_timestamp` are meant, in
     whatever order those are; records without a timestamp are of no time then. Batches whose header says that no record is as
@@ -86,7 +86,7 @@ class Wanted:
 
     @property
     def has_times(self) -> bool:
-        """Whether timestamps decide, too."""
+        """Return whether a bound on timestamps is set, too."""
         return self.start_timestamp is not None or self.end_timestamp is not None
 
     @property
@@ -95,5 +95,5 @@ class Wanted:
         return max(0, self.start_timestamp or 0)
 
     def holds_timestamp(self, timestamp: int) -> bool:
-        """Whether a record of this timestamp is meant, with a time bound."""
+        """Return whether a record of this timestamp is wanted, with a time bound."""
         return self.least_timestamp <= timestamp and (self.end_timestamp is None or timestamp < self.end_timestamp)

@@ -24,7 +24,7 @@ MIN_THROTTLED_COUNT: Final = 2
 
 @attrs.define(eq=False, repr=False)
 class Acquisition:
-    """One fetch of one member. Lives as long as a call."""
+    """A fetch of one member. It lives as long as a call."""
 
     state: SharePartitionState
     member: str

@@ -51,7 +51,7 @@ class Run:
         self.state, self.member, self.deadline_ms, self.target = state, None, None, None
 
     def is_owned_by(self, member: str) -> bool:
-        """Whether a member may acknowledge them."""
+        """Return whether the member may acknowledge the records."""
         return self.state is RecordState.ACQUIRED and self.target is None and self.member == member
 
     def cut(self, offset: int) -> Run:

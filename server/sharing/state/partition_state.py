@@ -1,15 +1,15 @@
-"""What a share group has begun and not finished in one partition: a state machine (KIP-932; Kafka: SharePartition).
+"""The in-flight records of a share group in one partition: a state machine (KIP-932; Kafka: SharePartition).
 
 | state | becomes | by |
 |---|---|---|
 | available | acquired | a fetch; the delivery count goes up |
-| acquired | acknowledged, archived, available | what its member says of it |
+| acquired | acknowledged, archived, available | an acknowledgement of its member |
 | acquired | available, or archived after the last delivery | the end of its lock, or of its member |
 | available, acquired | forgotten | retention of the log |
 
-`start_offset` is the first offset that is not done, `next_offset` the first that nobody was given yet; between them there may
-be holes where the log has no records. What a member says counts when it is stored: until then it is a `Change` that is
-committed or taken back, and nothing else happens to its records. The end of a lock counts at once, and is stored afterwards.
+`start_offset` is the first offset that is not done, `next_offset` the first that no member has acquired yet. Between them
+the log may have holes without records. An acknowledgement counts when it is stored: until then it is a `Change` that is
+committed or rolled back, and nothing else happens to its records. The end of a lock counts at once, and is stored afterwards.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class SharePartitionState:
         return self.next_offset
 
     def can_acquire(self) -> bool:
-        """Whether a fetch may get records."""
+        """Return whether a fetch may acquire records."""
         return self.in_flight_count < self.config.partition_max_record_locks or self.next_fetch_offset() != self.next_offset
 
     def runs(self) -> Iterator[Run]:

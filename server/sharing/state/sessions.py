@@ -162,7 +162,7 @@ class ShareSessions:
                 del self._groups[connection]
 
     def has_group(self, group_id: str) -> bool:
-        """Whether a member of a group has a session."""
+        """Return whether a member of the group has a session."""
         return any(session.group_id == group_id for session in self._sessions.values())
 
     def _found(self, group_id: str, member_id: str) -> ShareSession:

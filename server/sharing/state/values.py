@@ -1,4 +1,4 @@
-"""What goes into the state of a share-partition, and what comes out of it; how its group is configured (KIP-932)."""
+"""The inputs and outputs of a share-partition's state, and the configuration of its group (KIP-932)."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class RecordState(enum.IntEnum):
 
 
 class AcquireMode(enum.IntEnum):
-    """How many records a member gets (KIP-1206)."""
+    """The rule for the number of records that a member acquires (KIP-1206)."""
 
     BATCH_OPTIMIZED = 0
     """About as many as it wants: whole batches."""
