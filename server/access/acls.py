@@ -174,8 +174,8 @@ class AclAuthorizer:
             yield from self._prefixed.get((kind, name[:length]), ())
 
     def may_on_any(self, principal: str, host: str, operation: AclOperation, kind: ResourceType) -> bool:
-        """Return whether the principal may perform the operation on some resource of the type, which need not exist: an ACL
-        allows it for a pattern that no other ACL denies as a whole."""
+        """Return whether the principal may perform the operation on some resource of the type, which need not exist. An ACL has
+        to allow it for a pattern that no other ACL denies as a whole."""
         if principal in self.super_users:
             return True
         fitting = [

@@ -1,5 +1,5 @@
-"""Inputs and outputs of the state machine of a group whose assignments the server computes (Kafka: the heartbeat and describe
-APIs of consumer, share and Streams groups, without their versions).
+"""Inputs and outputs of the state machine of a group whose assignments the server computes. Kafka: the heartbeat and describe
+APIs of consumer, share and Streams groups, without their versions.
 
 Times are whole milliseconds of a clock that only goes forward.
 """
