@@ -23,7 +23,7 @@ EVERYBODY: Final = USER_PREFIX + WILDCARD
 
 
 class Acl(NamedTuple):
-    """One rule: whether a principal may do something from a host on the resources of a pattern."""
+    """A rule that allows or denies a principal an operation from a host on the resources of a pattern."""
 
     resource_type: ResourceType
     resource_name: str
@@ -55,7 +55,7 @@ def check_new_acl(acl: Acl) -> None:
 
 @attrs.frozen
 class AclFilter:
-    """Which ACLs are meant; None, and ANY, leave something open. Raises InvalidRequestError when it has what is unknown."""
+    """A filter of ACLs; None and ANY match anything. Raises InvalidRequestError for unknown values."""
 
     resource_type: ResourceType
     resource_name: str | None
@@ -91,7 +91,7 @@ class AclFilter:
 
 
 def is_about(acl: Acl, resource_name: str) -> bool:
-    """Whether the pattern of an ACL covers a resource of its type."""
+    """Return whether the pattern of an ACL covers a resource of its type."""
     if acl.pattern_type is PatternType.PREFIXED:
         return resource_name.startswith(acl.resource_name)
     return acl.resource_name in (WILDCARD, resource_name)
@@ -140,7 +140,7 @@ class AclAuthorizer:
         return self._decided.get(question)
 
     def decide(self, question: Question) -> bool:
-        """Whether the principal may do this on the resource."""
+        """Return whether the principal may perform the operation on the resource."""
         if len(self._decided) >= MAX_REMEMBERED:
             self._decided.clear()
         answer = self._decide(*question)
@@ -174,8 +174,8 @@ class AclAuthorizer:
             yield from self._prefixed.get((kind, name[:length]), ())
 
     def may_on_any(self, principal: str, host: str, operation: AclOperation, kind: ResourceType) -> bool:
-        """Whether there may be a resource of the type on which the principal may, be it there or not: an ACL allows it for a
-        pattern that no other one denies as a whole."""
+        """Return whether the principal may perform the operation on some resource of the type, which need not exist. An ACL has
+        to allow it for a pattern that no other ACL denies as a whole."""
         if principal in self.super_users:
             return True
         fitting = [
@@ -204,7 +204,7 @@ def _is_everything(acl: Acl) -> bool:
 
 
 def _takes_all_of(deny: Acl, allow: Acl) -> bool:
-    """Whether what one ACL allows lies within what another one denies."""
+    """Return whether the denying ACL covers every resource of the allowing ACL."""
     if _is_everything(allow):
         return False
     if deny.pattern_type is PatternType.PREFIXED:

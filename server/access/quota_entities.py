@@ -68,7 +68,7 @@ def plain_address(text: str) -> str | None:
 
 
 def check_quota(entity: QuotaEntity, key: str, value: float) -> None:
-    """Whether an entity may have this quota. Raises InvalidRequestError."""
+    """Check that an entity may have this quota. Raises InvalidRequestError."""
     keys = KEYS_OF_ADDRESSES if entity[0][0] == IP else KEYS_OF_CLIENTS
     if key not in keys:
         raise InvalidRequestError(f"Invalid configuration key {key}; there are {', '.join(keys)}")

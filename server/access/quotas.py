@@ -66,7 +66,7 @@ Sharer = tuple[str | None, str | None]
 
 
 class Mutation(NamedTuple):
-    """What became of a change."""
+    """The outcome of a change to topics or partitions: allowed or not, and the throttle time."""
 
     is_allowed: bool = True
     throttle_s: float = 0.0
@@ -77,7 +77,7 @@ ALLOWED: Final = Mutation()
 
 @attrs.define(eq=False, repr=False)
 class MutationBuckets:
-    """What clients have left. Owner: `ClientQuotas`."""
+    """The token buckets of clients for changes to topics and partitions. Owner: `ClientQuotas`."""
 
     _buckets: dict[Sharer, TokenBucket] = attrs.field(factory=dict)
 
@@ -115,7 +115,7 @@ class _Sample:
 
 @attrs.define(eq=False, repr=False)
 class QuotaRate:
-    """What one user, client or address has used. Owner: `ClientQuotas`. Times are seconds that only grow."""
+    """The usage of a user, client or address within a window. Owner: `ClientQuotas`. Times are seconds that only grow."""
 
     kept: float = 0.0
     """What the samples hold, those included that are too old to count: not more was used."""
@@ -134,18 +134,18 @@ class QuotaRate:
 
     @property
     def last_s(self) -> float:
-        """When something was used last."""
+        """Return the time of the last usage; -inf before the first."""
         return self._samples[-1].last_s if self._samples else -math.inf
 
     def is_unused(self, now_s: float) -> bool:
-        """Whether nothing is in the window."""
+        """Return whether the window contains no usage."""
         samples = self._samples
         while samples and now_s - samples[0].last_s >= SAMPLE_COUNT * SAMPLE_S:
             samples.popleft()
         return not samples
 
     def window_s(self, now_s: float) -> float:
-        """How long the window is that the rate is about."""
+        """Return the length of the window over which the rate is measured."""
         if self.is_unused(now_s):
             return LEAST_WINDOW_S
         elapsed_s = now_s - self._samples[0].began_s
@@ -241,7 +241,7 @@ class ClientQuotas:
     # ---- requests ----------------------------------------------------------------------------------------------------------
 
     def largest_burst(self, key: str, user: str, client_id: str, now_s: float) -> float:
-        """What may be used without being above the quota, by who has used nothing yet; infinite where nothing is said."""
+        """Return the most that a client without usage may use within the quota; infinite without a quota."""
         limit = self._limit(key, user, client_id, now_s)
         return math.inf if limit is None else limit.bound * LEAST_WINDOW_S
 
@@ -306,7 +306,7 @@ class ClientQuotas:
         return None if found is None else _Limit(found[1], self._rate(found[0], now_s))
 
     def _holding(self, key: str, user: str, client_id: str) -> tuple[_Known, float] | None:
-        """Which quota holds, with its bound."""
+        """Return the quota that applies, with its bound; None without one."""
         bounds = self._bounds.get(key, {})
         for of_user in (user, None, _ABSENT):
             for of_client in (client_id, None, _ABSENT):
@@ -355,7 +355,7 @@ BURST_S: Final = 11.0
 
 @attrs.define(eq=False, repr=False)
 class TokenBucket:
-    """What one user or client has left. Owner: `ClientQuotas`. Times are seconds that only grow."""
+    """The tokens that a user or client has left. Owner: `ClientQuotas`. Times are seconds that only grow."""
 
     tokens: float
     last_s: float
@@ -366,7 +366,7 @@ class TokenBucket:
         return cls(bound * BURST_S, now_s)
 
     def refill(self, bound: float, now_s: float) -> None:
-        """What has come back since it was looked at last."""
+        """Add the tokens that have come back since the last call."""
         self.tokens = min(bound * BURST_S, self.tokens + bound * (now_s - self.last_s))
         self.last_s = now_s
 

@@ -25,7 +25,7 @@ SCRAM_KEYS: Final = {mechanism.sasl_name.lower(): mechanism for mechanism in Scr
 
 @attrs.frozen
 class ConfiguredUser:
-    """One user of the file."""
+    """A user of the file."""
 
     password: str | None = attrs.field(default=None, repr=False)
     credentials: Mapping[ScramMechanism, ScramCredential] = attrs.field(factory=dict)

@@ -33,7 +33,7 @@ P = ParamSpec("P")
 
 
 class Call(Generic[T]):
-    """One call of a task. Owner: the task; `begin`, `cancel` and `run` are called in the broker's thread."""
+    """A call of a task. Owner: the task; `begin`, `cancel` and `run` are called in the broker's thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, tell: Callable[[Callable[[], object]], None]) -> None:
         self.answered = loop.create_future()
@@ -241,8 +241,8 @@ class AioGroups(AwaitedProxy[GroupsView]):
 
 
 class AioTransaction(AwaitedProxy[Transaction]):
-    """One transaction under a transactional id. As a block it commits at its end and aborts when an exception leaves it; or
-    call the methods."""
+    """A transaction under a transactional id. As a block, it commits at its end and aborts on an exception; you can also call
+    the methods."""
 
     begin = awaited(Transaction.begin)
     append = awaited(Transaction.append)
@@ -266,7 +266,7 @@ class AioBroker(AioThread):
 
     @property
     def groups(self) -> AioGroups:
-        """What groups have committed, and what upsets them."""
+        """Return a view of groups: their committed offsets, and faults that disturb them."""
         return AioGroups(self._target.groups, self)
 
     def log(self, topic: str) -> AioLog:

@@ -63,8 +63,9 @@ class BlockingFollow:
         return record
 
     def positions(self) -> dict[TopicPartition, int]:
-        """Where each partition goes on: behind the last record that the program has got. Before the first one it is decided now
-        where that is. What `commit` keeps, and `BlockingTransaction.commit_offsets` takes. Raises RequestError."""
+        """Return the next offset of each partition, after the last record that the program has got. Before the first record
+        this call decides the starting offsets. `commit` stores these offsets, and `BlockingTransaction.commit_offsets` accepts
+        them. Raises RequestError."""
         if self._taken.is_nowhere:
             self._taken.put(Found((), self._caller.call(lambda: self._read_on.placed(self._taken.place))))
         return self._taken.positions()
@@ -79,8 +80,8 @@ class BlockingFollow:
 
 
 class BlockingTransaction(Proxy[Transaction]):
-    """One transaction under a transactional id. As a block it commits at its end and aborts when an exception leaves it; or
-    call the methods."""
+    """A transaction under a transactional id. As a block, it commits at its end and aborts on an exception; you can also call
+    the methods."""
 
     begin = waiting(Transaction.begin)
     append = waiting(Transaction.append)
@@ -117,27 +118,27 @@ class BlockingBroker(BlockingThread):
 
     @property
     def faults(self) -> BlockingFaults:
-        """What goes wrong; see docs/testing-with-triolog.md."""
+        """Return a view of injected faults; see docs/testing-with-triolog.md."""
         return BlockingFaults(self._target.faults, self)
 
     @property
     def requests(self) -> BlockingRequests:
-        """What Kafka clients asked for."""
+        """Return a view of the requests of Kafka clients."""
         return BlockingRequests(self._target.requests, self)
 
     @property
     def groups(self) -> BlockingGroups:
-        """What groups have committed, and what upsets them."""
+        """Return a view of groups: their committed offsets, and faults that disturb them."""
         return BlockingGroups(self._target.groups, self)
 
     @property
     def share_groups(self) -> BlockingShareGroups:
-        """What share groups have begun in partitions, and who has it until when."""
+        """Return a view of share groups: their progress in partitions, and the record locks of members."""
         return BlockingShareGroups(self._target.share_groups, self)
 
     @property
     def streams_groups(self) -> BlockingStreamsGroups:
-        """What applications of Kafka Streams consist of, who runs which tasks, and what is wrong."""
+        """Return a view of Kafka Streams applications: their topologies, the tasks of members, and their statuses."""
         return BlockingStreamsGroups(self._target.streams_groups, self)
 
     @property

@@ -97,17 +97,17 @@ class EmbeddedBroker:
 
     @property
     def native(self) -> Address | None:
-        """Where the native protocol listens; None when it does not."""
+        """Return the address of the native listener; None without one."""
         return self.life.addresses.native
 
     @property
     def kafka(self) -> Address | None:
-        """Where Kafka's protocol listens; None when it does not."""
+        """Return the address of the Kafka listener; None without one."""
         return self.life.addresses.kafka
 
     @property
     def bootstrap_servers(self) -> str:
-        """What Kafka clients are configured with. Raises RuntimeError without such a listener."""
+        """Return the address for `bootstrap.servers` of Kafka clients. Raises RuntimeError without such a listener."""
         if self.kafka is None:
             raise RuntimeError('the broker has no listener for Kafka clients; open it with kafka="127.0.0.1:0"')
         return str(self.kafka)
@@ -363,7 +363,7 @@ class EmbeddedBroker:
 
 @attrs.frozen
 class Fork:
-    """What a fork begins with."""
+    """The parts that a fork of the broker begins with."""
 
     directory: str
     config: BrokerConfig

@@ -35,7 +35,7 @@ CommitOffsets = Callable[[str, Mapping[TopicPartition, int]], Awaitable[None]]
 
 @attrs.frozen(kw_only=True)
 class Following:
-    """What is followed, and from where."""
+    """The parameters of a follow: its topics, its group, its start and its limits."""
 
     topics: tuple[str, ...]
     group: str | None = None
@@ -60,7 +60,7 @@ class Following:
 
 
 class Place(NamedTuple):
-    """Where a follow is. `positions` are in the order in which partitions are asked next."""
+    """The place of a follow. `positions` are in the order in which it reads partitions next."""
 
     positions: Mapping[TopicPartition, int]
     topic_ids: Mapping[str, bytes]
@@ -106,8 +106,8 @@ class ReadOn:
         return Place({**kept, **await self._starts([each for each in there if each not in kept], place)}, ids)
 
     async def _starts(self, partitions: Sequence[TopicPartition], place: Place) -> dict[TopicPartition, int]:
-        """Where the group has got to; otherwise where it was asked for, and for partitions that have come later the beginning:
-        what was written into them meanwhile is wanted."""
+        """Return the start of each partition: the group's committed offset, or else the requested start. Partitions that are
+        created later start at the beginning, so that the follow reads the records written meanwhile."""
         committed = await self._committed(partitions)
         starts = {}
         for each in partitions:
@@ -165,7 +165,7 @@ class ReadOn:
         return Found(records, Place({**waiting, **served}, place.topic_ids))
 
     def _moved(self, answer: FetchAnswer, offset: int) -> int:
-        """Where to go on when records were deleted, or the log was cut. Raises RequestError for any other error."""
+        """Return the next offset after a deletion of records or a truncation. Raises RequestError for any other error."""
         assert answer.error is not None
         if answer.error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
             raise answer.error
@@ -206,7 +206,8 @@ class Followed:
 
 
 class Taken(Generic[R]):
-    """What a follow has taken, and what of it the program has got. Owner: the follow, which one task uses at a time."""
+    """The records that a follow has fetched, and the part that the program has got. Owner: the follow, which one task uses at a
+    time."""
 
     def __init__(self, following: Following, make: Callable[..., R]) -> None:
         self._following = following
@@ -230,7 +231,7 @@ class Taken(Generic[R]):
 
     @property
     def is_nowhere(self) -> bool:
-        """Whether it is not decided yet where it starts."""
+        """Return whether the starting offsets are still undecided."""
         return self.place is NOWHERE
 
     def positions(self) -> dict[TopicPartition, int]:
@@ -296,8 +297,9 @@ class Follow:
         return record
 
     async def positions(self) -> dict[TopicPartition, int]:
-        """Where each partition goes on: behind the last record that the program has got. Before the first one it is decided now
-        where that is. What `commit` keeps, and `Transaction.commit_offsets` takes. Raises RequestError."""
+        """Return the next offset of each partition, after the last record that the program has got. Before the first record
+        this call decides the starting offsets. `commit` stores these offsets, and `Transaction.commit_offsets` accepts them.
+        Raises RequestError."""
         if self._taken.is_nowhere:
             self._taken.put(Found((), await self._run(partial(self.read_on.placed, self._taken.place))))
         return self._taken.positions()

@@ -1,4 +1,4 @@
-"""What an embedded broker is configured with: the keys of `serve`, and what its arguments say."""
+"""Configuration of an embedded broker: the keys of `serve`, and the arguments of `open_broker`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TEST_DEFAULTS: Final[Mapping[str, Any]] = {
 
 @attrs.frozen(kw_only=True)
 class Arguments:
-    """What `open_broker` was given beside `settings`; what is None is as `settings` or the defaults have it."""
+    """The arguments of `open_broker` besides `settings`; None leaves a value to `settings` or to the default."""
 
     native: Address | None
     kafka: Address | None
@@ -77,7 +77,7 @@ def broker_config(
 
 
 def address_of(name: str, given: Address | tuple[str, int] | str | None) -> Address | None:
-    """Where to listen, as an argument says it. Raises InvalidConfigError, which names the argument."""
+    """Return the address in an argument. Raises InvalidConfigError, which names the argument."""
     if given is None or isinstance(given, Address):
         return given
     try:

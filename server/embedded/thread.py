@@ -119,22 +119,22 @@ class BrokerThread:
 
     @property
     def native(self) -> Address | None:
-        """Where the native protocol listens."""
+        """Return the address of the native listener; None without one."""
         return self._target.native
 
     @property
     def kafka(self) -> Address | None:
-        """Where Kafka's protocol listens."""
+        """Return the address of the Kafka listener; None without one."""
         return self._target.kafka
 
     @property
     def metrics(self) -> Address | None:
-        """Where /metrics, /livez and /readyz are answered."""
+        """Return the address of /metrics, /livez and /readyz; None without one."""
         return self._target.metrics
 
     @property
     def bootstrap_servers(self) -> str:
-        """What Kafka clients are configured with. Raises RuntimeError without such a listener."""
+        """Return the address for `bootstrap.servers` of Kafka clients. Raises RuntimeError without such a listener."""
         return self._target.bootstrap_servers
 
     @property

@@ -27,8 +27,8 @@ TIMEOUT_MS: Final = 60_000
 
 
 class Transaction:
-    """One transaction under a transactional id. As a block it commits at its end and aborts when an exception leaves it; or
-    call the methods."""
+    """A transaction under a transactional id. As a block, it commits at its end and aborts on an exception; you can also call
+    the methods."""
 
     def __init__(self, core: Callable[[], Broker], transactional_id: str, timeout_ms: int = TIMEOUT_MS) -> None:
         self._core = core
@@ -139,7 +139,8 @@ class Transaction:
         await self.leave(failed=kind is not None)
 
     async def _abort_quietly(self) -> None:
-        """What cannot be aborted now is when its time is over, or when the next one begins under the id."""
+        """Abort, and ignore errors: a transaction that cannot be aborted now ends at its timeout, or when the next one begins
+        under the id."""
         with contextlib.suppress(RequestError, RuntimeError):
             await self.abort()
 

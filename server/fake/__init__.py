@@ -1,2 +1,1 @@
-"""What tests do with a running broker beside being its clients: faults, the requests it got, its logs and groups, its clock,
-its life. For tests only."""
+"""Test control of a running broker: faults, received requests, logs, groups, its clock, its life. For tests only."""

@@ -40,7 +40,7 @@ H = TypeVar("H", bound=Handler)
 
 
 class Route(NamedTuple):
-    """One call. `fields` None: the handler looks at what is sent."""
+    """A call of the HTTP API. `fields` None: the handler checks the fields itself."""
 
     method: str
     pattern: str
@@ -391,7 +391,7 @@ def _nodes(life: Life) -> list[dict[str, Any]]:
 
 
 def _counted(protocol: ProtocolCounters) -> dict[str, int]:
-    """What the connections of a protocol have counted, over all lives of the broker."""
+    """Sum the counters of a protocol's connections over all lives of the broker."""
     names = ("connections", "accepted", "refused", "received_bytes", "sent_bytes")
     return {name: getattr(protocol, name) for name in names}
 

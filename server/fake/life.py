@@ -120,7 +120,7 @@ class Life:
         self.starts += 1
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """One life, until it is stopped."""
+        """Run one life of the broker, until it is stopped."""
         self._fs = FaultyFileSystem(
             self.disk_faults, in_memory=_lies_in_memory(self.directory), permissions=self.config.data_permissions
         )

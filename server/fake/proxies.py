@@ -56,7 +56,7 @@ class Caller(Protocol):
 
 
 class StandsFor(Protocol[V_co]):
-    """What `waiting` and `at_once` need of a class that lists methods."""
+    """The interface that `waiting` and `at_once` need of a class that lists methods."""
 
     @property
     def _target(self) -> V_co: ...
@@ -119,7 +119,7 @@ class AwaitedCaller(Protocol):
 
 
 class AwaitedFor(Protocol[V_co]):
-    """What `awaited` and `awaited_at_once` need of a class that lists methods."""
+    """The interface that `awaited` and `awaited_at_once` need of a class that lists methods."""
 
     @property
     def _target(self) -> V_co: ...

@@ -49,7 +49,7 @@ async def answer(api: ControlApi, access: HttpAccess, request: HttpRequest) -> H
 
 
 def _told(request: HttpRequest, route: Route) -> Told:
-    """What comes with a request: the fields of its question, or of the object in its body. Raises BadRequestError."""
+    """Return the fields of a request, from its query and from the object in its body. Raises BadRequestError."""
     told: dict[str, Any] = dict(parse_qsl(request.query))
     if request.body:
         try:

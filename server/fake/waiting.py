@@ -22,7 +22,7 @@ class Watched(Protocol):
 
 
 async def wait_until(watched: Watched, look: Callable[[], T | None], timeout_s: float, missing: Callable[[], str]) -> T:
-    """What `look` answers, as soon as it is not None. Raises TimeoutError with what is `missing`."""
+    """Return the result of `look` as soon as it is not None. Raises TimeoutError that names the `missing` thing."""
     changed, token = trio.Event(), trio.lowlevel.current_trio_token()
 
     def look_again() -> None:

@@ -1,4 +1,4 @@
-"""What groups of all kinds have in common: states, listings, and the members that commit offsets."""
+"""Values that groups of all kinds share: states, listings, and the members that commit offsets."""
 
 from __future__ import annotations
 

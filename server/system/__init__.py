@@ -1,1 +1,1 @@
-"""What the operating system tells and does: the time and its jumps, how many files may be open, forcing a device."""
+"""Interfaces to the operating system: the time and its jumps, the limit of open files, syncs of a device."""

@@ -1,28 +1,28 @@
-"""Which disks lie below a directory, and what was written to them, as the kernel tells (Linux).
+"""Disks below a directory, and the bytes written to them, as the kernel reports them (Linux).
 
-| what | where |
+| value | source |
 |---|---|
-| the device of a file system | `/sys/dev/block/MAJOR:MINOR`; where that is none (btrfs), the source of the mount |
-| the disk of a partition | the folder that the partition's lies in; only a partition's has a file `partition` |
-| the disks below device mapper, md and their like | `slaves/`, again and again |
-| sectors written | `stat`, the seventh number (Documentation/block/stat.rst); a sector has 512 B there in any case |
-| bytes written to a file system since it was made | `/sys/fs/ext4/NAME/lifetime_write_kbytes`, the same for f2fs |
+| the device of a file system | `/sys/dev/block/MAJOR:MINOR`; where that does not exist (btrfs), the source of the mount |
+| the disk of a partition | the parent of the partition's folder; only a partition's has a file `partition` |
+| the disks below device mapper, md and their like | `slaves/`, recursively |
+| sectors written | `stat`, the seventh number (Documentation/block/stat.rst); a sector is always 512 B there |
+| bytes written to a file system since its creation | `/sys/fs/ext4/NAME/lifetime_write_kbytes`, the same for f2fs |
 
 A file system without a disk of this machine (tmpfs, overlayfs, a network's) has none. Everything here blocks, for microseconds:
-the kernel answers from memory.
+the kernel returns values from memory.
 
-What a flash disk says of its own wear in sysfs (Linux), by files of its `device` folder.
+The wear that a flash disk reports in sysfs (Linux), by files of its `device` folder:
 
 | disk | file | meaning |
 |---|---|---|
-| eMMC | `life_time` | a number for each kind of cells. 1 to 10: at most so many tenths are used; 11: more; 0: not said |
-| | `pre_eol_info` | blocks in reserve. 1: normal; 2: four fifths are used; 3: nine tenths; 0: not said |
-| NVMe | `percentage_used` | there or in its `hwmon` folder, as in the SMART log: 100 is what the maker warrants, more can be |
+| eMMC | `life_time` | a number for each kind of cells. 1 to 10: at most so many tenths are used; 11: more; 0: not reported |
+| | `pre_eol_info` | blocks in reserve. 1: normal; 2: four fifths are used; 3: nine tenths; 0: not reported |
+| NVMe | `percentage_used` | there or in its `hwmon` folder, as in the SMART log: 100 is the warranted wear; more is possible |
 
 The eMMC's are bytes 267 to 269 of EXT_CSD (JEDEC 84-B51, from eMMC 5.0 on). Linux's own NVMe driver has no such file; where
-it is missing, `nvme smart-log` asks the disk, as root. SD cards and USB sticks say nothing.
+it is missing, `nvme smart-log` reads it from the disk, as root. SD cards and USB sticks report nothing.
 
-What this process has written to disks (Linux: proc_pid_io(5)).
+The bytes that this process has written to disks (Linux: proc_pid_io(5)).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ LIFETIME_OF: Final = ("ext4", "f2fs")
 
 @attrs.frozen
 class BlockDevice:
-    """What a file system lies on."""
+    """The block device of a file system."""
 
     name: str
     """As in /sys/class/block: `mmcblk0p2`, `dm-0`."""
@@ -54,7 +54,7 @@ class BlockDevice:
 
 
 def device_of(directory: str, *, sysfs: str = SYSFS, mounts: str = MOUNTS) -> BlockDevice | None:
-    """That of a directory's file system; None where there is none, or the system does not tell."""
+    """Return the block device of a directory's file system; None without one, or where the system does not report it."""
     try:
         number = os.stat(directory).st_dev
     except OSError:
@@ -68,7 +68,8 @@ def numbered_device(major: int, minor: int, *, sysfs: str = SYSFS) -> BlockDevic
 
 
 def written_bytes(disk: str, *, sysfs: str = SYSFS) -> int | None:
-    """What was written to a disk since it is there, by anybody; None where the system does not tell."""
+    """Return the bytes that all processes have written to a disk, as the kernel counts them; None where the system does not
+    report that."""
     fields = (read_text(f"{sysfs}/class/block/{disk}/stat") or "").split()
     try:
         return int(fields[SECTORS_WRITTEN]) * SECTOR_BYTES
@@ -77,7 +78,7 @@ def written_bytes(disk: str, *, sysfs: str = SYSFS) -> int | None:
 
 
 def lifetime_written_bytes(device: str, *, sysfs: str = SYSFS) -> int | None:
-    """What was written to the file system on a device since it was made; None where it does not count that."""
+    """Return the bytes written to the file system on a device since its creation; None where it does not count them."""
     for kind in LIFETIME_OF:
         told = read_text(f"{sysfs}/fs/{kind}/{device}/lifetime_write_kbytes")
         if told is not None and told.isascii() and told.isdigit():
@@ -86,7 +87,7 @@ def lifetime_written_bytes(device: str, *, sysfs: str = SYSFS) -> int | None:
 
 
 def read_text(path: str) -> str | None:
-    """One file of the kernel's, without white space around it; None where it cannot be read."""
+    """Return the text of a kernel file, stripped of white space; None where it cannot be read."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read().strip()
@@ -146,7 +147,8 @@ class FlashHealth:
 
 
 def flash_health(disk: str, *, sysfs: str = SYSFS) -> FlashHealth:
-    """What a disk says. Blocks; an eMMC answers from what it said when it was found."""
+    """Return the wear that a disk reports. Blocks; for an eMMC the kernel returns the values that it read when it found the
+    disk."""
     device = f"{sysfs}/class/block/{disk}/device"
     steps = [_number(each) for each in (read_text(f"{device}/life_time") or "").split()]
     used = max((step for step in steps if step is not None and 0 < step <= 11), default=0) * PERCENT_OF_STEP

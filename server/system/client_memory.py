@@ -1,4 +1,4 @@
-"""One ledger of the memory that the server keeps on behalf of clients, in bytes.
+"""A ledger of the memory that the server keeps on behalf of clients, in bytes.
 
 Each owner of what clients leave behind (members, committed offsets, transactional ids, sessions, ...)
 has an `Account` and names an entry by a key. It calls `check` before it accepts something, `put` when an entry has another
@@ -135,7 +135,7 @@ _PARTS: Final = _Parts()
 
 @attrs.define(eq=False, repr=False)
 class Holding:
-    """What a principal or a connection holds."""
+    """The memory and the items of a principal or a connection."""
 
     used_bytes: int = 0
     items: Counter[str] = attrs.field(factory=Counter)
@@ -197,7 +197,7 @@ class ClientMemory:
 
 @attrs.define(eq=False, repr=False)
 class Account:
-    """What one owner keeps. Made by `ClientMemory.account`."""
+    """The account of one owner. Created by `ClientMemory.account`."""
 
     memory: ClientMemory
     name: str

@@ -63,5 +63,5 @@ class ClockWatch:
 
     @property
     def is_trusted(self) -> bool:
-        """Whether retention by time may go by the clock."""
+        """Return whether retention by time may trust the clock."""
         return trio.current_time() >= self._hold_until_s

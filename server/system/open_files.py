@@ -1,4 +1,4 @@
-"""How the files that a process may open (RLIMIT_NOFILE) are shared. A socket counts as one, and so does a map of an index.
+"""Shares out the files that a process may open (RLIMIT_NOFILE). A socket counts as one, and so does a map of an index.
 
 | for | how many |
 |---|---|
@@ -7,7 +7,7 @@
 | connections of clients | `max_connections`; by default half of the rest, 1,000 at most |
 | files of logs and maps of their indexes | what is left then, 8,192 at most |
 
-What the limit is, is looked up where a broker is configured, and not again. Nothing here changes it: that is the command's.
+The server reads the limit once, when a broker is configured. Nothing here changes the limit: the command does.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ UNLIMITED: Final = 1 << 20
 
 
 def open_files_limit() -> int:
-    """What the process may open."""
+    """Return the number of files that the process may open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return UNLIMITED if soft == resource.RLIM_INFINITY else min(soft, UNLIMITED)
 

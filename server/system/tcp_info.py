@@ -1,5 +1,5 @@
-"""What the kernel has counted of a TCP connection (Linux: tcp(7), TCP_INFO, struct tcp_info). It counts anyway, so that nobody
-else has to."""
+"""Byte counts of a TCP connection, from the kernel (Linux: tcp(7), TCP_INFO, struct tcp_info). The kernel counts in any case,
+so the server need not."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class HasOptions(Protocol):
 
 
 def tcp_bytes(connection: HasOptions) -> TcpBytes:
-    """What went over a connection. Takes 2 us."""
+    """Return the bytes received and sent over a connection. Takes 2 us."""
     if TCP_INFO is None:
         return TcpBytes()
     try:

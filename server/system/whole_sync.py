@@ -46,7 +46,8 @@ class WholeSync(Protocol):
 
 
 class DeviceSync:
-    """That of the system. Used by one thread at a time: of two that ask at once only one would be told of an error."""
+    """A `WholeSync` that uses the system. Only one thread may use it at a time: of two simultaneous calls only one would get an
+    error."""
 
     def __init__(self, path: str, syncfs: Callable[[int], None], dirty_bytes: Callable[[], int]) -> None:
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -76,7 +77,7 @@ def open_whole_sync(path: str) -> DeviceSync | None:
 
 
 def dirty_bytes() -> int:
-    """What the kernel has to write, for whatever device; more than anything where it does not tell."""
+    """Return the bytes that the kernel has yet to write, for all devices; sys.maxsize where the system does not report them."""
     try:
         with open(MEMORY, encoding="ascii") as file:
             fields = dict(line.split(":", 1) for line in file)
@@ -112,16 +113,16 @@ IN_MEMORY: Final = frozenset({"tmpfs", "ramfs"})
 
 
 def lies_in_memory(device: int) -> bool:
-    """Whether a device, as `st_dev` has it, is a mount in memory; False where the system does not tell. Pages that were swapped
-    out count as memory: a machine that swaps waits everywhere."""
+    """Return whether a device, as in `st_dev`, is a mount in memory; False where the system does not report it. Pages that were
+    swapped out count as memory: a machine that swaps waits everywhere."""
     return file_system_type(device) in IN_MEMORY
 
 
 @functools.cache
 def file_system_type(device: int) -> str:
-    """What is mounted on a device, as `st_dev` has it; "" where the system does not tell.
+    """Return the file system type of a device, as in `st_dev`; "" where the system does not report it.
 
-    Source: proc_pid_mountinfo(5). The third field is the device, the first one behind the single dash the file system's type.
+    Source: proc_pid_mountinfo(5). The third field is the device, the first one after the single dash is the file system's type.
     """
     number = f"{os.major(device)}:{os.minor(device)}"
     try:

@@ -1,4 +1,4 @@
-"""What clients have sent last: a number for each of their metrics. Sums are added up, since clients send what came to them.
+"""Last metrics of clients: a number for each of their metrics. Sums are added up, since clients send increments.
 
 Everything has a limit, because names and attributes are the clients' own.
 """
@@ -22,7 +22,7 @@ MAX_SERIES: Final = 10_000
 
 
 class Series(NamedTuple):
-    """One number, with whose it is."""
+    """A number, with its client, metric and attributes."""
 
     client: Mapping[str, str]
     metric: str

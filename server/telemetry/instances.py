@@ -35,7 +35,7 @@ _LENIENT_AFTER: Final = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.
 
 
 class Push(NamedTuple):
-    """What comes with a client's metrics."""
+    """The fields that a client sends with its metrics."""
 
     subscription_id: int
     is_terminating: bool
@@ -45,7 +45,7 @@ class Push(NamedTuple):
 
 @attrs.define(eq=False, repr=False)
 class ClientInstance:
-    """One client. Owner: `ClientInstances`."""
+    """A client. Owner: `ClientInstances`."""
 
     instance_id: bytes
     client: Mapping[str, str]
@@ -178,7 +178,7 @@ class ClientInstances:
 
 
 def _made(instance_id: bytes, client: Mapping[str, str], subscriptions: Iterable[Subscription], version: int) -> ClientInstance:
-    """What all subscriptions ask for that the client matches."""
+    """Create a client instance from all subscriptions that the client matches."""
     known = {**client, "client_instance_id": base64.urlsafe_b64encode(instance_id).decode().rstrip("=")}
     matching = [each for each in subscriptions if each.matches(known)]
     metrics = tuple(sorted({name for each in matching for name in each.metrics}))

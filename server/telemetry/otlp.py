@@ -1,4 +1,5 @@
-"""What clients send, read: MetricsData of OpenTelemetry, as protobuf (OTLP 1.x), in one of the codecs of record batches.
+"""Decodes metrics that clients send: MetricsData of OpenTelemetry, as protobuf (OTLP 1.x), in one of the codecs of record
+batches.
 
 A few hundred bytes can unpack to millions of messages. So they are unpacked in a thread, and walked here in steps and within a
 limit, down to the data points. The package `opentelemetry-proto` reads each of these, which is small. It is needed, and loaded,
@@ -40,7 +41,7 @@ FIXED: Final = {FIXED_64: 8, FIXED_32: 4}
 
 
 class Point(NamedTuple):
-    """One number of one metric."""
+    """A number of a metric."""
 
     metric: str
     attributes: str
@@ -58,7 +59,7 @@ class Messages(NamedTuple):
 
 
 def load_otlp() -> Messages:
-    """What reads data points. Raises InvalidConfigError where it is not installed."""
+    """Return the message classes that read data points. Raises InvalidConfigError where the package is not installed."""
     try:
         from opentelemetry.proto.metrics.v1.metrics_pb2 import HistogramDataPoint, NumberDataPoint
     except ImportError as exc:

@@ -1,2 +1,2 @@
-"""What a test asks a broker to do wrong, and what a broker was asked: rules, counters, a ring of requests. No sockets, no
+"""Faults that a test injects, and the requests that a broker received: rules, counters, a ring of requests. No sockets, no
 clock of its own, no trio."""

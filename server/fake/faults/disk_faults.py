@@ -1,11 +1,11 @@
-"""What a test asks the device to do wrong: a full disk, errors of input and output, slow syncs, writes that a crash tears.
+"""Disk faults that a test injects: a full disk, I/O errors, slow syncs, writes that a crash tears.
 
-| effect | who is told |
+| effect | failure |
 |---|---|
 | `full` | writes and reservations of space fail with ENOSPC |
 | `error` | the operation fails with EIO |
 | `delay` | the operation takes `delay_ms` longer, or until the rule is released |
-| `torn` | of what was written since the last sync a part is missing after the next crash, as after a power cut |
+| `torn` | the next crash loses a part of the bytes written since the last sync, as a power cut does |
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class DiskFaults:
             self._changed.wait_for(lambda: fault.is_released or is_over(), timeout=fault.rule.delay_ms / 1000)
 
     def torn_bytes(self, path: str, unsynced_bytes: int) -> int:
-        """How many of the last bytes of a file are lost in a crash."""
+        """Return how many bytes at the end of a file a crash loses."""
         with self._changed:
             for fault in self._faults.values():
                 if fault.rule.effect == "torn" and unsynced_bytes and fault.rule.names(path) and self._fires(fault):

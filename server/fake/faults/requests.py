@@ -17,7 +17,7 @@ CAPACITY: Final = 4096
 
 @attrs.define(eq=False, repr=False)
 class LoggedRequest:
-    """One request. `error_codes` is None as long as it has no answer."""
+    """A logged request. `error_codes` is None until the broker has responded."""
 
     number: int
     at_ms: int
@@ -84,7 +84,7 @@ class LoggedRequest:
 
 @attrs.frozen(kw_only=True)
 class Wanted:
-    """Which requests are meant; names may have `*` and `?`, what is not said is anything."""
+    """A filter of requests. Names may have `*` and `?`; None matches anything."""
 
     api: str | None = None
     topic: str | None = None

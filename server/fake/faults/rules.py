@@ -1,11 +1,11 @@
-"""One fault as a test describes it: what it applies to, how often, and what happens then.
+"""A fault rule of a test: the requests that it applies to, its trigger, and its effect.
 
 | part | fields |
 |---|---|
-| applies to | `api`, `topic`, `partition`, `group`, `transactional_id`, `client_id`, `node`; what is not said is anything |
+| applies to | `api`, `topic`, `partition`, `group`, `transactional_id`, `client_id`, `node`; None matches anything |
 | how often | `nth` (from the n-th match on), `times` (then no more), `probability` with `seed`, `once_per_member`; or always |
 | what happens | `error`, `delay_ms`, `hold`, `disconnect`, `black_hole`, `corrupt`, `truncate_to`, `throttle_ms`, `intercept` |
-| `applied` | the request is carried out first, and only its answer suffers; by default it is not carried out, or only later |
+| `applied` | the broker carries the request out first, and only the response suffers; by default it does not, or only later |
 
 Names may have `*` and `?`. The names of APIs are Kafka's (`Produce`, `LIST_OFFSETS`).
 """
@@ -26,7 +26,7 @@ MOST_NAMES: Final = 10
 
 
 def hint(name: str, known: Iterable[str]) -> str:
-    """How an error about an unknown name continues."""
+    """Return the end of an error message about an unknown name: a similar name or the known names."""
     import difflib  # for errors alone
 
     names = sorted(known)
@@ -43,7 +43,7 @@ class RuleError(ValueError):
 
 @attrs.frozen
 class Subject:
-    """What a request is about, as far as rules look at it."""
+    """The names in a request that rules match."""
 
     api: str
     client_id: str
@@ -85,7 +85,7 @@ def plain_name(api: str) -> str:
 
 @attrs.frozen
 class Trigger:
-    """How often a rule fires, counted in requests that it applies to."""
+    """The frequency of a rule, counted in requests that it applies to."""
 
     nth: int = 1
     times: int | None = None
@@ -101,7 +101,7 @@ class Trigger:
             raise RuleError(f"probability={self.probability} is not between 0 and 1")
 
     def fires(self, matched: int, fired: int, random: Random) -> bool:
-        """Whether it does for the request that is number `matched` (from 1), after it fired `fired` times."""
+        """Return whether the rule fires for match number `matched` (from 1), after it fired `fired` times."""
         if matched < self.nth or (self.times is not None and fired >= self.times):
             return False
         return self.probability is None or random.random() < self.probability
@@ -150,7 +150,7 @@ class Rule:
         return self.topic is not None or self.partition is not None
 
     def applies_to(self, subject: Subject) -> bool:
-        """Whether it is about such a request."""
+        """Return whether the rule applies to a request with this subject."""
         return (
             (not self.api or plain_name(subject.api) in self.api)
             and _is_one(self.client_id, (subject.client_id,))
@@ -166,11 +166,11 @@ class Rule:
         )
 
     def names(self, topic: str, partition: int | None) -> bool:
-        """Whether it is about this partition."""
+        """Return whether the rule names this partition."""
         return _is_one(self.topic, (topic,)) and (self.partition is None or self.partition == partition)
 
     def as_json(self) -> dict[str, Any]:
-        """What `rule_of` takes."""
+        """Return the rule as fields that `rule_of` accepts."""
         told = {**told_of(self), **told_of(self.trigger)}
         if "api" in told:
             told["api"] = sorted(told["api"])

@@ -1,1 +1,1 @@
-"""What only tests need of a Kafka listener: several nodes, other versions, faults, requests that are watched."""
+"""Test features of a Kafka listener: several nodes, other versions, faults, watched requests."""

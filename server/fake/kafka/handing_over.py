@@ -33,7 +33,7 @@ def hand_over(listener: Listener) -> Iterator[socket.socket]:
 
 
 def _end_turns(session: KafkaSession) -> bool:
-    """Whether the peer has an answer to each of its requests."""
+    """End the turns of a session; return whether the peer has a response to each of its requests."""
     turns = session.turns_to_end() if session.transport.is_open else None
     return turns is not None and all(map(_end, turns)) and session.transport.is_open and session.transport.is_drained
 

@@ -1,8 +1,9 @@
-"""What versions of Apache Kafka advertise: the highest version of each API, and which APIs there are. For `emulate="3.4"`.
+"""API versions that releases of Apache Kafka advertise: the APIs of each release and their highest versions. For
+`emulate="3.4"`.
 
-`RELEASES` begins with Kafka 2.0 and says what each later release raised or added, in brokers with ZooKeeper where those had it
-first. APIs that are not served here are left out. Source: Kafka's message schemas
-at its release tags, and the KIPs that changed them.
+`RELEASES` begins with Kafka 2.0 and lists the versions that each later release raised or added, in brokers with ZooKeeper where
+those had it first. It leaves out APIs that this server does not serve. Source: Kafka's message schemas at its release tags, and
+the KIPs that changed them.
 """
 
 from __future__ import annotations

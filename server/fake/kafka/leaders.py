@@ -1,4 +1,4 @@
-"""Where a request that failed with NOT_LEADER_OR_FOLLOWER is to go. Source: KIP-951; Kafka's KafkaApis.getCurrentLeader."""
+"""Leader hints for requests that failed with NOT_LEADER_OR_FOLLOWER. Source: KIP-951; Kafka's KafkaApis.getCurrentLeader."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from .watched import Watch
 
 @attrs.define(eq=False, repr=False)
 class NodeListener:
-    """One node's listener. Its task is in `nursery`, in a scope of its own."""
+    """The listener of a node. Its task is in `nursery`, in a scope of its own."""
 
     door: NodeDoor
     address: Address

@@ -47,7 +47,7 @@ class Placement:
 
 @attrs.define(eq=False, repr=False)
 class Nodes:
-    """Who is there and who has what. Owner: who opened the listeners."""
+    """The nodes of a fake cluster, and the leaders and coordinators among them. Owner: the task that opened the listeners."""
 
     first_id: int
     addresses: dict[int, Node] = attrs.field(factory=dict)
@@ -169,7 +169,8 @@ def refusal(door: NodeDoor, turn: Turn) -> ErrorCode | None:
 
 
 def is_elsewhere(door: NodeDoor, topic: str, partition: int | None) -> bool:
-    """Whether another node leads the partition. Nobody leads one that does not exist: any node may say so."""
+    """Return whether another node leads the partition. A partition that does not exist has no leader: any node may report
+    that."""
     if partition is None or door.cluster.leader_of(topic, partition) == door.number:
         return False
     try:

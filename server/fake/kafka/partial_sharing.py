@@ -34,7 +34,7 @@ def shared_in_session(door: KafkaDoor, body: Any) -> Iterable[ShareKey]:
 
 
 def affected(door: KafkaDoor, key: ApiKey, body: Any, is_failed: Callable[[bytes, int], bool]) -> Places:
-    """Which of the partitions that a request names, or goes on with, are to fail."""
+    """Return the partitions that fail, among those that a request names or its session adds."""
     asked = {
         (topic.topic_id, each.partition_index): bool(each.acknowledgement_batches)
         for topic in body.topics

@@ -1,4 +1,4 @@
-"""Which topics, partitions, groups and transactional ids a request names: what rules and the log of requests look at."""
+"""Subjects of requests: the topics, partitions, groups and transactional ids that rules and the log of requests match."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NO_TOPIC_ID: Final = bytes(16)
 
 
 class Place(NamedTuple):
-    """Where a request has a list of topics. `path`: `a.b` is every b of every a; ITSELF: the element is the value."""
+    """The path of a list of topics in a request. `path`: `a.b` is every b of every a; ITSELF: the element is the value."""
 
     path: str
     name: str = "name"
@@ -69,8 +69,8 @@ GROUP_KEY: Final = 0
 def subject_of(
     request: Request, node: int, topic_named: Callable[[bytes], str], remembered: Iterable[tuple[str, int]] = ()
 ) -> Subject:
-    """What a request is about. `topic_named` answers the name of a topic's id, or raises RequestError. `remembered`: the
-    (topic, partition) pairs that a fetch session adds."""
+    """Return the subject of a request. `topic_named` returns the name of a topic's id, or raises RequestError. `remembered`:
+    the (topic, partition) pairs that a fetch session adds."""
     key, body = request.api.key, request.body
     topics: dict[str, list[int]] = {}
     for topic, number in remembered:

@@ -1,7 +1,7 @@
-"""What stands between a connection and its calls when a test looks on: every request is noted, and rules are carried out.
+"""Test calls between a connection and the real calls: they log every request and carry out rules.
 
-Without it a request pays one look at an attribute; with it and without rules what noting costs. Faults of one connection stay
-in its order: what is delayed or held holds up what comes behind it, as on a slow broker.
+Without a watch a request costs one check of an attribute; with a watch and without rules it costs the logging. Faults of one
+connection stay in its order: a delayed or held request holds up the requests after it, as on a slow broker.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ async def served(turn: Turn, serve: TakeUp, body: Any) -> Any:
 
 @attrs.define(eq=False, repr=False)
 class FailingCall:
-    """One request that fails, as a whole or in some partitions. Owner: the connection's task."""
+    """A request that fails, as a whole or in some partitions. Owner: the connection's task."""
 
     door: KafkaDoor
     turn: Turn
@@ -228,7 +228,7 @@ class FailingCall:
 
 @attrs.define(eq=False, repr=False)
 class FaultyCall:
-    """One request on which a rule is carried out. Owner: the connection's task."""
+    """A request on which a rule is carried out. Owner: the connection's task."""
 
     door: KafkaDoor
     fault: Fault

@@ -1,1 +1,1 @@
-"""What tests look at and change of a running broker, by what it is about; `blocking_views` for programs without trio."""
+"""Views in which tests read and change a running broker, by subject; `blocking_views` for programs without trio."""

@@ -34,12 +34,12 @@ class BlockingFault(Proxy[FaultView]):
 
     @property
     def matched(self) -> int:
-        """How many requests it has matched."""
+        """Return the number of requests that the rule has matched."""
         return self._target.matched
 
     @property
     def fired(self) -> int:
-        """How many requests it has acted on."""
+        """Return the number of requests that the rule has acted on."""
         return self._target.fired
 
     release = at_once(FaultView.release)

@@ -19,7 +19,7 @@ _KAFKA_APIS: Final = frozenset(plain_name(api.name) for api in APIS.values())
 
 
 class RuleWords(TypedDict, total=False):
-    """What a rule is made of beside its API; `server.fake.faults.rules` says what each word means. None: as if left out."""
+    """The fields of a rule besides its API; `server.fake.faults.rules` explains each of them. None: as if left out."""
 
     topic: str | None
     partition: int | None
@@ -46,7 +46,7 @@ class RuleWords(TypedDict, total=False):
 
 
 class DiskRuleWords(TypedDict, total=False):
-    """What a rule of the device is made of beside its effect."""
+    """The fields of a disk rule besides its effect."""
 
     operation: str | None
     path: str | None
@@ -59,7 +59,7 @@ class DiskRuleWords(TypedDict, total=False):
 
 
 class RequestWords(TypedDict, total=False):
-    """What a request is looked for by, beside its API; None matches any."""
+    """The fields of a search for requests, besides the API; None matches any."""
 
     topic: str | None
     group: str | None
@@ -198,7 +198,7 @@ class RequestsView:
         return self.log.find(Wanted(api=api, **wanted))
 
     def count(self, api: str | None = None, **wanted: Unpack[RequestWords]) -> int:
-        """How many `find` finds."""
+        """Return the number of requests that `find` finds."""
         return len(self.find(api, **wanted))
 
     @property

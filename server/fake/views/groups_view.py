@@ -40,7 +40,7 @@ class MemberView(NamedTuple):
 
 
 def assigned_partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
-    """What an assignment of consumers holds; nothing, when it is not one."""
+    """Return the partitions in an assignment of consumers; none, when it cannot be decoded."""
     try:
         decoded = decode_assignment(assignment)
     except TriologError:
@@ -49,7 +49,7 @@ def assigned_partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
 
 
 async def uncommitted(core: Broker, group: str, topics: Iterable[str]) -> dict[TopicPartition, int]:
-    """How many committed records of each partition a group has not read, as far as its offsets say. Raises RequestError."""
+    """Return, by partition, the number of committed records after the group's committed offset. Raises RequestError."""
     committed = {each: offset for each, offset, _ in await core.offsets.fetch(group)}
     found = {}
     for topic in topics:
@@ -71,7 +71,7 @@ class GroupsView:
         return "GroupsView()"
 
     def is_known(self, group: str) -> bool:
-        """Whether a group has members or offsets, or had."""
+        """Return whether a group has members or offsets, or had."""
         return unknown_group(self.core(), group) is None
 
     async def committed(self, group: str, topic: str | None = None) -> dict[TopicPartition, int]:
@@ -138,7 +138,7 @@ class GroupsView:
         await look_until(look, timeout_s, missing)
 
     def _unknown(self, group: str, topic: str | None = None) -> str:
-        """How an error begins where the topic, or the group, is perhaps misspelt."""
+        """Return the start of an error message about a topic or a group that may be misspelt."""
         core = self.core()
         names = list(core.topics.names())
         topics = "" if topic is None or topic in names else f"there is no topic {topic!r}{hint(topic, names)}; "
@@ -218,8 +218,8 @@ class GroupsView:
         return await look_until(look, timeout_s, missing)
 
     def _unassigned(self, group: str, members: Sequence[MemberView]) -> str:
-        """What members have not got that they are to read; nothing when they have it. A rebalance in steps (KIP-429) is stable
-        while partitions change hands."""
+        """Return an error message about partitions that no member has; empty when every partition is assigned. An incremental
+        rebalance (KIP-429) is stable while partitions change hands."""
         core = self.core()
         if core.groups.describe(group).protocol_type not in ("", CONSUMER_PROTOCOL_TYPE) or not members:
             return ""

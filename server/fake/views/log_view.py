@@ -30,7 +30,7 @@ def check_topic(core: Broker, topic: str) -> None:
 
 
 def unknown_group(core: Broker, group: str) -> str | None:
-    """What an error says of a group of any kind that has neither members nor offsets; None for one that is known."""
+    """Return an error message about a group of any kind that has neither members nor offsets; None for a known group."""
     names = core.groups.group_ids()
     return None if group in names else f"there is no group {group!r}{hint(group, names)}"
 
@@ -47,7 +47,7 @@ def as_bytes(text: Text) -> bytes | None:
 
 @attrs.frozen(eq=False, repr=False)
 class LogView:
-    """One topic. Raises RequestError where the broker would answer one."""
+    """A view of a topic. Raises RequestError where the broker would return an error."""
 
     core: Callable[[], Broker]
     topic: str
@@ -62,7 +62,8 @@ class LogView:
         return [TopicPartition(self.topic, number) for number in range(self.core().topics.partition_count(self.topic))]
 
     async def records(self, partition: int | None = None, *, offset: int = 0, committed_only: bool = True) -> list[Record]:
-        """What consumers can read from `offset` on, partition after partition (None: all); control records are left out."""
+        """Return the records that consumers can read from `offset` on, partition after partition (None: all), without control
+        records."""
         return [record for each in self._partitions(partition) for record in await self._read(each, offset, committed_only)]
 
     async def values(self, partition: int | None = None) -> list[bytes | None]:
@@ -139,7 +140,7 @@ class LogView:
         return {each.partition: self.core().reader.snapshot(each).log_start_offset for each in self._partitions(None)}
 
     def end_offsets(self) -> dict[int, int]:
-        """Where each partition's readable records end: the offset that comes next."""
+        """Return the last stable offset of each partition: the offset after its last readable record."""
         return {each.partition: self.core().reader.snapshot(each).last_stable_offset for each in self._partitions(None)}
 
     async def delete_records(self, before_offset: int = -1, *, partition: int = 0) -> int:

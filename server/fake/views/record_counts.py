@@ -1,4 +1,4 @@
-"""How many records are left to read: records, not offsets.
+"""Counts unread records: records, not offsets.
 
 Markers, aborted records, and offsets whose records were compacted, deleted or lost to damage do not count. Records of an open
 transaction do not count either. Records after them that are in no transaction do.

@@ -56,7 +56,7 @@ class ShareGroupsView:
         return {each.topic_partition: each.start_offset for each in found if each.start_offset is not None}
 
     def locks(self, group: str, topic: str | None = None) -> list[LockView]:
-        """What members have now."""
+        """Return the record locks that members hold now."""
         return [
             LockView(
                 view.topic_partition,
@@ -72,7 +72,7 @@ class ShareGroupsView:
         ]
 
     def delivery_counts(self, group: str, topic: str, *, partition: int = 0) -> dict[int, int]:
-        """How often records were given that are not done, by offset."""
+        """Return delivery counts of records that are not done, by offset."""
         return {
             offset: each.delivery_count
             for view in self.partitions(group, topic)
@@ -98,7 +98,7 @@ class ShareGroupsView:
         ]
 
     def assignments(self, group: str) -> dict[str, tuple[TopicPartition, ...]]:
-        """What each member is to read. Raises GROUP_ID_NOT_FOUND."""
+        """Return the assigned partitions of each member. Raises GROUP_ID_NOT_FOUND."""
         core = self.core()
         return {
             each.member_id: tuple(core.topics.named_partitions(each.assignment))
@@ -115,7 +115,7 @@ class ShareGroupsView:
             raise RequestError(error, ErrorCode.GROUP_ID_NOT_FOUND)
 
     def _unknown(self, group: str) -> str | None:
-        """What an error says of a group that is perhaps misspelt; None for a share group that is known."""
+        """Return an error message about a group that may be misspelt; None for a known share group."""
         core = self.core()
         is_known = group in core.groups.share or bool(core.share_views.keys(group))
         return None if is_known else f"there is no share group {group!r}{hint(group, self.groups())}"
@@ -173,7 +173,7 @@ class ShareGroupsView:
 
 
 def _holder(done: Sequence[SharedRecords]) -> Callable[[int], bool]:
-    """Whether an offset is in one of these ranges, which are in order."""
+    """Return a function that reports whether an offset is in one of these sorted ranges."""
     firsts = [each.first_offset for each in done]
 
     def holds(offset: int) -> bool:

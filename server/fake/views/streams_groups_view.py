@@ -47,12 +47,13 @@ class StreamsGroupsView:
         return self.core().groups.streams.describe(group)
 
     def assignments(self, group: str) -> dict[str, Tasks]:
-        """What each member is to run now. A task is (subtopology, partition). Raises GROUP_ID_NOT_FOUND."""
+        """Return the current tasks of each member. A task is (subtopology, partition). Raises GROUP_ID_NOT_FOUND."""
         return {each.member_id: each.assignment for each in self.describe(group).members}
 
     def statuses(self, group: str) -> dict[str, str]:
-        """What members are told beside their tasks, by Kafka's names: MISSING_SOURCE_TOPICS, INCORRECTLY_PARTITIONED_TOPICS,
-        MISSING_INTERNAL_TOPICS, SHUTDOWN_APPLICATION, ASSIGNMENT_DELAYED. Raises GROUP_ID_NOT_FOUND."""
+        """Return the statuses that members get with their tasks, by Kafka's names: MISSING_SOURCE_TOPICS,
+        INCORRECTLY_PARTITIONED_TOPICS, MISSING_INTERNAL_TOPICS, SHUTDOWN_APPLICATION, ASSIGNMENT_DELAYED. Raises
+        GROUP_ID_NOT_FOUND."""
         return {each.code.name: each.detail for each in self.describe(group).statuses}
 
     async def lag(self, group: str) -> dict[str, int]:

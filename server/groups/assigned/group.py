@@ -1,8 +1,7 @@
-"""One group whose assignments the server makes, as its records say it is, and the draft of what it is to be next.
+"""A group whose assignments the server computes, as its records describe it, and the draft of its next state.
 
-`AssignedGroup.put` is the only way in which a group changes, whether a record was just decided or read from the log. A command
-drafts records on a copy; the group itself stays as it is until they are in the log, so nothing has to be undone when they
-cannot be stored.
+`AssignedGroup.put` is the only way in which a group changes, with new records and with records read from the log. A command
+drafts records on a copy. The group itself does not change until they are in the log, so a failed write needs no undo.
 """
 
 from __future__ import annotations
@@ -153,7 +152,7 @@ class AssignedGroup(Generic[M, A]):
         raise NotImplementedError
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether members read a topic, by name."""
+        """Return whether members read a topic, by name."""
         raise NotImplementedError
 
     def describe(self) -> Any:
@@ -186,7 +185,7 @@ class AssignedGroup(Generic[M, A]):
         raise NotImplementedError
 
     def is_anonymous(self, who: CommittingMember) -> bool:
-        """Whether a transaction commits without saying for which member."""
+        """Return whether a transaction commits without naming a member."""
         return who.generation == NO_EPOCH and not who.member_id
 
     def check_commit(

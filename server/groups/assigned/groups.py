@@ -129,7 +129,7 @@ class AssignedGroups(Generic[G]):
         return group
 
     def needs_space(self, group: G, request: MemberHeartbeat) -> bool:
-        """Whether a group at its maximum size refuses a heartbeat."""
+        """Return whether a heartbeat would add a member, so that a group at its maximum size refuses it."""
         return request.member_id not in group.members
 
     def speaker(self, draft: Any, request: Any) -> Any:
@@ -196,7 +196,7 @@ class AssignedGroups(Generic[G]):
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When `due` has to be called; None: not before something else happens."""
+        """Return the time at which `due` has to be called; None: not before another event."""
         return self.timers.next_deadline()
 
     @property

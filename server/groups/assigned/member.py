@@ -1,4 +1,4 @@
-"""What members of consumer, share and Streams groups have in common."""
+"""The base of members of consumer, share and Streams groups."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class AssignedMember:
 
     @property
     def is_revoking(self) -> bool:
-        """Whether it has to give something up, and has a rebalance timeout to do so."""
+        """Return whether the member has to give something up, and has a rebalance timeout to do so."""
         return False
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
-        """Whether it has all that it was assigned at an epoch."""
+        """Return whether the member has its whole assignment of an epoch."""
         return self.epoch == assignment_epoch
 
     # ---- heartbeats ------------------------------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ class AssignedMember:
         return attrs.evolve(self, **changes) if changes else self
 
     def has_all_of(self, request: Any) -> bool:
-        """Whether a heartbeat states what the member owns, and that is part of its assignment."""
+        """Return whether a heartbeat states the member's owned partitions or tasks, and all of them are in its assignment."""
         raise NotImplementedError
 
     def check_epoch(self, request: MemberHeartbeat) -> None:

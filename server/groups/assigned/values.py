@@ -1,5 +1,5 @@
-"""What goes into the state machine of a group whose assignments the server makes, and what comes out of it (Kafka: the
-heartbeat and describe APIs of consumer, share and Streams groups, without their versions).
+"""Inputs and outputs of the state machine of a group whose assignments the server computes. Kafka: the heartbeat and describe
+APIs of consumer, share and Streams groups, without their versions.
 
 Times are whole milliseconds of a clock that only goes forward.
 """
@@ -41,7 +41,7 @@ class AssignedGroupSettings:
 
 @attrs.frozen
 class MemberTimes:
-    """How members of a group show that they are alive, ms."""
+    """The heartbeat interval and the session timeout of a group's members, ms."""
 
     heartbeat_interval_ms: int = 5_000
     session_timeout_ms: int = 45_000

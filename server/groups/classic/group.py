@@ -1,5 +1,5 @@
-"""One classic group: its state, its generation and its members (Kafka: ClassicGroup). It keeps its parts consistent; time,
-timers and answers belong to `rebalance`."""
+"""A classic group: its state, its generation and its members (Kafka: ClassicGroup). It keeps its parts consistent; `rebalance`
+owns time, timers and responses."""
 
 from __future__ import annotations
 
@@ -101,12 +101,12 @@ class ClassicGroup:
 
     @property
     def is_initial_rebalance(self) -> bool:
-        """Whether it waits for more members than the first one."""
+        """Return whether the group waits for more members than the first one."""
         return self.state is PREPARING_REBALANCE and self.previous_state is EMPTY
 
     @property
     def is_blank(self) -> bool:
-        """Whether nothing would be lost if the group were forgotten."""
+        """Return whether the group can be forgotten without losing anything."""
         return self.state is EMPTY and not self.pending_joins and not self.is_stored and self.generation == 0
 
     @property
@@ -221,7 +221,7 @@ class ClassicGroup:
     # ---- protocols -------------------------------------------------------------------------------------------------------
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether all members speak one of these protocols; an empty group speaks any."""
+        """Return whether all members support one of these protocols; an empty group supports any."""
         if self.state is EMPTY:
             return bool(protocol_type) and bool(protocols)
         count = len(self.members)
@@ -273,7 +273,7 @@ class ClassicGroup:
         )
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether its members read a topic. Where that is unknown a group of consumers counts as subscribed."""
+        """Return whether members read a topic. A group of consumers with unknown subscriptions counts as subscribed."""
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return False
         return any(_subscribes(member, self.protocol, topic) for member in self.members.values())

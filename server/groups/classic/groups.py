@@ -169,7 +169,7 @@ class ClassicGroups:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When `on_time` has to be called; None: not before something else happens."""
+        """Return the time at which `on_time` has to be called; None: not before another event."""
         return self._rebalance.timers.next_deadline()
 
     @property
@@ -264,17 +264,17 @@ class ClassicGroups:
             group.transition_to(EMPTY)
 
     def is_being_stored(self, group_id: str) -> bool:
-        """Whether a record of the group is on its way into the log."""
+        """Return whether a record of the group is on its way into the log."""
         group = self._groups.get(group_id)
         return group is not None and group in self._stores.values()
 
     def is_idle(self, group_id: str) -> bool:
-        """Whether the group is empty and no record of it is being stored."""
+        """Return whether the group is empty and no record of it is being stored."""
         group = self._groups.get(group_id)
         return group is None or (group.state is EMPTY and group not in self._stores.values())
 
     def is_expirable(self, group_id: str) -> bool:
-        """Whether its offsets may expire: it has no member, and none is about to join."""
+        """Return whether offsets of the group may expire: it has no member, and none is about to join."""
         group = self._groups.get(group_id)
         return group is None or (not group.pending_joins and self.is_idle(group_id))
 

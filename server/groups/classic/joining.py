@@ -1,17 +1,17 @@
-"""Who may join a classic group, and how (Kafka: GroupMetadataManager.classicGroupJoin; KIP-345 static members, KIP-394 member
-ids that have to be known, KIP-814 leaders that need not assign).
+"""Rules for joining a classic group (Kafka: GroupMetadataManager.classicGroupJoin; KIP-345 static members, KIP-394 required
+member ids, KIP-814 leaders that need not assign).
 
-| who comes | what happens |
+| request to join | effect |
 |---|---|
-| without a member id or an instance id | it gets a member id and has to come again with it; before JoinGroup v4 it is added |
-| without a member id, its instance id known | it takes that member's place, whose member id is fenced off; no rebalance |
-| | if the group is stable and goes on with the same protocol |
+| without a member id or an instance id | the client gets a member id and joins again with it; before JoinGroup v4 it is added |
+| without a member id, its instance id known | it replaces that member, whose old member id is fenced; no rebalance |
+| | if the group is stable and keeps its protocol |
 | without a member id, its instance id not known | it is added |
-| with a member id that was given out | it is added |
-| a member | it waits for the next generation; a follower that says what it said before gets the current one at once |
+| with a member id that the server issued | it is added |
+| from a member | it waits for the next generation; a follower without changes gets the current one at once |
 
-Beyond Kafka: a static member that returns is a member although it does not say its member id, so a group that is full lets it
-in; and member ids that are given out are limited.
+Beyond Kafka: a static member that returns counts as a member even without its member id, so a full group accepts it. The number
+of issued member ids is limited.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ class Joining:
         self.rebalance.effects.answer(token, JoinAnswer(error=error, member_id=member_id))
 
     def _accepts(self, group: ClassicGroup, request: Join) -> bool:
-        """Whether the group has space. While it rebalances joined members count: members that are gone keep none out, and the
-        last ones of a group that is too large are left out. Members that are gone have a limit too."""
+        """Return whether the group has capacity. During a rebalance only joined members count: lost members keep none out. The
+        last members of a group that is too large are left out. Lost members have a limit too."""
         max_size = self.rebalance.settings.max_size
         member = self._existing(group, request)
         if group.state is EMPTY:
@@ -137,7 +137,7 @@ class Joining:
         return base + more - (0 if member is None else member.held_bytes)
 
     def _is_too_much(self, group: ClassicGroup, request: Join) -> bool:
-        """Whether the member's metadata would take more memory than groups may have."""
+        """Return whether the member's metadata would exceed the memory limit of all groups."""
         member = self._existing(group, request)
         more = metadata_bytes(request.protocols) - (0 if member is None else member.metadata_bytes)
         return more > 0 and group.usage.metadata_bytes + more > self.rebalance.settings.max_metadata_bytes
@@ -249,7 +249,8 @@ class Joining:
 
 
 def _still_waits(group: ClassicGroup, back: StaticReturn) -> bool:
-    """Whether no rebalance has begun since: the next generation begins by answering all waiting callers."""
+    """Return whether the returning static member still waits. The next generation begins with responses to all waiting
+    callers."""
     return (
         group.members.get(back.member.member_id) is back.member
         and back.member.join_token == back.token

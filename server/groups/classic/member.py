@@ -1,4 +1,4 @@
-"""One member of a classic group (Kafka: ClassicGroupMember)."""
+"""A member of a classic group (Kafka: ClassicGroupMember)."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ class Member:
 
     @property
     def has_satisfied_heartbeat(self) -> bool:
-        """Whether it was heard of. A parked member cannot send heartbeats; a new one may expire all the same, because its end
-        is not noticed."""
+        """Return whether the member counts as alive without heartbeats: a parked member cannot send any. A new member may
+        expire all the same, because the server does not notice its end."""
         return not self.is_new and (self.is_awaiting_join or self.is_awaiting_sync)
 
     @property

@@ -1,16 +1,17 @@
-"""How a classic group gets from one generation to the next (Kafka: GroupMetadataManager, what it does with a ClassicGroup).
+"""Rebalances a classic group: leads it from one generation to the next (Kafka: GroupMetadataManager, its part for a
+ClassicGroup).
 
-| state | what ends it | next |
+| state | event that ends it | next |
 |---|---|---|
-| Empty | somebody joins | PreparingRebalance |
+| Empty | a member joins | PreparingRebalance |
 | PreparingRebalance | all have joined, or the rebalance timeout; after Empty the initial delay | Completing..., Empty |
 | CompletingRebalance | the leader's assignment is stored | Stable |
 | Stable | a member joins, leaves or expires | PreparingRebalance |
 
-Who has not joined by the rebalance timeout is out, except static members. A member has to be heard of within its session
-timeout, except while it is parked in a join or sync. A new member is parked for the new-member timeout at most, because nobody
-notices when it has gone away. Whoever was told a generation and does not ask for its assignment within the rebalance timeout is
-out. Everybody who waits is answered when he is removed or replaced.
+The group removes members that have not joined by the rebalance timeout, except static members. A member has to send something
+within its session timeout, except while it is parked in a join or sync. A new member is parked for the new-member timeout at
+most, because the server does not notice its end. The group removes a member that got a generation and does not request its
+assignment within the rebalance timeout. A waiting member gets a response when it is removed or replaced.
 """
 
 from __future__ import annotations

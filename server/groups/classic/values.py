@@ -1,8 +1,8 @@
-"""What goes into the state machine of classic groups and what comes out of it (Kafka: the classes of JoinGroup, SyncGroup,
-Heartbeat, LeaveGroup and DescribeGroups, without their versions).
+"""Inputs and outputs of the state machine of classic groups (Kafka: the classes of JoinGroup, SyncGroup, Heartbeat, LeaveGroup
+and DescribeGroups, without their versions).
 
-Times are whole milliseconds of a clock that only goes forward. A token stands for a caller who waits; the machine never looks
-at it, and gives it back with the answer.
+Times are whole milliseconds of a clock that only goes forward. A token stands for a waiting caller. The machine never reads it,
+and returns it with the response.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class LeaveAnswer:
 
 @attrs.frozen(kw_only=True)
 class MemberDescription:
-    """One member; the metadata is empty unless the group is stable."""
+    """The description of a member; the metadata is empty unless the group is stable."""
 
     member_id: str
     group_instance_id: str | None

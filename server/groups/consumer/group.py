@@ -1,4 +1,4 @@
-"""One consumer group, as its records say it is, and the draft of what it is to be next (KIP-848; Kafka: ConsumerGroup)."""
+"""A consumer group, as its records describe it, and the draft of its next state (KIP-848; Kafka: ConsumerGroup)."""
 
 from __future__ import annotations
 

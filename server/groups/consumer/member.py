@@ -1,4 +1,4 @@
-"""One member of a consumer group: its subscription, its partitions, and its steps towards its target (KIP-848; Kafka:
+"""A member of a consumer group: its subscription, its partitions, and its steps towards its target (KIP-848; Kafka:
 ConsumerGroupMember, CurrentAssignmentBuilder)."""
 
 from __future__ import annotations
@@ -201,7 +201,8 @@ class ConsumerMember(AssignedMember):
 
 
 def _owns(owned: Partitions | None, partitions: Partitions) -> bool:
-    """Whether it may have some of them still: a member that says nothing has what it had."""
+    """Return whether the member may still own some of the partitions. A member that does not state its partitions keeps
+    them."""
     return owned is None or not owned.isdisjoint(partitions)
 
 

@@ -31,7 +31,7 @@ class ConsumerHeartbeat(MemberHeartbeat):
 
     @property
     def is_full(self) -> bool:
-        """Whether it states everything, as a client does that has lost the last answer."""
+        """Return whether the heartbeat states everything, as a client does that has lost the last response."""
         has_subscription = self.topic_names is not None or self.topic_regex is not None
         return self.rebalance_timeout_ms != NO_TIMEOUT and has_subscription and self.owned is not None
 

@@ -203,7 +203,7 @@ class AssignedCoordinator(Generic[G, A, D]):
         return answer
 
     def waits(self, plan: Plan[Any]) -> bool:
-        """Whether more than a commit follows from a plan without records."""
+        """Return whether a plan without records requires more than a commit."""
         return False
 
     async def heartbeat(self, request: Any) -> A:
@@ -305,11 +305,11 @@ class AssignedCoordinator(Generic[G, A, D]):
     # ---- between the kinds -----------------------------------------------------------------------------------------------
 
     def __contains__(self, group: object) -> bool:
-        """Whether it is a group of this kind."""
+        """Return whether the group is of this kind."""
         return group in self._groups
 
     def is_concerned_with(self, group: str) -> bool:
-        """Whether it is a group of this kind, or a task holds its lock that may make it one."""
+        """Return whether the group is of this kind, or a task holds its lock and may create it."""
         return group in self._locks or group in self._groups
 
     async def remove(self, group: str) -> None:
@@ -364,7 +364,7 @@ class AssignedCoordinator(Generic[G, A, D]):
         return description
 
     def is_subscribed_to(self, group: str, topic: str) -> bool:
-        """Whether members of a group of this kind read a topic."""
+        """Return whether members of a group of this kind read a topic."""
         found = self._groups.find(group)
         return found is not None and found.is_subscribed_to(topic)
 

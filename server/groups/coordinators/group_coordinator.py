@@ -230,11 +230,11 @@ class GroupCoordinator:
             await self._records.written()
 
     def is_managed(self, group: str) -> bool:
-        """Whether it is a group whose assignments the server makes."""
+        """Return whether the server computes the assignments of the group."""
         return any(group in each for each in self._assigned)
 
     def _is_not_shared(self, group: str) -> bool:
-        """Whether a group of that name exists and is not a share group."""
+        """Return whether a group of that name exists and is not a share group."""
         return group not in self.share and (self.is_managed(group) or self.describe(group).state is not GroupState.DEAD)
 
     def leave(self, group: str, members: Sequence[LeavingMember]) -> LeaveAnswer:

@@ -216,7 +216,7 @@ class ShareCoordinator(AssignedCoordinator[ShareGroups, HeartbeatAnswer, Assigne
     # ---- groups ----------------------------------------------------------------------------------------------------------
 
     def __contains__(self, group: object) -> bool:
-        """Whether the name is a share group's, or about to be."""
+        """Return whether the name is a share group's, or about to be."""
         return group in self._groups or group in self._claims
 
     async def remove(self, group: str) -> None:

@@ -1,4 +1,4 @@
-"""One share group, as its records say it is, and the draft of what it is to be next (KIP-932; Kafka: ShareGroup)."""
+"""A share group, as its records describe it, and the draft of its next state (KIP-932; Kafka: ShareGroup)."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class ShareDraft(GroupDraft[ShareGroup]):
         return {name: topic for name, topic in found.items() if topic is not None}
 
     def has_something_else_to_assign(self) -> bool:
-        """Whether topics have changed, or partitions can be read now that had no share state before."""
+        """Return whether topics have changed, or partitions without share state before can be read now."""
         if self.metadata_hash() != self.group.metadata_hash:
             return True
         return bool(self.group.members) and self._assignable() != NO_PARTITIONS.union(*self.group.targets.values())

@@ -1,5 +1,5 @@
-"""One member of a share group: its subscription and its partitions (KIP-932; Kafka: ShareGroupMember). A partition need not be
-given up before another member gets it, so a member reaches its target at once."""
+"""A member of a share group: its subscription and its partitions (KIP-932; Kafka: ShareGroupMember). A member reaches its
+target at once: another member need not give a partition up first."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ShareHeartbeat(MemberHeartbeat):
 
     @property
     def is_full(self) -> bool:
-        """Whether it states everything, as a client does that has lost the last answer."""
+        """Return whether the heartbeat states everything, as a client does that has lost the last response."""
         return self.is_joining or self.topic_names is not None
 
 

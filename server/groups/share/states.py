@@ -76,7 +76,7 @@ class StatePartitions:
 
     @property
     def is_unsettled(self) -> bool:
-        """Whether states are to be made or deleted."""
+        """Return whether share states still have to be created or deleted."""
         return bool(self.initializing or self.deleting)
 
     @property

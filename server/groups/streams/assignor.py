@@ -53,7 +53,7 @@ def _by_partition(task: TaskId) -> tuple[int, str]:
 
 @attrs.define(eq=False, repr=False)
 class _Run:
-    """One assignment while it is made."""
+    """A run of the assignor: an assignment under construction."""
 
     processes: dict[str, Process]
     process_of: dict[str, Process]

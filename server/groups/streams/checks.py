@@ -1,6 +1,6 @@
-"""What a heartbeat has to state, whatever Streams group it is for (KIP-1071; Kafka:
-throwIfStreamsGroupHeartbeatRequestIsInvalid). What KIP-1071 has and Kafka 4.3 has not is refused as there: static members,
-offsets of tasks, warm-up tasks, patterns for source topics.
+"""Checks of heartbeats that do not depend on the Streams group (KIP-1071; Kafka: throwIfStreamsGroupHeartbeatRequestIsInvalid).
+They refuse parts of KIP-1071 that Kafka 4.3 refuses too: static members, offsets of tasks, warm-up tasks, patterns for source
+topics.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""One Streams group, as its records say it is, and the draft of what it is to be next (KIP-1071; Kafka: StreamsGroup). What no
-record says is in `memory`.
+"""A Streams group, as its records describe it, and the draft of its next state (KIP-1071; Kafka: StreamsGroup). State without a
+record is in `memory`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STANDBY_REPLICAS: Final = "num.standby.replicas"
 
 @attrs.frozen(kw_only=True)
 class GroupMemory:
-    """What no record says of a group."""
+    """The state of a group that no record stores."""
 
     configured: ConfiguredTopology | None = None
     endpoint_epoch: int = 0

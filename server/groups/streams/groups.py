@@ -59,7 +59,7 @@ class StreamsGroups(AssignedGroups[StreamsGroup]):
         return attrs.evolve(plan, memory=_requested_shutdown(plan.memory, request)) if plan.group.members else plan
 
     def plan(self, draft: GroupDraft[StreamsGroup], answer: Any | None = None, **more: Any) -> Plan[StreamsGroup]:
-        """When the last member is out, the end of the application is not requested any more."""
+        """Plan as usual, but withdraw the requested shutdown of the application once the last member has left."""
         memory = more.pop("memory", draft.base.memory)
         if not draft.group.members:
             memory = attrs.evolve(memory, shutdown_member_id=None)
@@ -167,7 +167,7 @@ class StreamsGroups(AssignedGroups[StreamsGroup]):
             self.timers.set(TimerKey(group_id, "", TimerKind.INITIAL), now_ms + delay_ms)
 
     def _is_delayed(self, group_id: str) -> bool:
-        """Whether the group waits for more members."""
+        """Return whether the group waits for more members."""
         return self.timers.deadline(TimerKey(group_id, "", TimerKind.INITIAL)) is not None
 
     def describe(self, group: StreamsGroup) -> StreamsGroupDescription:

@@ -1,4 +1,4 @@
-"""One member of a Streams group, a thread of an instance of the application: its tasks, and its steps towards its target
+"""A member of a Streams group, a thread of an instance of the application: its tasks, and its steps towards its target
 (KIP-1071; Kafka: StreamsGroupMember, CurrentAssignmentBuilder)."""
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class StreamsMember(AssignedMember):
         return self._at(target_epoch, state, assigned, NOTHING_HELD)
 
     def _copies(self, holders: Holders, task: TaskId) -> bool:
-        """Whether this process has a task as standby or warm-up."""
+        """Return whether this process has a task as standby or warm-up."""
         return self.process_id in holders.copies.get(task, ())
 
     def _free(self, tasks: TaskIds, holders: Holders) -> TaskIds:

@@ -58,7 +58,7 @@ class HeldTasks:
         return Tasks(frozenset(self.active), self.standby, self.warmup)
 
     def has_any_of(self, tasks: Tasks) -> bool:
-        """Whether some of the tasks are here, in the same role."""
+        """Return whether this set holds some of the tasks, in the same role."""
         return not (
             tasks.active.isdisjoint(self.active)
             and tasks.standby.isdisjoint(self.standby)

@@ -1,5 +1,5 @@
-"""What goes into the state machine of Streams groups, and what comes out of it (KIP-1071; Kafka: StreamsGroupHeartbeat,
-StreamsGroupDescribe, without their versions).
+"""Inputs and outputs of the state machine of Streams groups (KIP-1071; Kafka: StreamsGroupHeartbeat, StreamsGroupDescribe,
+without their versions).
 
 Times are whole milliseconds of a clock that only goes forward.
 """
@@ -23,7 +23,7 @@ STREAMS_TYPE: Final = "streams"
 
 
 class StreamsStatusCode(enum.IntEnum):
-    """What members of an application learn beside their tasks."""
+    """The statuses that members of an application get with their tasks."""
 
     STALE_TOPOLOGY = 0
     MISSING_SOURCE_TOPICS = 1
@@ -40,7 +40,7 @@ class StreamsStatus(NamedTuple):
 
 @attrs.frozen
 class StreamsTimes(MemberTimes):
-    """How a group behaves, as its configuration says."""
+    """The timeouts and replica counts of a group, from its configuration."""
 
     initial_rebalance_delay_ms: int = 3_000
     """How long an empty group waits for more members before it assigns."""
