@@ -74,7 +74,7 @@ class Admin:
         return list((await self._ask(m.MetadataRequest(None))).topics)
 
     async def describe_topic(self, name: str) -> TopicMetadata:
-        """One topic with its partitions; UnknownTopicOrPartitionError."""
+        """Return a topic with its partitions. Raises UnknownTopicOrPartitionError."""
         return await self._client.run(topics.describe_topic(name))
 
     async def describe_config(self, name: str) -> dict[str, ConfigEntry]:
@@ -129,7 +129,7 @@ class Admin:
     async def group_offsets(
         self, group: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, CommittedOffset]:
-        """What a group has committed, for these partitions or for all; those without are left out."""
+        """Return the committed offsets of a group, for these partitions or for all; partitions without one are left out."""
         return await self._client.run(groups.fetch_offsets(group, partitions, require_stable=False))
 
     async def commit_group_offsets(self, group: str, offsets: Mapping[TopicPartition, int | CommittedOffset]) -> None:
@@ -162,7 +162,7 @@ class Admin:
     async def describe_producers(
         self, *places: str | TopicPartition, open_only: bool = False, max_producers: int = DEFAULT_LISTED
     ) -> list[DescribeProducersPartitionResponse]:
-        """What partitions, or all of a topic, remember of producers, and whether an open transaction hangs."""
+        """Return the producer state of partitions, or of all partitions of a topic, and whether an open transaction hangs."""
         partitions = await self._client.run(topics.partitions_of(places))
         asked = tuple(m.DescribeProducersPartition(*partition) for partition in partitions)
         return list((await self._ask(m.DescribeProducersRequest(asked, open_only, max_producers))).partitions)
@@ -212,7 +212,7 @@ class Admin:
     async def explain(
         self, partition: TopicPartition, place: Place | TimeRange, *, with_segments: bool = False
     ) -> dict[str, Any]:
-        """How the server looks a place up, or finds the records of a range of times, as data; if wanted all segments, too."""
+        """Return the server's lookup of a place, or its search for a time range, as data; optionally with all segments."""
         offset = place.offset if isinstance(place, AtOffset) else None
         timestamp = place.timestamp if isinstance(place, AtTime) else None
         ends = (place.start, m.end_of(place)) if isinstance(place, TimeRange) else (None, None)
@@ -221,12 +221,12 @@ class Admin:
         return dict(entry.walk or {})
 
     async def list_connections(self, max_connections: int = DEFAULT_LISTED) -> ListConnectionsResponse:
-        """Who is connected to the server, over both protocols, and how many are left out."""
+        """List the connections to the server over both protocols, and the number of connections left out."""
         answer: ListConnectionsResponse = await self._ask(m.ListConnectionsRequest(max_connections))
         return answer
 
     async def statistics(self) -> dict[str, Any]:
-        """What the server has counted since its start, as data."""
+        """Return the server's statistics since its start, as data."""
         return dict((await self._ask(m.StatisticsRequest())).statistics)
 
     async def stage(

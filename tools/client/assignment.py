@@ -1,5 +1,5 @@
-"""What a consumer reads and how far its program has got, for trio programs and for those without. What to fetch, and what an
-answer holds, is `reading`'s."""
+"""The partitions that a consumer reads and the positions of its program, for programs with and without trio. `reading` owns the
+fetches and the contents of their responses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def may_pass(error: RequestError) -> bool:
-    """Whether it is tried again: damage is there the next time, too."""
+    """Return whether the read may be retried; damage persists, so CORRUPT_MESSAGE may not."""
     return error.retriable and error.code is not ErrorCode.CORRUPT_MESSAGE
 
 
@@ -50,7 +50,7 @@ class Assignment:
         return self._reading.position(partition)
 
     def positions(self) -> dict[TopicPartition, int]:
-        """Where every assigned partition goes on; what `commit` keeps, and `Transaction.send_offsets` takes."""
+        """Return the next offset of every assigned partition, for `commit` and `Transaction.send_offsets`."""
         return {partition: self.position(partition) for partition in self.assignment}
 
     async def commit(self, offsets: Mapping[TopicPartition, int | CommittedOffset] | None = None) -> None:
@@ -59,7 +59,7 @@ class Assignment:
         await self._retried(lambda: self._driver.run(group_procedures.commit_offsets(self._group(), kept)))
 
     async def committed(self) -> dict[TopicPartition, CommittedOffset]:
-        """What the group has kept for the assigned partitions; those without are left out."""
+        """Return the group's committed offsets for the assigned partitions; partitions without one are left out."""
         procedure = partial(group_procedures.fetch_offsets, self._group(), self.assignment, require_stable=True)
         return await self._retried(lambda: self._driver.run(procedure()))
 

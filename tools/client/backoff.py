@@ -1,4 +1,4 @@
-"""How long to wait before trying again: doubling, with jitter, so that many clients do not come back at the same moment."""
+"""Pauses between attempts: they double, with jitter, so that many clients do not come back at the same moment."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ _STAYING: Final = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_TOPIC_
 
 
 def passes(error: RequestError) -> bool:
-    """Whether a read may be tried again: unlike for Kafka's clients, what is damaged or not there is so the next time, too."""
+    """Return whether a read may be retried. Unlike in Kafka's clients, damaged data and an unknown topic are final."""
     return error.retriable and error.code not in _STAYING
 
 
 @attrs.define
 class Retries:
-    """Whether something that failed is tried again in this thread, and the wait before it is."""
+    """A retry policy: decides whether a failed call is retried in this thread, and waits before the retry."""
 
     timeout_s: float
     """From the first failure on, where `give_up_at` is not known before."""

@@ -1,4 +1,4 @@
-"""What can be set on clients, producers and consumers, with Kafka's names where Kafka has one. Durations are in ms."""
+"""Settings of clients, producers and consumers, with Kafka's names where Kafka has one. Durations are in ms."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _size(default: int) -> Any:
 
 @attrs.frozen(kw_only=True)
 class ClientConfig:
-    """One connection to one server.
+    """Settings of a client's connection to a server.
 
     `request_timeout_ms` is how long an answer may take beyond what the request itself may wait; past it the connection
     counts as dead. Between attempts to connect the pause doubles from `reconnect_backoff_ms` to `reconnect_backoff_max_ms`.
@@ -58,7 +58,7 @@ class ClientConfig:
 
 @attrs.frozen(kw_only=True)
 class ProducerConfig:
-    """How records become batches and batches requests.
+    """Settings of a producer: batching, requests, idempotence and transactions.
 
     A batch is sent when it holds `batch_bytes`, when its first record is `linger_ms` old, or on flush. A request carries all
     full batches of a partition up to `max_request_bytes`, or to what the server takes as one frame where that is less, and each
@@ -97,13 +97,13 @@ class ProducerConfig:
 
     @property
     def is_idempotent(self) -> bool:
-        """Whether batches carry a producer id and sequences."""
+        """Return whether batches carry a producer id and sequences."""
         return self.acks == ACKS_ALL if self.enable_idempotence is None else self.enable_idempotence
 
 
 @attrs.frozen(kw_only=True)
 class ConsumerConfig:
-    """How batches are read.
+    """Settings of a consumer's reads.
 
     Without `follow` reading ends where the log is found to end at the start. `offset_reset` says where to go on when the
     offset is out of range (retention may have passed it): "earliest", "latest", or None to raise. `prefetch_bytes` is

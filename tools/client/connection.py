@@ -1,4 +1,4 @@
-"""One server, and the client that keeps a connection to it open: the next call makes a new one when it was lost."""
+"""A client that keeps a connection to one server open: after a connection is lost, the next call opens a new one."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class Client:
         return limits.MAX_FRAME_BYTES if self._connection is None else self._connection.hello.max_frame_bytes
 
     async def hello(self) -> HelloResponse:
-        """Who the server is, what it offers."""
+        """Return the server's identity and the features that it offers."""
         return (await self.connected()).hello
 
     async def produce(self, request: ProduceRequest) -> ProduceResponse | None:

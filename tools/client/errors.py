@@ -1,4 +1,4 @@
-"""What a client raises beside the server's own answers.
+"""Errors that a client raises besides those in the server's responses.
 
 Most are RequestErrors, so one `except` and `retriable` serve both.
 """

@@ -1,4 +1,4 @@
-"""What both clients do around their sockets: greet, begin a request, read an answer, prepare buffers. No sockets, no trio."""
+"""Logic of both clients around their sockets: greet, begin a request, read a response, prepare buffers. No sockets, no trio."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def first_answer(event: object, to: str) -> ResponseMessage:
 
 
 def is_answered(request: RequestMessage) -> bool:
-    """Whether the server answers this request: a produce with acks 0 it does not."""
+    """Return whether the server responds to this request; it does not respond to a produce with acks 0."""
     return not (isinstance(request, ProduceRequest) and request.acks == ACKS_NONE)
 
 
@@ -86,7 +86,7 @@ def expect(response_type: type[R], response: ResponseMessage | None) -> R:
 
 
 def receive_size(protocol: NativeConnection) -> int:
-    """How much to read at once: what the current frame lacks, within bounds."""
+    """Return the number of bytes to read at once: the missing part of the current frame, within bounds."""
     return min(max(protocol.missing_bytes, MIN_RECEIVE_BYTES), MAX_RECEIVE_BYTES)
 
 

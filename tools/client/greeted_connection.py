@@ -93,12 +93,12 @@ class Connection:
 
     @property
     def hello(self) -> HelloResponse:
-        """What the server said when it was greeted."""
+        """Return the server's response to the greeting."""
         return self._hello
 
     @property
     def is_lost(self) -> bool:
-        """Whether no further call can succeed."""
+        """Return whether no further call can succeed."""
         return self._lost is not None
 
     @trio.lowlevel.enable_ki_protection

@@ -1,4 +1,4 @@
-"""How a client says who it is: a user and a password, and the calls of `authenticate` that they make. No sockets, no trio."""
+"""The credentials of a client: a user and a password, and their `authenticate` calls. No sockets, no trio."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class SentRecord(RecordFuture):
     __slots__ = ()
 
     async def wait(self) -> RecordMetadata:
-        """What `await` on the future does. Cancelling it does not take the record back."""
+        """Wait for the record, as `await` on the future does. Cancelling the wait does not take the record back."""
         event = trio.Event()
         self.add_listener(event.set)
         await event.wait()

@@ -32,7 +32,7 @@ class FetchedBatch(NamedTuple):
 
     @property
     def next_offset(self) -> int:
-        """Where reading goes on after this batch."""
+        """Return the next offset to read after this batch."""
         return self.header.next_offset if self.end_offset is None else min(self.header.next_offset, self.end_offset)
 
     def records(self) -> list[Record]:
@@ -79,7 +79,7 @@ class _Partition:
         return self.is_range_done or (self.end_offset is not None and self.fetch_offset >= self.end_offset)
 
     def question(self, max_bytes: int) -> FetchPartition:
-        """What is to be fetched next."""
+        """Return the partition's entry in the next fetch."""
         times = self.times
         if times is None:
             return FetchPartition(*self.name, self.fetch_offset, max_bytes)
@@ -110,7 +110,7 @@ class Reading:
 
     @property
     def is_finished(self) -> bool:
-        """Whether everything up to the end offsets has been fetched; without any partition that is so."""
+        """Return whether everything up to the end offsets has been fetched; True without any partition."""
         return not self._lost and all(partition.is_finished for partition in self._partitions.values())
 
     @property
@@ -143,7 +143,7 @@ class Reading:
         self._partitions[name].end_offset = end_offset
 
     def position(self, name: TopicPartition) -> int:
-        """Where reading goes on when everything fetched has been taken, also behind what was left out."""
+        """Return the next offset to read once the caller has everything fetched, also after offsets that were left out."""
         partition = self._partitions[name]
         if partition.end_offset is None:
             return partition.fetch_offset

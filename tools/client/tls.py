@@ -1,4 +1,4 @@
-"""How a client speaks TLS with a server. `ClientConfig.tls` has one of these."""
+"""TLS settings of a client's connection to a server. `ClientConfig.tls` holds a `TlsConfig`."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ class TransactionCalls:
 
 
 class Transaction:
-    """One transaction. As a block it commits at its end and aborts when an exception leaves it; or call the methods."""
+    """A transaction. As a block it commits at its end and aborts when an exception leaves it; or call the methods."""
 
     def __init__(self, calls: TransactionCalls) -> None:
         self._calls = calls

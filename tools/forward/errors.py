@@ -1,6 +1,6 @@
-"""How forwarding fails: settings that make no sense, a link that cannot go on, a topic that cannot, and what may pass.
+"""Errors of forwarding: invalid settings, a link or a topic that cannot continue, and failures that may pass.
 
-Each message says what a person can do next. Whose fault it is decides what happens: `docs/forward.md` has the table.
+Each message names the next step for the operator. The consequence depends on the cause: `docs/forward.md` has the table.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class ForwardError(TriologError):
 
 
 class SettingsError(ForwardError):
-    """What was asked for makes no sense: a key that does not exist, two links to one partition."""
+    """The settings or a request are invalid: a key that does not exist, two links to one partition."""
 
 
 class LinkStoppedError(ForwardError):
@@ -29,7 +29,7 @@ class LinkStoppedError(ForwardError):
 
 
 class TopicStoppedError(ForwardError):
-    """One topic of a link cannot go on; the others do. It is looked at again from time to time."""
+    """A topic of a link cannot continue; the others can. The link checks it again from time to time."""
 
     def __init__(self, topic: str, message: str) -> None:
         super().__init__(f"{topic}: {message}")

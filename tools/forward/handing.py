@@ -32,7 +32,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 @attrs.define(eq=False, repr=False)
 class Handing:
-    """One piece on its way. Owner: the session."""
+    """A piece that is being handed over. Owner: the session."""
 
     piece: Piece
     target: str
@@ -50,7 +50,8 @@ class Handing:
 
 
 def hand_over(memory: LinkMemory, producer: UpstreamProducer, handing: Handing, stretch: Stretch, already: int) -> int:
-    """How many records went. `already`: those of the partition that are in the stretch. Raises what `make_room` raises.
+    """Hand over records and return their number. `already` counts the partition's records in the stretch. Raises as `make_room`
+    does.
 
     A record that librdkafka cannot send (too large, or a NUL character in the name of a header) ends the stretch before it, so
     that the records before it are committed. The next stretch begins with it and raises RecordsRefusedError. Where the cap

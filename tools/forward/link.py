@@ -1,4 +1,4 @@
-"""One link, as long as its process lives: sessions, and what is between them: pauses, closed windows, backoff.
+"""A link for the lifetime of its process: sessions, and the pauses, closed windows and backoff between them.
 
 It runs in a thread of its own, because librdkafka's calls and the client of the source block.
 """
@@ -40,7 +40,8 @@ from .wishes import Wishes
 
 
 class Claims:
-    """Which link of this process sends to which topic upstream: two would mix up its order and their offsets. Thread-safe."""
+    """The upstream topics that the links of this process have claimed. Two links to one topic would mix up its order and their
+    offsets. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -154,7 +155,7 @@ class Link:
             self._connect_and_run(source)
 
     def _connect_and_run(self, source: Source) -> None:
-        """One session; what ends it is what happens next."""
+        """Run one session; its end decides the next event."""
         session: Session | None = None
         error: ForwardError | None = None
         if self.progress.state is not LinkState.CONNECTING:
@@ -224,7 +225,7 @@ class Link:
         self._happened(LinkEvent.DRAIN if draining else LinkEvent.CONNECTED)
 
     def _remember(self, source: Source) -> LinkMemory:
-        """What is known of the link; the source has to be asked who it is before there is any."""
+        """Return the memory of the link; the first call requests the node name from the source if the link has none."""
         if self._memory is None:
             settings = self.settings
             self._memory = LinkMemory(
@@ -245,7 +246,7 @@ class Link:
         return UpstreamClients(self.settings, memory.group, self.wishes.is_patient)
 
     def _closed_for_s(self) -> float:
-        """How long the windows are closed; 0: it may send."""
+        """Return the seconds until the windows open; 0: the link may send."""
         if self.wishes.drains_since_s is not None:
             return 0.0
         return opens_in_s(self.settings.windows, self._now_ms() / 1000, self.settings.timezone)
@@ -265,7 +266,7 @@ class Link:
         self._happened(ends)
 
     def _look(self, source: Source) -> None:
-        """How long is the backlog? And the source is to remember how far the link is."""
+        """Update the size of the backlog, and commit the link's offsets in the source again so that it keeps them."""
         try:
             memory = self._remember(source)
             note_beginning(memory)

@@ -1,4 +1,4 @@
-"""What a link knows from one session to the next."""
+"""The state that a link keeps from one session to the next."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class Troubles:
         return {topic: trouble.message for topic, trouble in self._topics.items()}
 
     def blocks(self, topic: str, now_s: float) -> bool:
-        """Whether the topic is to be left alone for now."""
+        """Return whether the link has to leave the topic alone for now."""
         trouble = self._topics.get(topic)
         return trouble is not None and now_s < trouble.again_s
 
     def is_due(self, now_s: float) -> bool:
-        """Whether some topic is to be looked at again."""
+        """Return whether some stopped topic is due for another check."""
         return any(trouble.again_s <= now_s for trouble in self._topics.values())
 
     def add(self, topic: str, message: str, now_s: float) -> bool:
@@ -82,7 +82,7 @@ class RateCap:
         self._paid_s = float("-inf")
 
     def wait_s(self, now_s: float) -> float:
-        """How long to wait before the next record; 0: it may go."""
+        """Return the seconds to wait before the next record; 0: it may go."""
         owed_s = self._paid_s - now_s
         return owed_s if owed_s > BURST_S else 0.0
 
@@ -99,7 +99,7 @@ CUT: Final = 8
 
 
 class Caution:
-    """How many records of a partition may go together, to find the one that an upstream does not take among many.
+    """The largest number of a partition's records that may go together, to find the one that an upstream refuses among many.
 
     Errors are answered for a batch. After a refusal the partition's next stretch has an eighth of the records, and so on down
     to one: if that is refused it is the one. What goes well meanwhile is committed, and the stretches grow again. A refusal

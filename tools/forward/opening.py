@@ -1,4 +1,4 @@
-"""How a session begins: which topics, are they upstream, where does each partition go on. In this order:
+"""The beginning of a session: select topics, check them upstream, find the next offset of each partition. In this order:
 
 1. the source's topics, and those upstream, made where they are missing;
 2. the producer is introduced: an earlier forwarder is fenced, and its last transaction has an end;
@@ -34,7 +34,7 @@ LOGGER: Final = logging.getLogger(__name__)
 
 @attrs.frozen(kw_only=True)
 class Opened:
-    """What a session begins with."""
+    """The producer, topics and offsets that a session begins with."""
 
     producer: UpstreamProducer
     topics: Mapping[str, SourceTopic]
@@ -114,7 +114,7 @@ def _check_dead_letter_topic(memory: LinkMemory, upstream_topics: UpstreamTopics
 
 
 def _targets(memory: LinkMemory, upstream_topics: UpstreamTopics, topics: Iterable[SourceTopic]) -> dict[str, str]:
-    """What each topic is called upstream, where it can be sent there."""
+    """Return the upstream name of each topic that can be sent there."""
     settings = memory.settings
     targets = {}
     for topic in topics:
@@ -178,7 +178,7 @@ def _noted_ids(topic: SourceTopic, *noted: Mapping[TopicPartition, CommittedOffs
 
 
 def _check_last(memory: LinkMemory, resumed: Mapping[TopicPartition, Resumed]) -> None:
-    """What the source has where the last record was is that record, as far as it has something there."""
+    """Stop topics whose source has another record in place of the last forwarded one, if it has one there."""
     marks = {partition: each.mark for partition, each in resumed.items() if each.mark is not None}
     found = memory.source.timestamps({partition: mark.last_offset for partition, mark in marks.items() if mark.timestamp >= 0})
     for partition, timestamp in found.items():

@@ -1,4 +1,4 @@
-"""How far a link is and how it goes: counted by its thread, asked for by others, who get plain values."""
+"""The progress and state of a link: its thread counts, and other threads read plain values."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class LinkProgress:
             self._since_ms = _now_ms()
 
     def failed(self, message: str) -> None:
-        """What has gone wrong last."""
+        """Record the latest failure."""
         with self._lock:
             self._error, self._error_ms = message, _now_ms()
             self._counts["failures"] += 1
@@ -96,7 +96,7 @@ class LinkProgress:
             self._counts["avoided_records"] += avoided
 
     def seen(self, topics: Iterable[SourceTopic]) -> None:
-        """How long the logs of the source are now."""
+        """Record the current offset ranges of the source's logs."""
         with self._lock:
             for topic in topics:
                 for number, there in topic.partitions.items():

@@ -22,7 +22,7 @@ from .upstream.producer import UpstreamProducer
 def reset(
     settings: LinkSettings, node: str | None, source: Source, topic: str, partition: int | None, start: Place
 ) -> Mapping[TopicPartition, int]:
-    """Where the partitions of a topic, or one of them, go on from now on. Raises SettingsError, TryAgainError."""
+    """Reset the offsets of a topic's partitions, or of one, and return them. Raises SettingsError, TryAgainError."""
     node = node or source.node()
     group = GROUP.format(node=node, link=settings.name)
     described = source.topics([topic]).get(topic)

@@ -1,6 +1,6 @@
-"""One connection's life: stretches of records go upstream, each committed with the offsets behind it, until somebody wants
-something else or something fails. What fails is raised, and everything since the last commit comes again in the next session.
-"""
+"""The session of one connection: it sends stretches of records upstream and commits each with the offsets after it. It ends
+when a request or a failure interrupts it. Failures are raised, and the next session sends everything since the last commit
+again."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class Session:
 
     @property
     def is_drained(self) -> bool:
-        """Whether nothing was left when somebody looked, after it was asked for. A topic that has stopped has something left,
-        but a link that is to end then does not wait for whoever has to decide."""
+        """Return whether a check since the drain request found no records left. A stopped topic has records left, but a link
+        that ends when drained does not wait for the operator's decision."""
         since_s, finished_s = self._memory.wishes.drains_since_s, self._memory.source.finished_s
         return (
             since_s is not None
@@ -68,8 +68,8 @@ class Session:
         )
 
     def step(self) -> bool:
-        """One stretch, or a look at everything else when there is nothing to send. True when something was committed, or
-        nothing is left."""
+        """Send one stretch, or do the idle work when no records are available. Return True when something was committed, or no
+        records are left."""
         memory = self._memory
         handing = self._handing or self._next(self._patience_s)
         if handing is None:
@@ -83,7 +83,7 @@ class Session:
         return True
 
     def needs_refresh(self) -> bool:
-        """Whether topics have changed so that another session is to begin."""
+        """Return whether topics have changed so that another session has to begin."""
         now_s = time.monotonic()
         if self._memory.troubles.is_due(now_s):
             return True
@@ -111,7 +111,7 @@ class Session:
 
     @property
     def _patience_s(self) -> float:
-        """How long it waits for records."""
+        """Return the seconds to wait for records."""
         return IDLE_S if self._memory.wishes.drains_since_s is None else DRAINING_S
 
     def _next(self, timeout_s: float) -> Handing | None:
@@ -174,7 +174,7 @@ class Session:
             raise
 
     def _more(self, stretch: Stretch) -> Handing | None:
-        """What comes while the stretch may still wait."""
+        """Return the next records while the stretch may still wait; None when the stretch should be committed."""
         while (left_s := stretch.left_s(time.monotonic())) > 0 and not self._memory.wishes.is_stopping:
             found = self._next(min(left_s, self._patience_s))
             if found is not None:
@@ -238,7 +238,7 @@ class Session:
             self.note()
 
     def _check_ids(self, names: set[str]) -> None:
-        """What was read is of the topics that the session began with: an id never comes again."""
+        """Check that the records read are of the topics that the session began with: topic ids are never reused."""
         topics = self._memory.source.topics(sorted(names))
         for name in names:
             there = topics.get(name)

@@ -8,7 +8,7 @@ from typing import Final
 
 
 class LinkState(enum.Enum):
-    """What a link is doing."""
+    """The state of a link."""
 
     CONNECTING = "connecting"
     RUNNING = "running"
@@ -29,7 +29,7 @@ class LinkState(enum.Enum):
 
 
 class LinkEvent(enum.Enum):
-    """What can happen to a link."""
+    """An event that changes the state of a link."""
 
     CONNECTED = "connected"
     LOST = "lost"
@@ -71,7 +71,7 @@ TRANSITIONS: Final[Mapping[LinkState, Mapping[LinkEvent, LinkState]]] = {
 
 
 def next_state(state: LinkState, event: LinkEvent) -> LinkState:
-    """Where an event leads. AssertionError for one that cannot happen there."""
+    """Return the state after an event. Raises AssertionError for an event that cannot happen in this state."""
     after = TRANSITIONS[state].get(event)
     assert after is not None, f"a link that is {state.value} cannot {event.value}"
     return after

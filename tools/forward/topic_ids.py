@@ -1,8 +1,8 @@
-"""Which topics of the source a link has forwarded, by their ids: a topic that was deleted and created again has another one.
+"""Ids of the source's topics that a link has forwarded: a topic that was deleted and created again has another one.
 
-Offsets that a link notes in the source go with the topic that they are about, and with them the only note that there was
-another topic of that name. So the ids are kept beside the link, in its own directory, in a JSON object from name to id.
-Without a directory they are kept as long as the process lives.
+Deleting a topic also deletes the offsets that a link committed for it in the source, and with them the only trace of that
+topic. So the link's own directory keeps the ids, in a JSON object from name to id. Without a directory the ids live as long as
+the process.
 """
 
 from __future__ import annotations

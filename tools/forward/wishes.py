@@ -1,4 +1,4 @@
-"""What people want of a link: told by whoever asks, looked at by the link's thread, which it wakes."""
+"""Requests to a link: any thread may set them, and each wakes the link's thread, which reads them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Wishes:
         return self._drain_s
 
     def is_patient(self) -> bool:
-        """Whether there is time left to wait for the upstream."""
+        """Return whether time is left to wait for the upstream."""
         return self._stop_s is None or time.monotonic() < self._stop_s + GRACE_S
 
     def pause(self) -> None:

@@ -61,12 +61,12 @@ class Started:
 
     @property
     def is_lost(self) -> bool:
-        """Whether its connection is."""
+        """Return whether the connection of this request is lost."""
         return self.connection.is_lost
 
     @property
     def is_ready(self) -> bool:
-        """Whether `take` has an answer or an error at once."""
+        """Return whether `take` would return a response or raise at once."""
         return self.connection.is_answered(self._correlation_id) or time.monotonic() >= self.overdue_at
 
     def is_due(self, deadline: float) -> bool:
@@ -128,7 +128,7 @@ class BlockingClient:
         return self._connection
 
     def timeout_s(self, wait_ms: int = 0) -> float:
-        """How long an answer may take when the server may wait for `wait_ms` on purpose."""
+        """Return the seconds to wait for a response when the server may wait for `wait_ms` on purpose."""
         return min((self._config.request_timeout_ms + wait_ms) / 1000, self._deadline - time.monotonic())
 
     @contextmanager
@@ -202,7 +202,7 @@ class BlockingClient:
         return limits.MAX_FRAME_BYTES if self._connection is None else self._connection.hello.max_frame_bytes
 
     def hello(self) -> HelloResponse:
-        """Who the server is, what it offers."""
+        """Return the server's identity and the features that it offers."""
         return self.connected().hello
 
     def produce(self, request: ProduceRequest) -> ProduceResponse | None:

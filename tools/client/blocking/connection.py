@@ -68,7 +68,7 @@ class BlockingConnection:
 
     @property
     def is_lost(self) -> bool:
-        """Whether no further call can succeed."""
+        """Return whether no further call can succeed."""
         return self._lost is not None
 
     def start(self, request: RequestMessage, deadline: float) -> int:
@@ -126,7 +126,7 @@ class BlockingConnection:
             self._renew_at = begun + lifetime_ms / 1000 * RENEWED_AT if lifetime_ms else float("inf")
 
     def is_answered(self, correlation_id: int) -> bool:
-        """Whether `finish` would return or raise at once."""
+        """Return whether `finish` would return or raise at once."""
         return correlation_id in self._answers or self._lost is not None
 
     def finish(self, correlation_id: int, deadline: float) -> ResponseMessage:
@@ -203,7 +203,7 @@ class BlockingConnection:
         self._check()
 
     def _send_some(self, buffers: list[Bytes]) -> int:
-        """How much was sent of the first buffers; TLS takes one at a time."""
+        """Send the first buffers and return the number of bytes sent; TLS accepts one buffer at a time."""
         if isinstance(self._socket, ssl.SSLSocket):
             return self._socket.send(buffers[0])
         return self._socket.sendmsg(buffers[:MAX_VECTOR])

@@ -65,7 +65,7 @@ class BlockingConsumer:
         return self._shared.position(partition)
 
     def positions(self) -> dict[TopicPartition, int]:
-        """Where every assigned partition goes on; what `commit` keeps, and a transaction's `send_offsets` takes."""
+        """Return the next offset of every assigned partition, for `commit` and a transaction's `send_offsets`."""
         return self._shared.positions()
 
     def high_watermark(self, partition: TopicPartition) -> int | None:

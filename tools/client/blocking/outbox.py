@@ -84,8 +84,8 @@ class Outbox(ABC):
         """Raise for batches that are not tried again."""
 
     def missing(self, sent: Sequence[Blobs]) -> list[Blobs]:
-        """What of these unanswered requests has to be sent again; all of them, where nobody knows. RequestError when that
-        cannot be asked now."""
+        """Return the batches of these unanswered requests to send again; all of them when their outcome is unknown. Raises
+        RequestError when the server cannot be queried now."""
         return list(sent)
 
     def _send_open(self) -> None:
@@ -130,7 +130,7 @@ class Outbox(ABC):
         self._resend(left, error)
 
     def _left_of(self, sent: _Sent) -> Blobs | None:
-        """What has to be sent again of a request that is in flight or lost."""
+        """Return the batches to send again of a request that is in flight or lost."""
         if sent.started is not None and not sent.started.is_lost:
             try:
                 response = sent.started.wait()

@@ -47,7 +47,8 @@ class BlockingRecord(RecordFuture):
         self._producer = producer
 
     def result(self, timeout_s: float | None = None) -> RecordMetadata:
-        """Where the record is; raises what ended it, or TimeoutError. Sends the record's batch without lingering."""
+        """Return the record's metadata; raise the record's error or TimeoutError. Sends the record's batch without
+        lingering."""
         if not self.is_done:
             self._producer.work_until(lambda: self.is_done, timeout_s)
         return self.value()
@@ -192,7 +193,7 @@ class BlockingProducer(Sending):
             self._poll_at = min(self._poll_at, time.monotonic() + max(self._config.linger_ms, MIN_POLL_MS) / 1000)
 
     def _next_ask(self) -> float:
-        """When to ask for the producer id that batches wait for; never, when none does."""
+        """Return the time to request the producer id that batches wait for; infinity when no batch waits."""
         return self._ask_at if self._accumulator.wants_producer and self._transactions is None else float("inf")
 
     def _ask_for_producer(self) -> bool:

@@ -16,7 +16,7 @@ from .client import blocking, finished
 
 
 class BlockingTransaction:
-    """One transaction, as Transaction: a block that commits or aborts at its end, or its methods."""
+    """A transaction for blocking programs, as Transaction: a block that commits or aborts at its end, or separate methods."""
 
     def __init__(self, calls: TransactionCalls) -> None:
         self._calls = calls

@@ -1,1 +1,1 @@
-"""What takes more than one call, as generators: requests out, answers in."""
+"""Procedures of more than one call, as generators: they yield requests and receive responses."""

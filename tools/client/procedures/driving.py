@@ -1,4 +1,4 @@
-"""What drives procedures and waits between them, so that both clients' consumers, appenders and transactions are written once.
+"""Drives procedures and waits between them, so that both clients' consumers, appenders and transactions are written once.
 
 Coroutines that wait for nothing but a `Driver` run in a task of trio's, or, with a driver whose calls have returned when they
 are awaited, to their end at once.
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Driver(ABC):
-    """One client, and its way to wait."""
+    """The interface to a client, and to its way to wait."""
 
     @abstractmethod
     async def run(self, procedure: Procedure[T]) -> T:

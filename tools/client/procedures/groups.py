@@ -22,7 +22,7 @@ from .topics import Procedure, checked
 
 
 class CommittedOffset(NamedTuple):
-    """What a group has committed for a partition: the offset to read next, and its note."""
+    """A group's committed offset for a partition: the offset to read next, and its metadata."""
 
     offset: int
     metadata: str | None = None
@@ -61,7 +61,7 @@ def commit_offsets(
 def fetch_offsets(
     group: str, partitions: Iterable[TopicPartition] | None, require_stable: bool
 ) -> Procedure[dict[TopicPartition, CommittedOffset]]:
-    """What a group has committed for these partitions, or for all; those without are left out."""
+    """Return a group's committed offsets for these partitions, or for all; partitions without one are left out."""
     asked = None if partitions is None else tuple(OffsetsPartition(*partition) for partition in partitions)
     response = yield FetchOffsetsRequest(group, asked, require_stable)
     return {

@@ -1,7 +1,7 @@
-"""What takes more than one call, or an answer that has to be looked through, as generators: requests out, answers in.
+"""Procedures that need more than one call, or that search a response, as generators: requests out, responses in.
 
-A procedure yields request messages, is sent their answers and returns its result, so that the trio client and the blocking
-one share every decision and differ only in who drives. An entry's error is raised; which entry, its message says.
+A procedure yields request messages, receives their responses and returns its result. So the trio client and the blocking one
+share every decision and differ only in their driver. An entry's error is raised; its message names the entry.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def answer_to(request: RequestMessage) -> Procedure[Any]:
 
 
 def describe_topic(name: str) -> Procedure[TopicMetadata]:
-    """One topic and its partitions."""
+    """Return a topic and its partitions."""
     response = yield MetadataRequest((name,))
     topics: Sequence[TopicMetadata] = checked(response.topics)
     for topic in topics:

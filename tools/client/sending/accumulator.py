@@ -52,7 +52,7 @@ class ProducerStanding:
 
     @property
     def lacks_identity(self) -> bool:
-        """Whether a partition that has to start its sequence cannot."""
+        """Return whether a partition that has to start its sequence lacks a producer id."""
         return self._is_idempotent and self._identity is None
 
     def assume(self, identity: ProducerIdentity, queues: Iterable[PartitionQueue]) -> None:
@@ -64,7 +64,7 @@ class ProducerStanding:
                 queue.start_sequence(None)
 
     def take(self, queue: PartitionQueue) -> tuple[Batch, ...] | None:
-        """What the partition sends next, with its numbers; None when it has to wait for a producer id."""
+        """Return the partition's next batches with their sequences; None when it has to wait for a producer id."""
         if not self._is_idempotent:
             return queue.take()
         if queue.identity is None:
@@ -126,7 +126,7 @@ class Accumulator:
 
     @property
     def wants_producer(self) -> bool:
-        """Whether batches wait for a producer id."""
+        """Return whether batches wait for a producer id."""
         return self._standing.lacks_identity and self._schedule.ready_count > 0
 
     @property
@@ -142,7 +142,8 @@ class Accumulator:
         self._standing.assume(identity, self._queues.values())
 
     def limit_frames(self, max_frame_bytes: int) -> None:
-        """What the server takes as one frame; to be said before records come, and again when a connection says otherwise."""
+        """Set the largest frame that the server accepts. Call it before the first record, and again when a connection reports
+        another limit."""
         if max_frame_bytes == self._limits.max_frame_bytes:
             return
         self._limits = RequestLimits(max_request_bytes=self._config.max_request_bytes, max_frame_bytes=max_frame_bytes)
@@ -161,7 +162,7 @@ class Accumulator:
         return queue
 
     def has_room(self, size_bytes: int) -> bool:
-        """Whether a record of this size fits the buffer now. One record always fits an empty buffer."""
+        """Return whether a record of this size fits the buffer now. One record always fits an empty buffer."""
         return not self.buffered_bytes or self.buffered_bytes + size_bytes <= self._config.buffer_bytes
 
     def append(
@@ -198,7 +199,7 @@ class Accumulator:
             self._seal(queue)
 
     def drain(self) -> Iterator[list[Delivery]]:
-        """What to send now, as the partitions of one request at a time. What is returned is in flight."""
+        """Yield the deliveries to send now, as the partitions of one request at a time. Yielded deliveries are in flight."""
         now = self._clock()
         self._expire(now)
         for queue in self._schedule.lingered(now):
@@ -214,7 +215,7 @@ class Accumulator:
         yield from self._limits.split(deliveries)
 
     def next_deadline(self) -> float | None:
-        """When `drain` is worth calling again although nothing was appended or settled; None: never."""
+        """Return when `drain` is worth calling again if nothing is appended or settled until then; None: never."""
         deadline = self._schedule.next_deadline()
         for batch, queue in self._unfinished.items():
             if not self._is_in_flight(queue, batch):

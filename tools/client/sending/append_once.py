@@ -24,7 +24,7 @@ from .partition_queue import ProducerIdentity
 
 
 class Appended(NamedTuple):
-    """Where records went: the first one's offset, and where the partition ended behind the last one."""
+    """The result of an append: the first record's offset, and the partition's end offset after the last record."""
 
     base_offset: int
     end_offset: int

@@ -1,4 +1,4 @@
-"""What an error means for the delivery that it met, and what the owners of its records are told.
+"""Decides the fate of a failed delivery, and the error that the owners of its records get.
 
 | what went wrong | what becomes of the batches |
 |---|---|
@@ -51,7 +51,7 @@ LOST_SEQUENCE_CODES: Final = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 
 
 
 class Fate(enum.Enum):
-    """What becomes of a delivery."""
+    """The fate of a failed delivery."""
 
     RETRY = "retry"
     IN_HALVES = "in halves"
@@ -96,7 +96,7 @@ def judge(delivery: Delivery, error: TriologError, config: ProducerConfig, limit
 
 
 def timed_out(batches: Sequence[Batch], timeout_ms: int, cause: TriologError | None) -> DeliveryTimedOutError:
-    """What batches are given up with that were sent together, because the oldest of them has waited too long."""
+    """Build the error for batches that were sent together and are given up because the oldest has waited too long."""
     oldest = batches[0]
     verb = "was" if len(batches) == 1 else "are given up: the oldest of them was"
     error = DeliveryTimedOutError(

@@ -1,7 +1,7 @@
-"""What a sent record becomes: one small object per record, resolved by its batch.
+"""Futures of sent records: one small object per record, resolved by its batch.
 
-A record knows its batch and its place in it; offset and error are the batch's, so that an acknowledgement of a thousand
-records changes one object, and a record nobody asks about costs nothing more.
+A record knows its batch and its index in it; offset and error are the batch's. So an acknowledgement of a thousand records
+changes one object, and a record without a waiter costs nothing more.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from ....protocol.types import NO_OFFSET, NO_TIMESTAMP
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record is. The offset is -1 with acks 0, and when the request was sent again to a server that had been killed
-    while it wrote it, and its batches lie in two places. `timestamp` is the log append time where the topic uses it."""
+    """The position of a record. `offset` is -1 with acks 0. It is also -1 when a server was killed while it wrote the request,
+    and a retry left the batches in two places. `timestamp` is the log append time where the topic uses it."""
 
     topic: str
     partition: int
@@ -24,7 +24,7 @@ class RecordMetadata(NamedTuple):
 
 
 class BatchOutcome:
-    """What becomes of one batch. Changed once, by the accumulator; awaited by the futures of its records."""
+    """The outcome of one batch. The accumulator sets it once; the futures of its records await it."""
 
     __slots__ = ("_listeners", "base_offset", "error", "is_done", "log_append_time", "partition", "topic")
 
@@ -64,7 +64,7 @@ class BatchOutcome:
 
 
 class RecordFuture:
-    """One record on its way. How to wait for it is a producer's matter."""
+    """The future of a sent record. Each producer implements the wait for it."""
 
     __slots__ = ("_index", "_outcome", "_timestamp")
 
@@ -80,11 +80,11 @@ class RecordFuture:
 
     @property
     def is_done(self) -> bool:
-        """Whether the record was acknowledged or given up."""
+        """Return whether the record was acknowledged or given up."""
         return self._outcome.is_done
 
     def value(self) -> RecordMetadata:
-        """Where the record is, once it is done; raises what its batch failed with."""
+        """Return the record's metadata, once it is done; raise the error that its batch failed with."""
         outcome = self._outcome
         assert outcome.is_done, "asked for the value of a record that is still on its way"
         if outcome.error is not None:

@@ -1,4 +1,4 @@
-"""Which partition each row of a column of keys goes to: `partitioner`'s rule for many rows at once. Needs numpy and pyarrow.
+"""Partitions for the rows of a column of keys: `partitioner`'s rule for many rows at once. Needs numpy and pyarrow.
 
 The hash is MurmurHash2 (Kafka: Utils.murmur2). Rows are grouped by the length of their keys, so that one numpy operation mixes
 the same word of all keys of a group; groups that are too small for that are hashed one by one.

@@ -27,7 +27,7 @@ MAX_SEQUENCED_BATCHES: Final = 5
 
 
 class ProducerIdentity(NamedTuple):
-    """What `init_producer` gave."""
+    """The producer id and epoch from a response to `init_producer`."""
 
     producer_id: int
     producer_epoch: int

@@ -1,7 +1,7 @@
-"""Which partition a record goes to: by its key as Kafka's clients do it, and without one in large runs.
+"""Chooses the partition of a record: by its key as Kafka's clients do it, and in large runs for records without a key.
 
-What a key says is `protocol/records/partitioners`'s. Records without one stay on one partition for a batch's worth of bytes
-and then move to another (KIP-480, KIP-794): batches fill sooner than with one record here and one there.
+`protocol/records/partitioners` maps keys to partitions. Records without a key stay on one partition for a batch's worth of
+bytes and then move to another (KIP-480, KIP-794): batches fill sooner than with one record here and one there.
 """
 
 from __future__ import annotations

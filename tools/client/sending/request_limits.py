@@ -1,4 +1,4 @@
-"""How much goes into one produce request: `max_request_bytes`, and never more than the server takes as one frame.
+"""Limits a produce request to `max_request_bytes`, and never more than the server accepts as one frame.
 
 A frame above the server's limit would not be sent at all, so what cannot fit is refused when the record is handed over, where
 that can be known: of a compressed batch the size is known when it is built.
@@ -26,7 +26,7 @@ PARTITION_OVERHEAD_BYTES: Final = 512
 
 
 def record_size(key: Bytes | None, value: Bytes | None, headers: Headers) -> int:
-    """What a record counts in its batch and in the buffer: an upper bound of its bytes in both."""
+    """Return an upper bound of the bytes that a record takes in its batch and in the buffer."""
     size = RECORD_OVERHEAD_BYTES
     if value is not None:
         size += len(value)
@@ -39,7 +39,7 @@ def record_size(key: Bytes | None, value: Bytes | None, headers: Headers) -> int
 
 @attrs.frozen(kw_only=True)
 class RequestLimits:
-    """What one request may hold; `max_frame_bytes` is the server's."""
+    """The limits of one produce request; `max_frame_bytes` is the server's."""
 
     max_request_bytes: int
     max_frame_bytes: int
@@ -58,7 +58,7 @@ class RequestLimits:
             )
 
     def is_sendable(self, delivery: Delivery) -> bool:
-        """Whether the server takes this delivery, in a request of its own."""
+        """Return whether the server accepts this delivery, in a request of its own."""
         return len(delivery.records) <= self.max_records_bytes
 
     def split(self, deliveries: Sequence[Delivery]) -> Iterator[list[Delivery]]:

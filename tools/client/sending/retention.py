@@ -29,11 +29,11 @@ class RetentionWatch:
         self._oldest_ms = now_ms - self._retention_ms if watches else 0
 
     def is_too_old(self, timestamp_ms: int | None) -> bool:
-        """Whether retention would delete a record with this timestamp; one without gets the time of its append."""
+        """Return whether retention would delete a record with this timestamp; one without gets the time of its append."""
         return timestamp_ms is not None and timestamp_ms < self._oldest_ms
 
     def warning(self, timestamp: str) -> str:
-        """What to tell people about a record of that time, with the ways out."""
+        """Return a warning that retention will delete records of that time, with the ways to keep them."""
         return (
             f"records of {timestamp} are older than topic {self._topic} keeps any (retention.ms={self._retention_ms}, "
             f"{self._retention_ms / DAY_MS:g} days): the server will delete them. To keep them: "

@@ -1,6 +1,6 @@
-"""Which partitions may send now, and which become due by themselves: open batches linger, failed deliveries are tried again.
+"""Schedules the partitions that may send now or become due by themselves: open batches linger, failed deliveries are retried.
 
-Times are the caller's clock's, in seconds. That batches expire is the accumulator's business.
+Times are seconds of the caller's clock. The accumulator expires batches.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class SendSchedule:
 
     @property
     def ready_count(self) -> int:
-        """How many queues may send."""
+        """Return the number of queues that may send."""
         return len(self._ready)
 
     @property
@@ -66,7 +66,7 @@ class SendSchedule:
         self._retrying[queue] = at
 
     def is_retrying(self, queue: PartitionQueue) -> bool:
-        """Whether the queue's delivery waits for another try, and so is not in flight."""
+        """Return whether the queue's delivery waits for a retry, and so is not in flight."""
         return queue in self._retrying
 
     def stop_retry(self, queue: PartitionQueue) -> None:
@@ -81,7 +81,7 @@ class SendSchedule:
         return [queue.delivery for queue in due if queue.delivery is not None]
 
     def next_deadline(self) -> float | None:
-        """When something becomes due by itself; None: never."""
+        """Return when the next queue becomes due by itself; None: never."""
         deadlines = list(self._retrying.values())
         for queue, batch in self._lingering.items():
             if queue.delivery is None:

@@ -1,5 +1,5 @@
-"""What a producer knows about a topic: how many partitions it has, and which of them the next record goes to; and `Sending`,
-what both producers are."""
+"""A producer's state of a topic: its number of partitions and the partition of the next record. `Sending` is the common base of
+both producers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ProducedTopic:
         self._sticky = StickyPartitioner(partitions, run_bytes)
 
     def queue_for(self, key: Bytes | None, partition: int | None, size_bytes: int) -> PartitionQueue:
-        """Where a record goes: to the partition asked for, its key's, or the one records without a key stay on for now."""
+        """Return the queue for a record: the given partition's, its key's, or the current one of records without a key."""
         queues = self._queues
         if partition is not None:
             if not 0 <= partition < len(queues):
@@ -56,7 +56,7 @@ class ProducedTopic:
 
 
 def partition_count(topic: str, response: MetadataResponse) -> int:
-    """How many partitions the topic has, from an answer that was asked about it alone; raises the topic's error."""
+    """Return the topic's number of partitions, from a response about it alone; raises the topic's error."""
     for entry in response.topics:
         if entry.name == topic:
             if entry.error is not None:
@@ -66,8 +66,8 @@ def partition_count(topic: str, response: MetadataResponse) -> int:
 
 
 class Sending:
-    """What both producers do between their programs and the server: records into batches, batches into requests, answers into
-    what becomes of them."""
+    """The logic of both producers between program and server: records become batches, batches become requests, and responses
+    settle the records."""
 
     def __init__(self, config: ProducerConfig, clock: Callable[[], float]) -> None:
         self._config = config

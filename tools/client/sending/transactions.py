@@ -1,4 +1,4 @@
-"""Where a transactional producer is (KIP-98; Kafka: TransactionManager). No sockets; both producers share it.
+"""The state of a transactional producer (KIP-98; Kafka: TransactionManager). No sockets; both producers share it.
 
     begin -> send, send_offsets -> commit or abort -> begin ...
 
@@ -40,27 +40,27 @@ class TransactionState:
 
     @property
     def is_open(self) -> bool:
-        """Whether a transaction has begun and has not ended."""
+        """Return whether a transaction has begun and has not ended."""
         return self._is_open
 
     @property
     def has_parts(self) -> bool:
-        """Whether the server may know of the transaction: records or offsets were sent in it."""
+        """Return whether the server may know of the transaction: records or offsets were sent in it."""
         return self._has_offsets or self._accumulator.has_sent
 
     @property
     def can_abort(self) -> bool:
-        """Whether an abort makes sense: the server was not asked to commit, which it may have done."""
+        """Return whether an abort makes sense: no commit was requested, which the server may have carried out."""
         return self._is_open and not self._commit_asked
 
     @property
     def needs_identity(self) -> bool:
-        """Whether `init_producer` has to come before the next transaction."""
+        """Return whether `init_producer` has to come before the next transaction."""
         return self._identity is None or self._may_be_late or self._accumulator.identity is None
 
     @property
     def producer(self) -> TransactionProducer:
-        """Who acts, for the calls."""
+        """Return the transactional id, producer id and epoch for the calls."""
         assert self._identity is not None, "asked before init_producer was answered"
         return TransactionProducer(self._transactional_id, *self._identity)
 

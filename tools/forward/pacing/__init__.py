@@ -1,1 +1,1 @@
-"""When and how much may be sent. No threads, no sockets; time is an argument."""
+"""Decides when and how much a link may send. No threads, no sockets; time is an argument."""

@@ -1,4 +1,4 @@
-"""How long a link waits before it tries again.
+"""Pauses of a link before it tries again.
 
 | what has failed | longest pause |
 |---|---|
@@ -50,7 +50,7 @@ class Retry:
         return min(pause_s, self._draining.pause_s()) if is_awaited and failure is Failure.PASSING else pause_s
 
     def is_news(self, message: str) -> bool:
-        """Whether it is to be said: another reason, or the same for the 1st, 2nd, 4th, 8th time in a row."""
+        """Return whether to log the failure: another reason, or the same for the 1st, 2nd, 4th, 8th time in a row."""
         self._times = self._times + 1 if message == self._said else 1
         self._said = message
         return self._times & (self._times - 1) == 0

@@ -1,4 +1,4 @@
-"""How much goes upstream together: a stretch is what one transaction has, or one round of acknowledgements.
+"""Sizes of stretches: a stretch is the content of one transaction, or of one round of acknowledgements.
 
 Large stretches cost little on a fast link. On a slow one a stretch must not take longer than the upstream keeps a transaction
 open, so its size follows what the link has carried: twice as much after a stretch that went fast, half after one that did not.
@@ -21,7 +21,7 @@ CATCH_UP_DELAY_S: Final = 1.0
 
 
 class StretchSize:
-    """How many bytes the next stretch may have. Owner: the link, so that a new connection begins with what is known."""
+    """The size limit of the next stretch, in bytes. Owner: the link, so that a new connection begins with the known size."""
 
     __slots__ = ("_bytes", "_most_bytes")
 
@@ -50,7 +50,7 @@ class StretchSize:
 
 @attrs.define(eq=False, repr=False, kw_only=True)
 class Stretch:
-    """What was handed over since the last commit. Times are monotonic seconds. Owner: the session."""
+    """The records handed over since the last commit. Times are monotonic seconds. Owner: the session."""
 
     begun_s: float
     max_bytes: int
@@ -60,9 +60,9 @@ class Stretch:
     records: int = 0
 
     def is_full(self, now_s: float) -> bool:
-        """Whether it is to be committed before anything is added."""
+        """Return whether the stretch has to be committed before anything is added."""
         return self.bytes >= self.max_bytes or self.records >= self.max_records or self.left_s(now_s) <= 0
 
     def left_s(self, now_s: float) -> float:
-        """How long it may wait for more."""
+        """Return the seconds that the stretch may wait for more."""
         return self.begun_s + self.max_delay_s - now_s

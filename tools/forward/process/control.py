@@ -1,4 +1,4 @@
-"""How a link is asked and told: a unix socket in its directory, one line of JSON each way.
+"""The control socket of a link: a unix socket in its directory, one line of JSON each way.
 
 | request | answer |
 |---|---|
@@ -57,7 +57,7 @@ class _Ready(trio.TaskStatus[Any]):
 
 
 async def _handle(link: Link, place: LinkPlace, stream: trio.SocketStream) -> None:
-    """One request. A peer that is slow, or gone, is its own matter."""
+    """Serve one request. A slow or lost peer affects only itself."""
     async with stream:
         try:
             with trio.fail_after(REQUEST_S):

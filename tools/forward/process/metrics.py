@@ -45,7 +45,7 @@ NOT_RUNNING: Final = "not running"
 
 
 def families(told: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
-    """What a scrape has. `told`: a snapshot of each link; of one that does not answer only its name."""
+    """Yield the metrics of a scrape. `told` has a snapshot of each link, or only its name when the link does not respond."""
     from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 
     state = GaugeMetricFamily(f"{PREFIX}state", "1 for the state that a link is in.", labels=["link", "state"])

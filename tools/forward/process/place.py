@@ -34,8 +34,8 @@ STATE_VARIABLE: Final = "TRIOLOG_FORWARD_DIR"
 
 
 def default_state_dir(environment: Mapping[str, str]) -> Path:
-    """Where links are when no option says so: as a variable says, in what systemd gives a service, in the user's own runtime
-    directory, or in a temporary one."""
+    """Return the default directory of links: the environment variable's, else below systemd's runtime directory of the service,
+    else in the user's own runtime directory, else in a temporary one."""
     if STATE_VARIABLE in environment:
         return Path(environment[STATE_VARIABLE])
     if "RUNTIME_DIRECTORY" in environment:

@@ -25,7 +25,7 @@ ANY_HOST: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 @attrs.define(eq=False, repr=False, kw_only=True)
 class SupervisedChild:
-    """One child, several processes one after the other. Owner: the process that serves."""
+    """A supervised child: several processes, one after the other. Owner: the process that serves."""
 
     name: str
     """In log lines: `console process`."""

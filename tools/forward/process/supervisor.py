@@ -57,7 +57,7 @@ def read(config_file: str) -> ForwardSettings:
 
 
 def child_command(config_file: str, native: Address) -> list[str]:
-    """What forwards from a server that listens there."""
+    """Return the command that forwards from a server listening at `native`."""
     return [
         *(sys.executable, "-m", "triolog.tools.cli", "forward"),
         *("--server-config", config_file, "--server", str(reachable(native)), "--parent", str(os.getpid())),
@@ -95,7 +95,7 @@ class Child:
         return Change((), apply)
 
     async def metrics(self) -> list[Any]:
-        """What the links say of themselves, as metrics of Prometheus."""
+        """Return the links' status as Prometheus metrics."""
         from .metrics import families
 
         return list(families(await trio.to_thread.run_sync(_told, self._settings)))

@@ -1,1 +1,1 @@
-"""What links are told to do: tables of a TOML file or options, read and checked."""
+"""The settings of links: reads and checks tables of a TOML file, or options."""

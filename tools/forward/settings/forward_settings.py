@@ -1,7 +1,7 @@
-"""What a forwarding process is told: its own keys, and its links. They come from a TOML file, or are those of one link.
+"""The settings of a forwarding process: its own keys, and its links. They come from a TOML file, or are those of one link.
 
-The tables `[[forward]]` may stand in the server's own file, where the server starts the process; everything else in that file
-is the server's then, and not looked at; the process's own keys are in a table `[forward_process]`.
+The server's own file may hold the tables `[[forward]]` when the server starts the process. Everything else in that file then
+belongs to the server and is ignored; the process's own keys are in a table `[forward_process]`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class ForwardSettings:
 
     @property
     def is_exposed(self) -> bool:
-        """Whether other machines reach /metrics without a token."""
+        """Return whether other machines can read /metrics without a token."""
         return self.metrics is not None and self.metrics_token_file is None and not is_loopback(self.metrics.host)
 
     def __attrs_post_init__(self) -> None:
@@ -113,7 +113,7 @@ def read_file(path: str, *, is_servers: bool = False) -> dict[str, Any]:
 
 
 def read_link(source: str, table: Mapping[str, Any]) -> LinkSettings:
-    """One link. Raises SettingsError."""
+    """Read the settings of one link. Raises SettingsError."""
     values = _read(source, table, LINK_KEYS)
     for key in REQUIRED:
         if key not in values:

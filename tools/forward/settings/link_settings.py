@@ -1,4 +1,4 @@
-"""What one link is told: the keys of a `[[forward]]` table. Each field declares its key: default, range, meaning."""
+"""The settings of one link: the keys of a `[[forward]]` table. Each field declares its key: default, range, meaning."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ OTHER: Final = "other"
 
 
 class Delivery(enum.Enum):
-    """What a crash of anything on the way may do."""
+    """The delivery guarantee of a link when anything on the way crashes."""
 
     EXACTLY_ONCE = "exactly-once"
     AT_LEAST_ONCE = "at-least-once"
@@ -138,7 +138,7 @@ def _windows(value: Any) -> tuple[Window, ...]:
 
 @attrs.frozen(kw_only=True)
 class LinkSettings:
-    """One link: what goes where, and how."""
+    """The settings of one link: its topics, its upstream, and its way of forwarding."""
 
     name: str = attrs.field(
         metadata=described("string", read_name, "Of the link; its group upstream is `triolog-forward.<node>.<name>`.")

@@ -1,4 +1,4 @@
-"""Which topics a link is for, and what they are called upstream."""
+"""Selects the topics of a link, and names them upstream."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def check_target(text: str) -> str:
 
 
 def target_name(template: str, **values: str) -> str:
-    """What a topic is called upstream."""
+    """Return the upstream name of a topic."""
     return _FIELD.sub(lambda match: values[match[1]], template)
 
 

@@ -19,7 +19,7 @@ MAX_SECRET_BYTES: Final = 64 * 1024
 
 @attrs.frozen
 class Secret:
-    """Where a text is. It is read when a connection is made, so that one that has been renewed is used."""
+    """The location of a secret. The link reads it for each connection, so that a renewed secret takes effect."""
 
     kind: str
     """`file` or `variable`."""
@@ -40,12 +40,12 @@ class Secret:
 
 
 def is_secret(key: str) -> bool:
-    """Whether a setting of librdkafka is one that nobody is to see."""
+    """Return whether a setting of librdkafka is secret."""
     return key.endswith(SECRET_ENDINGS)
 
 
 def read_secret(value: Any) -> Secret:
-    """Where a secret is, as a settings file has it. Raises ValueError, which repeats nothing that may be one."""
+    """Read the location of a secret from a settings value. Raises ValueError, which repeats nothing that may be secret."""
     if not isinstance(value, dict) or len(value) != 1 or not {"file", "variable"} & set(value):
         raise ValueError('a secret is { file = "PATH" } or { variable = "NAME" }')
     ((kind, name),) = value.items()

@@ -1,1 +1,1 @@
-"""Where records come from: a running server, or the directory of one that is stopped."""
+"""Sources of records: a running server, or the directory of a stopped one."""

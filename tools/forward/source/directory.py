@@ -224,7 +224,7 @@ class DirectorySource:
             return
 
     def _is_stale(self, name: str, topic_id: bytes) -> bool:
-        """Whether another topic has the name now; False where one of the ids is not known."""
+        """Return whether another topic has the name now; False when one of the ids is unknown."""
         topic = self.topics().get(name)
         if topic is None or not topic.topic_id or topic_id == NO_TOPIC_ID:
             return False

@@ -1,7 +1,7 @@
-"""Which partitions are asked for next, and what their answers hold. No sockets.
+"""Plans the next fetch, and reads the records of its responses. No sockets.
 
-Topics have ranks. While a topic of some rank is known to have more, those of higher ranks are not asked for; those of lower
-ranks always are, before it, so that what comes in there is never more than one answer late. Partitions of one rank take turns.
+Topics have ranks. While a topic of some rank is known to have more, topics of higher ranks are not fetched. Topics of lower
+ranks always are, before it, so their new records are never more than one response late. Partitions of one rank take turns.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class _Place:
 
 
 class Places:
-    """How far each partition has been fetched. Owner: the source."""
+    """The fetch position of each partition. Owner: the source."""
 
     def __init__(self, offsets: Mapping[TopicPartition, int], ranks: Mapping[str, int]) -> None:
         places = [_Place(partition, ranks.get(partition.topic, 0), offset) for partition, offset in offsets.items()]
@@ -81,8 +81,9 @@ class Places:
         return self._fetch(wanted, min(max_wait_ms, MAX_WAIT_MS) if behind is None else 0, Gaps.REFUSE)
 
     def accept(self, answers: tuple[FetchPartitionResponse, ...]) -> tuple[list[Piece], list[FetchPartitionResponse]]:
-        """What the answers hold, in order, and those that are errors. Raises CorruptRecordError, and RecordTooLargeError when
-        they hold no whole batch: the first one with records always has one, those behind it may be cut short."""
+        """Return the pieces of the responses, in order, and the responses that are errors. Raises CorruptRecordError, and
+        RecordTooLargeError when the responses hold no whole batch: the first one with records always has one, later ones may be
+        cut short."""
         pieces: list[Piece] = []
         errors = []
         cut = ""
@@ -100,7 +101,7 @@ class Places:
         return pieces, errors
 
     def is_finished(self, pieces: list[Piece], errors: list[FetchPartitionResponse]) -> bool:
-        """Whether an answer that had these says that nothing is left."""
+        """Return whether a response with these pieces and errors shows that no records are left."""
         return self._asked_for_all and not pieces and not errors and not self.is_behind
 
     def lost_before(self, partition: TopicPartition, offset: int) -> Gap:
@@ -161,7 +162,7 @@ class Places:
 
 
 def is_lost(error: RequestError) -> bool:
-    """Whether an offset lies outside of the log."""
+    """Return whether the error reports an offset outside of the log."""
     return error.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 

@@ -1,4 +1,4 @@
-"""What a link needs of a source: topics, ranges, records in order, and a place to note how far it is."""
+"""The interface of a source: topics, ranges, records in order, and a store for the link's offsets."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Source(Protocol):
     """
 
     def node(self) -> str:
-        """Who the source is, for names upstream."""
+        """Return the source's node name, for names upstream."""
 
     def topics(self, names: Iterable[str] | None = None) -> dict[str, SourceTopic]:
         """All topics, or those of the names that are there."""
@@ -69,7 +69,7 @@ class Source(Protocol):
         """The first offsets at or after a time."""
 
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
-        """What was noted under this name."""
+        """Return the offsets that are committed for this group."""
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """Note how far it is."""
@@ -81,15 +81,15 @@ class Source(Protocol):
         """Read these partitions from these offsets on, topics of the lowest rank first."""
 
     def next(self, timeout_s: float) -> Piece | None:
-        """What comes next; None when there was nothing in time."""
+        """Return the next piece; None when none came in time."""
 
     @property
     def is_behind(self) -> bool:
-        """Whether more is known to be there."""
+        """Return whether more records are known to exist."""
 
     @property
     def finished_s(self) -> float | None:
-        """When it was found that nothing is left, in monotonic seconds; None: there is more."""
+        """Return the monotonic time in seconds at which no records were left; None: more exist."""
 
     def close(self) -> None:
         """No further calls."""

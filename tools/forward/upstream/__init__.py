@@ -1,1 +1,1 @@
-"""Where records go: a Kafka, through librdkafka."""
+"""The upstream that records go to: a Kafka, through librdkafka."""

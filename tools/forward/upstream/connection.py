@@ -1,4 +1,4 @@
-"""How librdkafka is told where the upstream is, and what it says of it meanwhile: for every client that a link has."""
+"""Configures librdkafka for the upstream, and collects its reports on the connection, for every client of a link."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 def kafka_exception(error: KafkaException | SystemError) -> KafkaException:
-    """What confluent_kafka means by an exception; raises one that is a bug.
+    """Return the KafkaException that an error of confluent_kafka stands for; raise an error that is a bug.
 
     An error that a producer cannot recover from is raised where it is told. When another callback is called behind it, a
     SystemError comes of that. Such exceptions are never freed (2.16), so they must not keep frames, which would keep the
@@ -64,13 +64,13 @@ def kafka_exception(error: KafkaException | SystemError) -> KafkaException:
 
 
 def _weight(error: KafkaError) -> int:
-    """What says more than others: that waiting is of no use, above why one broker cannot be reached, above that none can."""
+    """Rank an error: 2 when waiting is of no use, 1 when it explains why one broker is unreachable, 0 when all are."""
     return 2 if error.code() in HOPELESS else 0 if error.code() == ALL_BROKERS_DOWN else 1
 
 
 @attrs.define(eq=False, repr=False)
 class Notices:
-    """What librdkafka has said last of the connection. Told by its threads' callbacks, asked by the link's thread."""
+    """The latest connection error from librdkafka. Callbacks in its threads write it; the link's thread reads it."""
 
     _lock: threading.Lock = attrs.field(factory=threading.Lock)
     _last: KafkaError | None = None
@@ -127,7 +127,7 @@ class UpstreamClients:
         return int(str(self._settings.kafka.get("message.max.bytes", MAX_MESSAGE_BYTES)))
 
     def producer(self, batch_bytes: int, refused: Callable[[Any, Any], None]) -> Producer:
-        """One that may have to be introduced to the upstream (`init_transactions`)."""
+        """Create a producer; one with a transactional id requires `init_transactions`."""
         from confluent_kafka import Producer
 
         own: dict[str, Any] = {
@@ -147,7 +147,7 @@ class UpstreamClients:
         return self._make(Producer, own)
 
     def consumer(self) -> Consumer:
-        """One that asks for metadata and committed offsets, and reads nothing."""
+        """Create a consumer that requests metadata and committed offsets, and reads no records."""
         from confluent_kafka import Consumer
 
         own = {
@@ -159,7 +159,7 @@ class UpstreamClients:
         return self._make(Consumer, own)
 
     def admin(self) -> AdminClient:
-        """One that makes topics and describes their configuration."""
+        """Create a client that creates topics and describes their configuration."""
         from confluent_kafka.admin import AdminClient
 
         return self._make(AdminClient, {})
@@ -187,7 +187,7 @@ class UpstreamClients:
                 return answer
 
     def failure(self, error: KafkaException, what: str) -> TryAgainError | LinkStoppedError:
-        """One clear line for an exception of librdkafka."""
+        """Build the error for an exception of librdkafka, with one clear line as its message."""
         found = error.args[0]
         if judge(found.code()) is Verdict.FENCED:
             return LinkStoppedError(self.fenced())
@@ -197,12 +197,12 @@ class UpstreamClients:
         return TryAgainError(f"{what} at {self._settings.to}: {reason}", self._kind(found))
 
     def _kind(self, error: KafkaError) -> Failure:
-        """Whether an error passes by itself."""
+        """Return whether an error passes by itself or is a refusal."""
         is_refused = self.notices.is_refused if error.code() < 0 else not error.retriable()
         return Failure.REFUSED if is_refused or error.code() in REFUSED else Failure.PASSING
 
     def fenced(self) -> str:
-        """What to say when another forwarder has taken over."""
+        """Return the message for a link that another forwarder has fenced."""
         return (
             f"another forwarder has taken this link over: the upstream {self._settings.to} has fenced the transactional id "
             f"{self.group}; let one process forward the link, or give the other another link name or node"

@@ -101,7 +101,7 @@ class UpstreamProducer:
         self._check()
 
     def explain(self, error: KafkaException, topic: str, partition: int, offset: int, size: int) -> ForwardError:
-        """What it means that `produce` has raised this for a record of `size` bytes; raises what has become of earlier ones."""
+        """Return the error for a record of `size` bytes that `produce` did not accept; raise the errors of earlier records."""
         found = kafka_exception(error).args[0]
         if found.code() in SIZE_CODES:
             reason = f"it has {size} bytes, more than the link's message.max.bytes of {self._clients.max_message_bytes}"

@@ -1,4 +1,4 @@
-"""Where a partition goes on: what the upstream's group says, what the source's says, and whether both speak of this log. Pure.
+"""Finds a partition's next offset from the groups of the upstream and the source; both must belong to this log. Pure.
 
 The offset that the upstream has committed is the truth: it was committed together with the records before it. Its metadata is
 a `Mark`: the id of the source's topic, and the last record that went. The same is noted in the source, where it may be some
@@ -24,7 +24,7 @@ from ..source.source import OffsetRange
 
 @attrs.frozen
 class Mark:
-    """What stands beside an offset: `<topic id> <offset>:<timestamp>` of the last record before it that went, or only an id."""
+    """The metadata of an offset: `<topic id> <offset>:<timestamp>` of the last forwarded record before it, or only an id."""
 
     topic_id: str
     last_offset: int = -1
@@ -49,7 +49,7 @@ class Mark:
 
 @attrs.frozen(kw_only=True)
 class Resumed:
-    """Where to go on."""
+    """The offset at which a partition resumes."""
 
     offset: int
     is_first: bool = False
@@ -70,7 +70,7 @@ def resume(
     local: CommittedOffset | None,
     start: int,
 ) -> Resumed:
-    """Where a partition goes on. Raises TopicStoppedError for a log that is not the one that was forwarded."""
+    """Return the offset at which a partition resumes. Raises TopicStoppedError when the log is not the forwarded one."""
     known = upstream or local
     if known is None:
         return Resumed(offset=start, is_first=True)

@@ -39,7 +39,7 @@ class UpstreamTopics:
         self._create_config = create_config
 
     def partitions(self, target: str) -> int:
-        """How many it has; 0: it is not there. Raises TopicStoppedError, TryAgainError."""
+        """Return the number of partitions; 0: the topic does not exist. Raises TopicStoppedError, TryAgainError."""
         described = self._clients.patiently(
             lambda timeout_s: self._consumer.list_topics(target, timeout=timeout_s), self._poll, "no metadata"
         )

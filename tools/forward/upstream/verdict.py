@@ -1,4 +1,4 @@
-"""What an error of librdkafka means for a link. Pure: codes and names in, a verdict out.
+"""Judges errors of librdkafka for a link. Pure: codes and names in, a verdict out.
 
 | verdict | codes | then |
 |---|---|---|
@@ -35,7 +35,7 @@ HOPELESS: Final = REFUSED | {-193}
 
 
 class Verdict(enum.Enum):
-    """What is to be done about an error."""
+    """The consequence of an error for a link."""
 
     FENCED = "fenced"
     REFUSED = "refused"
@@ -54,7 +54,7 @@ def judge(code: int) -> Verdict:
 
 
 def words(error: KafkaError) -> str:
-    """One line for people."""
+    """Return the error as one readable line."""
     text = " ".join(error.str().split())
     name = error.name()
     return text if name in text or name.startswith("_") else f"{text} ({name})"
