@@ -53,7 +53,7 @@ Read = Callable[[Any], Any]
 
 @attrs.frozen
 class Figure:
-    """One line of the table. `name` is without `triolog_`, and of a counter without `_total`."""
+    """A line of the table. `name` is without `triolog_`, and of a counter without `_total`."""
 
     kind: str
     name: str
