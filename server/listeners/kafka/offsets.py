@@ -72,6 +72,7 @@ def _groups_steps(call: Call, body: OffsetFetchRequest) -> Steps[OffsetFetchResp
     groups = []
     for group in {group.group_id: group for group in body.groups}.values():
         groups.append((yield from _group_steps(call, body, group)))
+        yield
     return OffsetFetchResponse(topics=[], groups=groups)
 
 
