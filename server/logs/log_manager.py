@@ -24,7 +24,6 @@ from ...protocol.records.steps import BatchLimits
 from ...protocol.types import TopicPartition
 from ..actors.disk.disk import Disk
 from ..actors.partition.partition import PartitionActor
-from ..config import LogConfig
 from ..config.broker_config import BrokerConfig
 from ..config.memory_budgets import waiting_logs_bytes
 from ..storage.directory.catalogue import Catalogue, Found
@@ -196,10 +195,6 @@ class LogManager:
         self.topics.get(opened.topic_partition.topic).partitions.append(hosted)
 
     # ---- topics and records ----------------------------------------------------------------------------------------------
-
-    def check_new_topic(self, name: str, partitions: int, configs: Mapping[str, str], *, lenient: bool = False) -> LogConfig:
-        """The configuration that the topic would have. Raises the RequestError that says why it cannot be."""
-        return self.changes.check_new(name, partitions, configs, lenient=lenient)
 
     async def create_topic(self, name: str, partitions: int, configs: Mapping[str, str], *, lenient: bool = False) -> Topic:
         """See TopicChanges.create."""

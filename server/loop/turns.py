@@ -56,10 +56,6 @@ class Turns:
         else:
             await trio.lowlevel.checkpoint_if_cancelled()
 
-    def has_room(self, steps: int) -> bool:
-        """Return whether `fit` would spend the steps."""
-        return self._steps + steps < STEPS_PER_TURN
-
     def fit(self, steps: int) -> bool:
         """Spend steps if they fit this turn beside others. False: nothing was done, and whoever spends next does the last that
         fits."""
