@@ -19,7 +19,7 @@ from tests.support import imports
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 FOLDERS: Final = ("protocol", "server", "tools")
-FACADES: Final = (*FOLDERS, "server.storage", "server.actors")
+FACADES: Final = (*FOLDERS, "server.storage")
 """Packages that hold a docstring and packages."""
 
 FLOORS: Final = {
@@ -53,10 +53,10 @@ FLOORS: Final = {
     "server.storage.recovery": 11,
     "server.storage.directory": 12,
     "server.offline": 14,
-    "server.actors.disk": 15,
-    "server.actors.partition": 16,
+    "server.partitions": 16,
     "server.logs": 17,
-    "server.actors.coordinators": 18,
+    "server.offsets": 18,
+    "server.transactions": 18,
     "server.stages": 19,
     "server.groups.coordinators": 19,
     "server.sharing": 19,
@@ -200,7 +200,7 @@ def test_the_tree_keeps_to_the_rule(rule: str) -> None:
     assert list(RULES[rule](_tree())) == []
 
 
-ACTORS: Final = "server/actors/partition.py:1: server.actors.partition (floor 16) imports server.actors.coordinators"
+PARTITIONS: Final = "server/partitions.py:1: server.partitions (floor 16) imports server.offsets"
 ABOVE: Final = "server.storage.log (floor 9) imports server.broker.door (floor 20)"
 DOOR: Final = "class Door: ..."
 
@@ -220,10 +220,10 @@ DOOR: Final = "class Door: ..."
         ),
         (
             {
-                "server__actors__partition": "from .coordinators import producer_ids",
-                "server__actors__coordinators__producer_ids": "",
+                "server__partitions": "from .offsets import producer_ids",
+                "server__offsets__producer_ids": "",
             },
-            [f"{ACTORS}.producer_ids (floor 18)"],
+            [f"{PARTITIONS}.producer_ids (floor 18)"],
         ),
         (
             {

@@ -39,7 +39,7 @@ TREE: Final = (
     Layer(("server/fake",), "what tests do with a running broker"),
     Layer(("listeners/kafka", "listeners/native", "listeners/http"), "sockets and requests; they see only the broker"),
     Layer(("server/broker",), "the one door"),
-    Layer(("actors/partition", "logs", "actors/coordinators", "stages", "actors/disk"), "trio: owners of state"),
+    Layer(("partitions", "logs", "offsets", "transactions", "stages"), "trio: owners of state"),
     Layer(("server/storage", "server/groups", "server/access", "server/fake/faults"), "decisions: no trio, no sockets"),
     Layer(
         ("protocol/native", "protocol/kafka", "protocol/coordinator", "protocol/records"),

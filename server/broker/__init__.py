@@ -18,10 +18,6 @@ from ..access.quota_entities import check_quota as check_quota
 from ..access.quota_entities import checked_entity as checked_entity
 from ..access.quotas import ClientQuotas as ClientQuotas
 from ..access.quotas import QuotaStatistics as QuotaStatistics
-from ..actors.coordinators.commit_batch import Commit as Commit
-from ..actors.coordinators.committed_offsets import GroupOffset as GroupOffset
-from ..actors.disk.disk import DURATION_BOUNDS_S as DURATION_BOUNDS_S
-from ..actors.disk.disk import Durations as Durations
 from ..groups.assigned.values import AssignedGroupDescription as AssignedGroupDescription
 from ..groups.assigned.values import AssignedMemberDescription as AssignedMemberDescription
 from ..groups.assigned.values import HeartbeatAnswer as HeartbeatAnswer
@@ -63,6 +59,10 @@ from ..logs.segment_leases import LeasedPartition as LeasedPartition
 from ..logs.wear import DirectoryWear as DirectoryWear
 from ..logs.wear import Rates as Rates
 from ..logs.wear import WearStatistics as WearStatistics
+from ..offsets.commit_batch import Commit as Commit
+from ..offsets.committed_offsets import GroupOffset as GroupOffset
+from ..partitions.disk import DURATION_BOUNDS_S as DURATION_BOUNDS_S
+from ..partitions.disk import Durations as Durations
 from ..sharing.partitions import ShareInFlight as ShareInFlight
 from ..sharing.partitions import ShareStatistics as ShareStatistics
 from ..sharing.state.sessions import FINAL_SHARE_EPOCH as FINAL_SHARE_EPOCH

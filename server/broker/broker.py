@@ -9,9 +9,6 @@ from typing import Self, TypeVar
 import attrs
 import trio
 
-from ..actors.coordinators.transaction_coordinator import TransactionCoordinator
-from ..actors.disk.descriptors import DescriptorBudget
-from ..actors.disk.disk import Disk
 from ..config.broker_config import BrokerConfig
 from ..groups.coordinators.group_coordinator import GroupCoordinator
 from ..logs.cleaner_process import OpenChild, open_child_process
@@ -24,6 +21,8 @@ from ..logs.maintenance import run_maintenance
 from ..logs.security import Security, open_security
 from ..logs.segment_leases import SegmentLeases
 from ..logs.wear import Wear
+from ..partitions.descriptors import DescriptorBudget
+from ..partitions.disk import Disk
 from ..sharing.partitions import SharePartitions
 from ..sharing.state.values import ShareConfig
 from ..sharing.views import ShareViews
@@ -37,6 +36,7 @@ from ..telemetry.collected import Collected
 from ..telemetry.instances import ClientInstances
 from ..telemetry.otlp import load_otlp
 from ..telemetry.telemetry import Telemetry
+from ..transactions.transaction_coordinator import TransactionCoordinator
 from .coordinators import Coordinators, OffsetCommits, Producers, open_coordinators
 from .logs import Directories, Logs
 from .reader import LogReader

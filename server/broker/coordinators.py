@@ -22,22 +22,22 @@ from ...protocol.coordinator.stage_commits import STAGE_COMMITS_TOPIC
 from ...protocol.coordinator.transactions import TRANSACTIONS_TOPIC
 from ...protocol.errors import RequestError
 from ...protocol.types import TopicPartition
-from ..actors.coordinators.commit_batch import AnswerCommit, Commit
-from ..actors.coordinators.committed_offsets import CommittedOffsets, GroupOffset
-from ..actors.coordinators.hanging_transactions import HangingTransactions
-from ..actors.coordinators.offsets_topic import check_group
-from ..actors.coordinators.producer_ids import ProducerIds
-from ..actors.coordinators.transaction_coordinator import TransactionCoordinator
-from ..actors.disk.task_errors import TaskErrors
-from ..actors.partition.partition import PartitionActor
 from ..groups.coordinators.group_coordinator import GroupCoordinator
 from ..groups.values import NO_MEMBER, CommittingMember
 from ..logs.configs import GroupConfigs
 from ..logs.log_manager import LogManager
+from ..offsets.commit_batch import AnswerCommit, Commit
+from ..offsets.committed_offsets import CommittedOffsets, GroupOffset
+from ..offsets.offsets_topic import check_group
+from ..partitions.partition import PartitionActor
+from ..partitions.task_errors import TaskErrors
 from ..sharing.state_log import ShareStateLog
 from ..stages.stage_commits import StageCommits
 from ..storage.producers.producer_cursor import ProducerEntry
 from ..system.clock import NowMs
+from ..transactions.hanging_transactions import HangingTransactions
+from ..transactions.producer_ids import ProducerIds
+from ..transactions.transaction_coordinator import TransactionCoordinator
 
 LOGGER: Final = logging.getLogger(__name__)
 

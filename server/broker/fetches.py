@@ -9,8 +9,8 @@ import attrs
 
 from ...protocol.errors import RequestError
 from ...protocol.types import Isolation, TimeRange, TopicPartition
-from ..actors.partition.partition import PartitionActor
 from ..logs.gap_passes import GapPasses
+from ..partitions.partition import PartitionActor
 from ..storage.errors import OffsetInGapError
 from ..storage.lookups.fetch import FetchedRecords
 

@@ -8,9 +8,9 @@ import attrs
 
 from ...protocol.errors import RequestError
 from ...protocol.types import TopicPartition
-from ..actors.partition.partition import PartitionStatistics
 from ..logs.compaction import Compaction
 from ..logs.log_manager import LogManager
+from ..partitions.partition import PartitionStatistics
 from ..storage.log.changes import raise_leader_epoch
 from ..storage.log.log_snapshot import LogSnapshot
 from .topics import DirectoryContents, DirectoryDescription, describe_directories, directory_contents

@@ -19,9 +19,10 @@ from ...protocol.errors import InvalidRequestError, RequestError
 from ...protocol.limits import INT64_MAX, KIB
 from ...protocol.records.steps import UNTOLD_STEPS
 from ...protocol.types import Isolation, TimeRange, TopicPartition
-from ..actors.disk.disk import Disk, WouldWaitError
 from ..logs.log_manager import LogManager
+from ..loop.procedures import PAUSE, Procedure, perform
 from ..loop.waiting import Waiters, waiting_on
+from ..partitions.disk import Disk, WouldWaitError
 from ..storage.disk.diskops import Procedure as DiskProcedure
 from ..storage.errors import LogOfflineError, SnapshotExpiredError, StorageError
 from ..storage.log.leader_epochs import LeaderEpochs
@@ -34,7 +35,6 @@ from ..storage.lookups.time_range import fetch_range
 from ..storage.lookups.timestamps import check_timestamp, first_at_once, offset_for_timestamp
 from ..storage.segments.segment_view import TimestampAndOffset
 from .fetches import DEFAULT_VIEW, FetchAnswer, Fetched, FetchPartition, ReaderView
-from .procedures import PAUSE, Procedure, perform
 
 T = TypeVar("T")
 Question = tuple[TopicPartition, int]

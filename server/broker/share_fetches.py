@@ -16,6 +16,7 @@ from ...protocol.records.batch import BatchHeader, iter_batches
 from ...protocol.types import Bytes
 from ..logs.gap_passes import GapPasses
 from ..logs.topics import Topics
+from ..loop.procedures import perform
 from ..loop.waiting import Waiters, waiting_on
 from ..sharing.partition import AcquireStyle, SharePartition
 from ..sharing.partitions import NeverBegunError, SharePartitions
@@ -23,7 +24,6 @@ from ..sharing.state.values import AcquiredRecords, AcquireMode, OffsetRange, Sh
 from ..storage.errors import OffsetInGapError
 from ..storage.lookups.fetch import FetchedRecords
 from .fetches import FetchPartition, ReaderView
-from .procedures import perform
 from .reader import LogReader
 
 NOTHING: Final = b""

@@ -17,14 +17,14 @@ import trio
 
 from ...protocol.errors import RequestError
 from ...protocol.types import TopicPartition
-from ..actors.disk.disk import Disk, DiskStatistics
-from ..actors.partition.partition import PartitionActor
 from ..logs.cleaner_process import CleanerCounters
 from ..logs.compaction import Scrub, ScrubStatistics
 from ..logs.gap_passes import GapCounts
 from ..logs.log_manager import LogManager
 from ..logs.topics import HostedTopic, OfflinePartition
 from ..logs.wear import Wear, WearStatistics
+from ..partitions.disk import Disk, DiskStatistics
+from ..partitions.partition import PartitionActor
 from ..storage.log.derived_files import NOTHING_DROPPED, Dropped
 from .coordinators import Coordinators
 from .topics import DirectoryDescription, describe_directories

@@ -20,12 +20,12 @@ from ...protocol.errors import (
     UnknownTopicOrPartitionError,
 )
 from ...protocol.types import CompressionType, TopicPartition
-from ..actors.coordinators.committed_offsets import CommittedOffsets
-from ..actors.coordinators.internal_topic import INTERNAL_TOPIC_CONFIG
 from ..config.log_config import check_internal_change
+from ..logs.internal_topic import INTERNAL_TOPIC_CONFIG
 from ..logs.log_manager import LogManager
 from ..logs.topic_changes import ConfigChange
 from ..logs.topics import HostedPartition, HostedTopic, OfflinePartition
+from ..offsets.committed_offsets import CommittedOffsets
 from ..sharing.partitions import SharePartitions
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.disk.checkpoints import encode_uuid

@@ -13,10 +13,10 @@ import trio
 
 from ...protocol.errors import InvalidRecordError, InvalidRequestError, RequestError, RequestTimedOutError
 from ...protocol.types import Bytes, TopicPartition
-from ..actors.disk.disk import STEPS_PER_PROCEDURE
-from ..actors.partition.appender import ACKS_ALL, Answer
-from ..actors.partition.partition import PartitionActor
 from ..logs.log_manager import LogManager
+from ..partitions.appender import ACKS_ALL, Answer
+from ..partitions.disk import STEPS_PER_PROCEDURE
+from ..partitions.partition import PartitionActor
 from ..storage.disk.diskops import Procedure
 from ..storage.disk.paths import INTERNAL_TOPICS
 from ..storage.log.append import AppendResult

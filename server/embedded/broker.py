@@ -17,7 +17,6 @@ from ...protocol.errors import RequestError
 from ...protocol.limits import MIB
 from ...protocol.types import NO_OFFSET, Bytes, Record, TopicPartition, range_of
 from ..broker import Broker, BrokerStatistics, PlainRecord, TopicDescription
-from ..broker.procedures import perform
 from ..config.broker_config import Address, BrokerConfig
 from ..fake.audited import EMBEDDED, noted
 from ..fake.clock import MovedClock
@@ -29,6 +28,7 @@ from ..fake.views.log_view import LogView
 from ..fake.views.share_groups_view import ShareGroupsView
 from ..fake.views.streams_groups_view import StreamsGroupsView
 from ..listeners.addresses import Addresses
+from ..loop.procedures import perform
 from ..storage.log.append import AppendResult
 from ..storage.segments.segment_view import TimestampAndOffset
 from .follow import Follow, Following, ReadOn, Start

@@ -1,8 +1,8 @@
 """A broker that can be stopped, killed and started again in its process, on its ports, while a test goes on.
 
 A crash leaves what SIGKILL leaves: connections are cut, nothing is flushed, no checkpoint is written, the directory is not
-marked clean; the next start recovers. It is done by a file system that dies (`actors.faulty_disk`): what the broker still does
-to end, it does to nothing.
+marked clean; the next start recovers. It is done by a file system that dies (`partitions.faulty_disk`): what the
+broker still does to end, it does to nothing.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import attrs
 import trio
 
 from ...protocol.types import TopicPartition
-from ..actors.disk.faulty_disk import FaultyFileSystem
 from ..broker import Broker, open_broker_core
 from ..config.address import Address
 from ..config.broker_config import BrokerConfig
 from ..listeners.addresses import Addresses
+from ..partitions.faulty_disk import FaultyFileSystem
 from ..storage.disk.checkpoints import META_PROPERTIES_FILE, PRODUCER_ID_BLOCK_FILE
 from ..storage.disk.filesystem import OsFileSystem
 from ..system.whole_sync import lies_in_memory

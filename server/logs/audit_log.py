@@ -19,7 +19,7 @@ import attrs
 import trio
 
 from ...protocol.limits import MIB
-from ..actors.disk.disk import Disk
+from ..partitions.disk import Disk
 from ..system.clock import NowMs
 
 LOGGER: Final = logging.getLogger(__name__)

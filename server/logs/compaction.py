@@ -22,7 +22,7 @@ import trio
 
 from ...protocol.errors import ErrorCode, RequestError
 from ...protocol.types import TopicPartition
-from ..actors.partition.partition import PartitionActor
+from ..partitions.partition import PartitionActor
 from ..storage.disk.diskops import Procedure
 from ..storage.log.log import Log
 from ..storage.log.retention import flush_and_roll

@@ -14,7 +14,7 @@ from typing import Any, Final
 import attrs
 import trio
 
-from ..actors.disk.disk import Disk
+from ..partitions.disk import Disk
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.disk.diskops import DiskOp, FileHandle, Open, Procedure, name_file
 from ..storage.disk.filesystem import FileSystem

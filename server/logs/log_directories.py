@@ -20,8 +20,8 @@ import attrs
 import trio
 
 from ...protocol.types import TopicPartition
-from ..actors.disk.disk import Disk
 from ..config.broker_config import BrokerConfig
+from ..partitions.disk import Disk
 from ..storage.directory.catalogue import Catalogue
 from ..storage.directory.log_directory import Contents, LogDirectory, Offsets, is_passing
 from ..storage.directory.topics_file import Creation, Topic

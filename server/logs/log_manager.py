@@ -22,10 +22,10 @@ import trio
 from ...protocol.errors import InvalidConfigError, RequestError, TriologError
 from ...protocol.records.steps import BatchLimits
 from ...protocol.types import TopicPartition
-from ..actors.disk.disk import Disk
-from ..actors.partition.partition import PartitionActor
 from ..config.broker_config import BrokerConfig
 from ..config.memory_budgets import waiting_logs_bytes
+from ..partitions.disk import Disk
+from ..partitions.partition import PartitionActor
 from ..storage.directory.catalogue import Catalogue, Found
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.directory.topics_file import TOPICS_FILE, Topic

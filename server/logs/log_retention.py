@@ -28,8 +28,8 @@ import trio
 from ...protocol.errors import ErrorCode, InvalidTopicError, OffsetOutOfRangeError, RequestError
 from ...protocol.limits import MIB
 from ...protocol.types import TopicPartition
-from ..actors.disk.disk import Disk
 from ..config import DiskFullPolicy
+from ..partitions.disk import Disk
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.disk.diskops import Procedure
 from ..storage.disk.paths import is_internal

@@ -22,8 +22,8 @@ import attrs
 import trio
 
 from ...protocol.errors import RequestError
-from ..actors.disk.task_errors import TaskErrors
 from ..config.broker_config import BrokerConfig
+from ..partitions.task_errors import TaskErrors
 from ..storage.disk.diskops import Procedure
 from ..storage.log.log import Log
 from ..system.clock import ClockWatch, NowMs

@@ -25,8 +25,8 @@ from ...protocol.errors import (
 )
 from ...protocol.limits import MAX_PARTITIONS_PER_TOPIC
 from ...protocol.types import TopicPartition
-from ..actors.partition.partition import PartitionActor, deleted_error
 from ..config import KNOWN_KEYS, LogConfig, check_internal_change, check_sizes
+from ..partitions.partition import PartitionActor, deleted_error
 from ..storage.directory.catalogue import Catalogue, adopted_configs
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.directory.partition_directory import delete_directory

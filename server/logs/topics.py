@@ -15,8 +15,8 @@ import trio
 
 from ...protocol.errors import ErrorCode, RequestError, UnknownTopicOrPartitionError
 from ...protocol.types import TimestampType, TopicPartition
-from ..actors.partition.partition import PartitionActor
 from ..config import LogConfig
+from ..partitions.partition import PartitionActor
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.directory.topics_file import Topic, entry_bytes
 from ..storage.disk.checkpoints import encode_uuid, offset_lines_bytes

@@ -32,8 +32,8 @@ import trio
 from ...protocol.errors import TriologError
 from ...protocol.limits import MAX_WAITING_LOGS_BYTES
 from ...protocol.types import TopicPartition
-from ..actors.disk.disk import Disk
-from ..actors.partition.partition import PartitionActor
+from ..partitions.disk import Disk
+from ..partitions.partition import PartitionActor
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.disk.memory_overlay import MemoryOverlay
 from ..storage.errors import LogOfflineError, WaitsForSpaceError, is_out_of_space

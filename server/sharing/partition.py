@@ -17,7 +17,7 @@ import trio
 from ...protocol.coordinator.share_group_records import ShareStateValue
 from ...protocol.errors import ErrorCode, RequestError
 from ...protocol.types import TopicPartition
-from ..actors.coordinators.alarm import Alarm, deadline_now_ms
+from ..loop.alarm import Alarm, deadline_now_ms
 from ..loop.waiting import Waiters
 from ..system.clock import NowMs
 from .state.acquisition import Acquisition

@@ -36,10 +36,10 @@ from ...protocol.records.batch import BatchHeader
 from ...protocol.records.builder import build_batch
 from ...protocol.records.record import iter_records
 from ...protocol.types import Bytes, TopicPartition
-from ..actors.coordinators.internal_topic import InternalTopic
-from ..actors.coordinators.keyed_locks import KeyedLocks
-from ..actors.disk.task_errors import TaskErrors
+from ..logs.internal_topic import InternalTopic
 from ..logs.log_manager import LogManager
+from ..loop.keyed_locks import KeyedLocks
+from ..partitions.task_errors import TaskErrors
 from ..storage.disk.checkpoints import encode_uuid
 from ..storage.log.append import AppendResult
 from ..system.client_memory import Account

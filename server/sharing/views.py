@@ -14,9 +14,9 @@ import attrs
 from ...protocol.coordinator.share_group_records import NO_START_OFFSET
 from ...protocol.errors import RequestError
 from ...protocol.types import Isolation, TopicPartition
-from ..actors.coordinators.alarm import deadline_now_ms
 from ..groups.assigned.values import Partitions
 from ..logs.topics import Topics
+from ..loop.alarm import deadline_now_ms
 from ..system.clock import NowMs
 from .partitions import SharePartitions
 from .state.partition_state import SharePartitionState

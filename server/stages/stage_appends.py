@@ -25,10 +25,10 @@ from ...protocol.errors import RequestError, UnknownTopicOrPartitionError
 from ...protocol.limits import MIB
 from ...protocol.records.batch import BatchHeader
 from ...protocol.types import NO_OFFSET
-from ..actors.partition.appender import ACKS_ALL
-from ..actors.partition.flusher import flush
-from ..actors.partition.partition import PartitionActor
 from ..logs.log_manager import LogManager
+from ..partitions.appender import ACKS_ALL
+from ..partitions.flusher import flush
+from ..partitions.partition import PartitionActor
 from ..storage.disk.diskops import Procedure
 from ..storage.errors import LogOfflineError, SnapshotExpiredError, StorageError
 from ..storage.log.append import AppendResult

@@ -32,9 +32,9 @@ from ...protocol.errors import InvalidRequestError, InvalidTopicError, RequestEr
 from ...protocol.limits import INT32_MAX, MIB
 from ...protocol.records.builder import build_batch
 from ...protocol.types import TopicPartition
-from ..actors.coordinators.internal_topic import INTERNAL_TOPIC_CONFIG, InternalTopic
-from ..actors.partition.flusher import flush
+from ..logs.internal_topic import INTERNAL_TOPIC_CONFIG, InternalTopic
 from ..logs.log_manager import LogManager
+from ..partitions.flusher import flush
 from ..storage.disk.paths import is_internal
 from ..storage.errors import LogOfflineError, StorageError
 from ..system.client_memory import Account, deep_bytes

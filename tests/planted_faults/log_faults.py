@@ -282,7 +282,7 @@ RETENTION: Final = {
         new="    while checked < 0:\n",
         tests=(
             f"{STORAGE}/disk/test_write_again.py::test_synced_bytes_that_share_pages_with_refused_ones_are_checked",
-            "tests/server/actors/partition/test_flusher.py::test_a_synced_record_that_a_failed_sync_took_along_is_not_served",
+            "tests/server/partitions/test_flusher.py::test_a_synced_record_that_a_failed_sync_took_along_is_not_served",
         ),
     ),
     "verify-below-the-log-start": Fault(

@@ -7,13 +7,14 @@ from typing import Final
 from tests.planted_faults.planting import Fault
 
 STORAGE: Final = "tests/server/storage"
-ACTORS: Final = "tests/server/actors"
-COMMITTED_OFFSETS: Final = f"{ACTORS}/coordinators/test_committed_offsets.py"
-TRANSACTION_COORDINATOR: Final = f"{ACTORS}/coordinators/test_transaction_coordinator.py"
-TRANSACTION_CRASHES: Final = f"{ACTORS}/coordinators/test_transaction_crashes.py"
+FLUSHER: Final = "tests/server/partitions/test_flusher.py"
+PRODUCER_IDS: Final = "tests/server/transactions/test_producer_ids.py"
+COMMITTED_OFFSETS: Final = "tests/server/offsets/test_committed_offsets.py"
+TRANSACTION_COORDINATOR: Final = "tests/server/transactions/test_transaction_coordinator.py"
+TRANSACTION_CRASHES: Final = "tests/server/transactions/test_transaction_crashes.py"
 LOG_DIRECTORIES: Final = "tests/server/logs/test_log_directories.py"
 LOG_RETENTION: Final = "tests/server/logs/test_log_retention.py"
-PARTITION: Final = f"{ACTORS}/partition/test_partition.py"
+PARTITION: Final = "tests/server/partitions/test_partition.py"
 ATTACKS_TESTS: Final = "tests/server/listeners/connections/test_attacks.py"
 BUDGET_TESTS: Final = "tests/server/listeners/connections/test_budget.py"
 RETENTION: Final = f"{STORAGE}/log/test_retention.py"
@@ -21,38 +22,38 @@ RETENTION: Final = f"{STORAGE}/log/test_retention.py"
 PARTITIONS: Final = {
     "answer-before-the-sync": Fault(
         why="An append with acks=all is acknowledged while a power cut can still take it.",
-        file="server/actors/partition/appender.py",
+        file="server/partitions/appender.py",
         old="                if append.acks != ACKS_ALL:\n",
         new="                if append.acks:\n",
         tests=(f"{PARTITION}::test_fsync_answers_acks_one_after_the_write_and_shows_it_after_the_sync",),
     ),
     "failed-sync": Fault(
         why="The kernel has forgotten what it could not write; a second sync that succeeds says nothing.",
-        file="server/actors/partition/appender.py",
+        file="server/partitions/appender.py",
         old="        if is_final(cause):\n",
         new="        if False:\n",
         tests=(f"{PARTITION}::test_a_failed_sync_takes_its_log_offline",),
     ),
     "failed-write-is-taken-back": Fault(
         why="Half a batch stays in the middle of the log.",
-        file="server/actors/partition/appender.py",
+        file="server/partitions/appender.py",
         old="                await self.disk.run(abort_append(plan), [plan.segment.log])\n",
         new="                pass\n",
         tests=(f"{PARTITION}::test_a_full_disk_in_the_middle_of_a_write_leaves_nothing[fsync]",),
     ),
     "sync-beside-a-sync": Fault(
         why="The kernel tells a failure to one sync of a descriptor; the other one acknowledges what is lost.",
-        file="server/actors/partition/appender.py",
+        file="server/partitions/appender.py",
         old="await (self.flusher.run_alone(plan) if plan.sync else self.disk.run(plan.operations, plan.files))",
         new="await self.disk.run(plan.operations, plan.files)",
-        tests=(f"{ACTORS}/partition/test_flusher.py::test_a_sync_of_a_group_waits_for_a_flush_beside_it_and_fails_with_it",),
+        tests=(f"{FLUSHER}::test_a_sync_of_a_group_waits_for_a_flush_beside_it_and_fails_with_it",),
     ),
     "no-room-is-final": Fault(
         why="A thin volume that is full for a moment takes every log offline until a restart.",
         file="server/storage/errors.py",
         old="        return is_out_of_space(self)\n",
         new="        return False\n",
-        tests=(f"{ACTORS}/partition/test_flusher.py::test_an_append_whose_sync_has_no_space_is_refused_only",),
+        tests=(f"{FLUSHER}::test_an_append_whose_sync_has_no_space_is_refused_only",),
     ),
     "stage-synced-twice": Fault(
         why="A commit is decided on staged files of which a sync has failed before; a power cut takes them.",
@@ -116,14 +117,14 @@ DELETION: Final = {
 COORDINATORS: Final = {
     "decision-before-markers": Fault(
         why="A crash leaves a transaction committed in one partition that is aborted in the others at the next start.",
-        file="server/actors/coordinators/transaction_coordinator.py",
+        file="server/transactions/transaction_coordinator.py",
         old="            await self.ids.store(owner, decided)\n",
         new="            owner.value = decided\n",
         tests=(f"{TRANSACTION_CRASHES}::test_a_transaction_cut_off_anywhere_is_whole_or_absent[commit-killed]",),
     ),
     "markers-before-completion": Fault(
         why="A crash leaves a partition without its marker that nobody ever writes: its committed readers wait for ever.",
-        file="server/actors/coordinators/transaction_coordinator.py",
+        file="server/transactions/transaction_coordinator.py",
         old="""        await self._write_markers(owner, owner.value)
         await self.ids.store(owner, completed(owner.value, now_ms=self._now_ms()))
 """,
@@ -135,7 +136,7 @@ COORDINATORS: Final = {
     ),
     "partition-before-its-data": Fault(
         why="After a crash nobody knows that the partition has records of the transaction: it gets no marker.",
-        file="server/actors/coordinators/transaction_coordinator.py",
+        file="server/transactions/transaction_coordinator.py",
         old="                        await self.ids.store(owner, after)\n",
         new="                        owner.value = after\n",
         tests=(
@@ -145,26 +146,26 @@ COORDINATORS: Final = {
     ),
     "pending-offsets": Fault(
         why="A group goes on from offsets of a transaction that is aborted: its records are never processed.",
-        file="server/actors/coordinators/group_offsets.py",
+        file="server/offsets/group_offsets.py",
         old="        elif producer_id != NO_PRODUCER_ID:\n",
         new="        elif False:\n",
         tests=(f"{COMMITTED_OFFSETS}::test_offsets_in_a_transaction_count_when_it_commits_and_never_when_it_aborts",),
     ),
     "pending-offset-over-a-later-one": Fault(
         why="A group falls back to the offset of a transaction although it has committed a later one since.",
-        file="server/actors/coordinators/group_offsets.py",
+        file="server/offsets/group_offsets.py",
         old="            if commit and (current is None or current.record_offset < pending.record_offset):\n",
         new="            if commit:\n",
         tests=(f"{COMMITTED_OFFSETS}::test_a_commit_outside_that_came_later_wins_over_the_transactions",),
     ),
     "producer-ids-before-their-use": Fault(
         why="After a crash a second producer gets the id of the first: its records are taken for duplicates.",
-        file="server/actors/coordinators/producer_ids.py",
+        file="server/transactions/producer_ids.py",
         old="                    await disk.call(self._write_block, directory, first + BLOCK_IDS, at=directory.path)\n",
         new="                    await disk.call(self._write_block, directory, first, at=directory.path)\n",
         tests=(
-            f"{ACTORS}/coordinators/test_producer_ids.py::test_a_restart_gives_out_no_id_again",
-            f"{ACTORS}/coordinators/test_producer_ids.py::test_after_a_crash_no_id_is_given_out_again",
+            f"{PRODUCER_IDS}::test_a_restart_gives_out_no_id_again",
+            f"{PRODUCER_IDS}::test_after_a_crash_no_id_is_given_out_again",
         ),
     ),
 }

@@ -35,14 +35,14 @@ TOPIC_FAULTS: Final = {
     ),
     "committed-offsets-go-by-name": Fault(
         why="A group goes on in a new topic where it was in a deleted one of that name, and never reads what lies before.",
-        file="server/actors/coordinators/committed_offsets.py",
+        file="server/offsets/committed_offsets.py",
         old="        return value.topic_id not in (NO_TOPIC_ID, self._topic_id(topic_partition.topic))\n",
         new="        return False\n",
         tests=(f"{RECREATED}::test_committed_offsets_that_could_not_be_taken_back_are_not_inherited",),
     ),
     "tombstones-go-by-name": Fault(
         why="A deletion takes back what a group has committed for the next topic of that name.",
-        file="server/actors/coordinators/committed_offsets.py",
+        file="server/offsets/committed_offsets.py",
         old="            return known is None or (known != value.topic_id and not offsets.commits_under_way[key.group])\n",
         new="            return True\n",
         tests=(f"{RECREATED}::test_a_deletion_takes_back_no_offset_of_the_topic_that_follows",),

@@ -1,20 +1,42 @@
-"""Server processes for tests of what only a process shows."""
+"""One broker on a file system that tests can stop, and server processes for what only a process shows."""
 
 from __future__ import annotations
 
 import itertools
 import tempfile
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
+from triolog.server.broker import Broker
 
+from tests.support.brokers import one_partition
 from tests.support.forked_servers import ServerForker
+from tests.support.gate_fs import GateFileSystem
+from tests.support.logs import Clock
 from tests.support.server_process import ServerFolder, ServerProcess
 from tests.support.wire_client import WireClient
 
 _NUMBERS: Final = itertools.count()
+
+
+@pytest.fixture
+def fs() -> GateFileSystem:
+    return GateFileSystem()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def broker(tmp_path: Path, fs: GateFileSystem) -> AsyncIterator[Broker]:
+    """With the topic TOPIC of one partition. It leaves no descriptor uncounted."""
+    async with one_partition(tmp_path, fs=fs) as broker:
+        yield broker
+    assert fs.open_paths == []
 
 
 @pytest.fixture

@@ -8,13 +8,13 @@ from typing import Any, Final
 import pytest
 from triolog.protocol.coordinator.classic_group_records import GroupMetadataValue
 from triolog.protocol.types import TopicPartition
-from triolog.server.actors.coordinators import transactional_ids
-from triolog.server.actors.coordinators.group_offsets import GroupOffsets
 from triolog.server.broker import Broker
 from triolog.server.groups.classic.groups import ClassicGroups
 from triolog.server.logs import log_opening
+from triolog.server.offsets.group_offsets import GroupOffsets
 from triolog.server.sharing import state_log
 from triolog.server.stages import stage_commit_log
+from triolog.server.transactions import transactional_ids
 
 from tests.support.brokers import TOPIC, running_broker, value, values_from
 from tests.support.transactions import TransactionalProducer

@@ -16,12 +16,6 @@ import trio
 import trio.testing
 from triolog.protocol.coordinator.classic_group_records import GroupMetadataValue, MemberMetadata
 from triolog.protocol.types import TopicPartition
-from triolog.server.actors.coordinators.hanging_transactions import HangingTransactions
-from triolog.server.actors.coordinators.offsets_topic import OffsetsTopic
-from triolog.server.actors.coordinators.transaction_coordinator import TransactionCoordinator
-from triolog.server.actors.disk.disk import Disk
-from triolog.server.actors.disk.task_errors import TaskErrors
-from triolog.server.actors.partition.partition import PartitionActor
 from triolog.server.broker import Broker
 from triolog.server.groups.classic.rebalance import Rebalance
 from triolog.server.groups.classic.values import Store
@@ -38,6 +32,10 @@ from triolog.server.logs.maintenance import _Job, expire_producers
 from triolog.server.logs.segment_leases import SegmentLeases
 from triolog.server.logs.waiting_logs import WaitingLogs
 from triolog.server.logs.wear import Wear
+from triolog.server.offsets.offsets_topic import OffsetsTopic
+from triolog.server.partitions.disk import Disk
+from triolog.server.partitions.partition import PartitionActor
+from triolog.server.partitions.task_errors import TaskErrors
 from triolog.server.sharing.partition import SharePartition
 from triolog.server.sharing.partitions import SharePartitions
 from triolog.server.sharing.state.values import ShareKey
@@ -45,6 +43,8 @@ from triolog.server.stages.stage_commit_log import Application
 from triolog.server.stages.stage_commits import StageCommits
 from triolog.server.stages.stages import Stage, Stages
 from triolog.server.storage.errors import LogDirectoryError, LogOfflineError
+from triolog.server.transactions.hanging_transactions import HangingTransactions
+from triolog.server.transactions.transaction_coordinator import TransactionCoordinator
 
 from tests.support.brokers import TOPIC, running_broker
 from tests.support.transactions import TransactionalProducer
@@ -381,17 +381,17 @@ def test_every_task_has_a_case() -> None:
 NAMED: Final = re.compile(r'(?:errors\.(?:isolate|repeat|note)\(|errors\.isolate, )\s*"([a-z-]+)"')
 
 OTHER_LOOPS: Final = {
-    "actors/disk/task_errors.py:repeat": "the one that contains what its steps raise",
+    "partitions/task_errors.py:repeat": "the one that contains what its steps raise",
     "logs/maintenance.py:repeat": "contains what jobs raise",
     "logs/disk_guard.py:watch": "contains what looks raise",
     "logs/disk_guard.py:_give_up": "of one look; ends when the ages of all that goes are confirmed",
     "logs/log_opening.py:_report_regularly": "reports the progress of a start",
-    "actors/coordinators/offsets_topic.py:load_partition": "ends; contains what loading raises",
-    "actors/coordinators/transaction_coordinator.py:add_partitions": "of a request",
+    "offsets/offsets_topic.py:load_partition": "ends; contains what loading raises",
+    "transactions/transaction_coordinator.py:add_partitions": "of a request",
     "logs/cleaner_process.py:next": "of a round of compaction",
-    "actors/disk/disk.py:_go_on": "of one procedure",
-    "actors/partition/partition.py:_wait_for_room": "of one append",
-    "broker/procedures.py:perform": "of one procedure",
+    "partitions/disk.py:_go_on": "of one procedure",
+    "partitions/partition.py:_wait_for_room": "of one append",
+    "loop/procedures.py:perform": "of one procedure",
     "broker/reader.py:wait_for_bytes": "of a request",
     "broker/share_fetches.py:wait": "of a request",
     "service/log_lines.py:tell_regularly": "writes lines of the log; a handler raises nothing",

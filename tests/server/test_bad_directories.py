@@ -22,7 +22,7 @@ from triolog.protocol.errors import RequestError
 from triolog.protocol.limits import INT64_MAX
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker
-from triolog.server.broker.procedures import perform
+from triolog.server.loop.procedures import perform
 from triolog.server.storage.errors import StorageError
 
 from tests.support.broker_image import (

@@ -16,8 +16,8 @@ PAGE: Final = (Path(__file__).parents[2] / "docs" / "operations" / "limits.md").
 OF_ONE_REQUEST: Final = {
     "logs/cleaner",
     "logs/compaction.py",
-    "actors/disk",
-    "actors/partition/appender.py",
+    "partitions",
+    "partitions/appender.py",
     "broker/statistics.py",
     "listeners/http",
     "listeners/connections/transport.py",

@@ -19,8 +19,8 @@ from unittest.mock import patch
 import trio
 import trio._core._run as trio_run
 import trio.testing
-from triolog.server.actors.disk import disk as triolog_disk
-from triolog.server.actors.disk.writes_at_once import WritesAtOnce
+from triolog.server.partitions import disk as triolog_disk
+from triolog.server.partitions.writes_at_once import WritesAtOnce
 from triolog.tools.client import backoff
 from triolog.tools.client.sending import partitioner
 

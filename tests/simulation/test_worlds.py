@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import pytest
 import trio
-from triolog.server.actors.disk.disk import Disk
+from triolog.server.partitions.disk import Disk
 from triolog.server.storage.disk.filesystem import OsFileSystem
 
 from tests.support.counts import counts, session_seed

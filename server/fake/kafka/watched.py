@@ -21,10 +21,10 @@ from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.kafka.apis import ApiKey, ServedBy
 from ....protocol.kafka.connection import answer_buffers
 from ....protocol.types import Bytes
-from ...listeners.connections.connection_task import Work
 from ...listeners.kafka.door import KafkaDoor
 from ...listeners.kafka.error_answers import error_codes, error_response
 from ...listeners.kafka.session import TakeUp, Turn
+from ...loop.connection_task import Work
 from ...system.clock import NowMs
 from ..faults.faults import Fault, Faults
 from ..faults.requests import LoggedRequest, RequestLog

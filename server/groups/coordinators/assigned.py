@@ -21,11 +21,11 @@ import trio
 from ....protocol.coordinator.fields import RecordKinds
 from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.types import TopicPartition
-from ...actors.coordinators.alarm import Alarm, deadline_now_ms
-from ...actors.coordinators.keyed_locks import KeyedLocks
-from ...actors.coordinators.offsets_topic import OffsetsTopic
 from ...logs.configs import GroupConfigs
 from ...logs.topics import Topics
+from ...loop.alarm import Alarm, deadline_now_ms
+from ...loop.keyed_locks import KeyedLocks
+from ...offsets.offsets_topic import OffsetsTopic
 from ...system.client_memory import Account, deep_bytes
 from ...system.clock import NowMs
 from ..assigned.groups import AssignedGroups, Plan, other_kind

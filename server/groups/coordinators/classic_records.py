@@ -14,7 +14,7 @@ import trio
 
 from ....protocol.coordinator.classic_group_records import GroupMetadataValue
 from ....protocol.errors import ErrorCode, RequestError
-from ...actors.coordinators.offsets_topic import OffsetsTopic
+from ...offsets.offsets_topic import OffsetsTopic
 from ...system.clock import NowMs
 from ..classic.values import Store
 

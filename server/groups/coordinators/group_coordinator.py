@@ -26,13 +26,13 @@ from ....protocol.coordinator.fields import RecordKinds
 from ....protocol.coordinator.streams_group_records import STREAMS_GROUP_RECORDS
 from ....protocol.errors import ErrorCode, RequestError, UnknownTopicOrPartitionError
 from ....protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
-from ...actors.coordinators.alarm import Alarm, deadline_now_ms
-from ...actors.coordinators.commit_batch import AnswerCommit, Commit
-from ...actors.coordinators.committed_offsets import OFFSETS_PER_BATCH, CommittedOffsets
-from ...actors.coordinators.keyed_locks import KeyedLocks
-from ...actors.coordinators.offsets_topic import OffsetsTopic, check_group
 from ...config.broker_config import BrokerConfig
 from ...logs.configs import GroupConfigs
+from ...loop.alarm import Alarm, deadline_now_ms
+from ...loop.keyed_locks import KeyedLocks
+from ...offsets.commit_batch import AnswerCommit, Commit
+from ...offsets.committed_offsets import OFFSETS_PER_BATCH, CommittedOffsets
+from ...offsets.offsets_topic import OffsetsTopic, check_group
 from ...system.clock import NowMs
 from ..assigned.groups import Plan
 from ..assigned.values import AssignedGroupDescription, AssignedGroupSettings, HeartbeatAnswer

@@ -18,11 +18,11 @@ import attrs
 import trio
 
 from ....protocol.types import ANONYMOUS, Bytes
+from ...loop.connection_task import ConnectionTask, Work
 from ...loop.reactor import Reactor
 from ...loop.waiting import Deadlines
 from ...system.client_memory import PAYER, Payer, new_payer
 from .budget import FREE_BYTES, InFlightBudget, Share
-from .connection_task import ConnectionTask, Work
 from .counters import STALLED
 from .states import (
     CLOSE,

@@ -23,7 +23,7 @@ from ....protocol.kafka.messages.security import (
     DescribeAclsResponse,
 )
 from ...broker import Acl, AclFilter, check_new_acl
-from ...broker.procedures import in_turns
+from ...loop.procedures import in_turns
 from .door import Call, error_code, error_message
 
 E = TypeVar("E", bound=enum.IntEnum)

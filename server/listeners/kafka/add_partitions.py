@@ -19,7 +19,7 @@ from ....protocol.kafka.messages.transactions import (
 )
 from ....protocol.types import TopicPartition
 from ...broker import is_internal
-from ...broker.procedures import in_turns
+from ...loop.procedures import in_turns
 from .door import Call
 from .transactions import transaction_code
 

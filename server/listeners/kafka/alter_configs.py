@@ -25,8 +25,8 @@ from ....protocol.kafka.messages.configs import (
     IncrementalAlterConfigsResponse,
 )
 from ...broker import StoredOverrides
-from ...broker.procedures import in_turns
 from ...config import KNOWN_KEYS, TOPIC_KEYS, LogConfig
+from ...loop.procedures import in_turns
 from .configs import ResourceType, check_broker_name, check_group_name, unknown_type
 from .door import Call, error_code, error_message
 

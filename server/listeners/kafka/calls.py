@@ -17,11 +17,11 @@ from ....protocol.patterns import load_patterns
 from ....protocol.records.compression import load_codecs
 from ....protocol.schema.fields import has_more_elements
 from ...broker import Broker
-from ...broker.procedures import PAUSE, PENDING, Procedure, Reply, Wait, perform
 from ...config.broker_config import Address
+from ...loop.connection_task import Work
+from ...loop.procedures import PAUSE, PENDING, Procedure, Reply, Wait, perform
 from ...system.client_memory import PAYER
 from ..access.audited import note_change
-from ..connections.connection_task import Work
 from ..connections.sockets import Admission, Listener, Served
 from ..connections.transport import Transport
 from . import (

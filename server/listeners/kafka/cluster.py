@@ -30,7 +30,7 @@ from ....protocol.kafka.messages.cluster import (
 from ....protocol.kafka.messages.groups import FindCoordinatorCoordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ....protocol.limits import INT32_MIN
 from ....protocol.types import TopicPartition
-from ...broker.procedures import Procedure, in_turns, mapped
+from ...loop.procedures import Procedure, in_turns, mapped
 from .door import Call, Node, error_code, error_message
 from .replicas import check_assignment
 

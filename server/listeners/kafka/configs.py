@@ -21,7 +21,7 @@ from ....protocol.kafka.messages.configs import (
     ListConfigResourcesResponse,
 )
 from ...broker import ALL_BROKERS, check_topic_name
-from ...broker.procedures import in_turns
+from ...loop.procedures import in_turns
 from .config_entries import (
     Entry,
     broker_entries,

@@ -21,7 +21,7 @@ from ....protocol.kafka.messages.groups import (
     ConsumerGroupHeartbeatTopicPartitions,
 )
 from ...broker import ConsumerGroupDescription, ConsumerHeartbeat, ConsumerHeartbeatAnswer, ConsumerMemberDescription
-from ...broker.procedures import Procedure
+from ...loop.procedures import Procedure
 from .described_groups import Partitions, by_topic, described_groups, named_topics
 from .door import Call
 from .patterns import check_subscription

@@ -19,7 +19,7 @@ from ....protocol.kafka.messages.topics import (
     CreateTopicsResponse,
 )
 from ....protocol.limits import MAX_PARTITIONS_PER_REQUEST, MAX_PARTITIONS_PER_TOPIC
-from ...broker.procedures import in_turns
+from ...loop.procedures import in_turns
 from .config_entries import new_topic_entries, topic_entries
 from .door import NO_TOPIC_ID, Call
 from .replicas import BY_DEFAULT, check_counts, check_exclusive, check_reach, partitions_of

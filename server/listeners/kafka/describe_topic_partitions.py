@@ -24,7 +24,7 @@ from ....protocol.kafka.messages.topics import (
 )
 from ....protocol.limits import INT32_MIN
 from ...broker import TopicMetadata, check_topic_name
-from ...broker.procedures import in_turns
+from ...loop.procedures import in_turns
 from .door import NO_TOPIC_ID, Call
 
 MAX_PARTITIONS: Final = 2000

@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 from ....protocol.errors import RequestError
 from ....protocol.kafka.authorization import ResourceType
-from ...broker.procedures import in_turns
+from ...loop.procedures import in_turns
 from .door import Call
 
 D = TypeVar("D")

@@ -17,8 +17,8 @@ from ....protocol.kafka.authorization import CLUSTER_NAME, OPERATIONS, AclOperat
 from ....protocol.kafka.connection import GivenAnswer
 from ....protocol.types import TopicPartition
 from ...broker import Broker, Security
-from ...broker.procedures import Procedure, mapped
 from ...config.broker_config import Address
+from ...loop.procedures import Procedure, mapped
 from ..access.rights import Asker
 from ..connections.session import IDLE_TIMEOUT_S
 from .access.login import KafkaLogin

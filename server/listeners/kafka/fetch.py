@@ -21,7 +21,7 @@ from ....protocol.kafka.messages.records import FetchPartition as RequestedParti
 from ....protocol.limits import MIB
 from ....protocol.types import Isolation, TopicPartition
 from ...broker import CONSUMER_BYTE_RATE, DEFAULT_VIEW, FetchAnswer, FetchPartition, ReaderView, note_gaps
-from ...broker.procedures import Procedure, mapped
+from ...loop.procedures import Procedure, mapped
 from .door import Call
 from .fetch_partitions import FIRST_WITH_TOPIC_IDS, WantedPartition, partition_data, resolve
 from .fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, Asked, FetchSession, Key, Seen

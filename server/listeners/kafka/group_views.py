@@ -21,7 +21,7 @@ from ....protocol.kafka.messages.groups import (
 )
 from ....protocol.limits import INT32_MIN
 from ...broker import GroupDescription, GroupState
-from ...broker.procedures import in_turns
+from ...loop.procedures import in_turns
 from .door import Call
 
 FIRST_WITH_UNKNOWN_GROUP: Final = 6

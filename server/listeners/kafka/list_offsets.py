@@ -23,8 +23,8 @@ from ....protocol.kafka.messages.records import (
 )
 from ....protocol.types import EARLIEST_TIMESTAMP, MAX_TIMESTAMP, NO_OFFSET, NO_TIMESTAMP, Isolation, TopicPartition
 from ...broker import Broker, TimestampAndOffset
-from ...broker.procedures import PAUSE, Procedure, in_turns, mapped
 from ...broker.reader import Question
+from ...loop.procedures import PAUSE, Procedure, in_turns, mapped
 from .door import ENTRIES_PER_TURN, Call, Given, error_code, topics_of_answer
 
 NOT_CHECKED: Final = -1

@@ -20,7 +20,7 @@ from ....protocol.kafka.messages.cluster import (
 )
 from ....protocol.types import TopicPartition
 from ...broker import DirectoryContents
-from ...broker.procedures import in_turns
+from ...loop.procedures import in_turns
 from .door import Call, error_code
 
 LOGGER: Final = logging.getLogger(__name__)

@@ -22,7 +22,7 @@ from ....protocol.kafka.messages.topics import (
 )
 from ....protocol.limits import INT32_MIN
 from ...broker import TopicMetadata, check_topic_name, is_internal
-from ...broker.procedures import PAUSE, Procedure, mapped
+from ...loop.procedures import PAUSE, Procedure, mapped
 from ..access.audited import note_change
 from .access.audited import KAFKA
 from .door import NO_TOPIC_ID, Call

@@ -27,7 +27,7 @@ from ....protocol.kafka.messages.transactions import (
 )
 from ....protocol.types import TopicPartition
 from ...broker import Commit, CommittingMember
-from ...broker.procedures import Procedure, Reply, mapped
+from ...loop.procedures import Procedure, Reply, mapped
 from .door import Call, topics_of_answer
 
 FIRST_WITH_TOPIC_IDS: Final = 10

@@ -27,7 +27,7 @@ from ....protocol.kafka.messages.offsets import (
 )
 from ....protocol.types import NO_OFFSET, TopicPartition
 from ...broker import GroupOffset
-from ...broker.procedures import Procedure, in_turns
+from ...loop.procedures import Procedure, in_turns
 from ..access.judging import Steps, finish, map_steps
 from .door import NO_TOPIC_ID, Call, error_code
 

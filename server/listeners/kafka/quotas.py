@@ -22,7 +22,7 @@ from ....protocol.kafka.messages.security import (
     DescribeClientQuotasValueData,
 )
 from ...broker import ENTITY_TYPES, IP, QuotaEntity, check_quota, checked_entity
-from ...broker.procedures import in_turns
+from ...loop.procedures import in_turns
 from .door import Call, error_code, error_message
 
 EXACT: Final = 0

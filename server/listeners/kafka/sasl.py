@@ -27,7 +27,7 @@ from ....protocol.kafka.messages.security import (
     SaslHandshakeResponse,
 )
 from ....protocol.kafka.scram import MAX_ITERATIONS, MIN_ITERATIONS, ScramCredential, ScramMechanism
-from ...broker.procedures import in_turns
+from ...loop.procedures import in_turns
 from .door import Call
 
 MAX_SALT_BYTES: Final = 1024

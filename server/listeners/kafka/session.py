@@ -26,8 +26,8 @@ from ....protocol.limits import INT32_MAX
 from ....protocol.receive_buffer import LENGTH_BYTES
 from ....protocol.types import Bytes
 from ...broker import PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE, ClientQuotas
+from ...loop.connection_task import Work
 from ...loop.waiting import Expires
-from ..connections.connection_task import Work
 from ..connections.counters import BROKEN_PROTOCOL, FAILED, OUT_OF_MEMORY, STALLED, report_bug
 from ..connections.meter import Meter
 from ..connections.session import Session

@@ -25,7 +25,7 @@ from ....protocol.kafka.messages.share_groups import (
 )
 from ....protocol.types import TopicPartition
 from ...broker import ShareOffset
-from ...broker.procedures import in_turns
+from ...loop.procedures import in_turns
 from .door import NO_TOPIC_ID, Call, error_code, error_message
 
 NO_OFFSET: Final = -1

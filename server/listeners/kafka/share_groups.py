@@ -18,7 +18,7 @@ from ....protocol.kafka.messages.share_groups import (
     ShareGroupHeartbeatTopicPartitions,
 )
 from ...broker import ShareGroupDescription, ShareHeartbeat, ShareHeartbeatAnswer, ShareMemberDescription
-from ...broker.procedures import Procedure
+from ...loop.procedures import Procedure
 from .described_groups import by_topic, described_groups, named_topics
 from .door import Call
 

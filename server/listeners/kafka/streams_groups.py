@@ -26,7 +26,7 @@ from ...broker import (
     by_subtopology,
     task_ids,
 )
-from ...broker.procedures import Procedure
+from ...loop.procedures import Procedure
 from .door import Call
 from .streams_topologies import check_topics, in_records_words, with_topics_made
 

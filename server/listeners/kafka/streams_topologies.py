@@ -21,7 +21,7 @@ from ....protocol.kafka.messages.streams_groups import (
 from ....protocol.kafka.messages.topics import CreateTopicsCreatableTopic, CreateTopicsCreatableTopicConfig
 from ....protocol.limits import MAX_PARTITIONS_PER_REQUEST
 from ...broker import InternalTopic, StreamsStatus, StreamsStatusCode, check_topic_name, is_internal
-from ...broker.procedures import in_turns
+from ...loop.procedures import in_turns
 from ..access.audited import note_change
 from .access.audited import KAFKA
 from .create_topics import TOPICS_PER_TURN, create_topic

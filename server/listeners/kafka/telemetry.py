@@ -18,7 +18,7 @@ from ....protocol.kafka.messages.configs import (
     PushTelemetryResponse,
 )
 from ...broker import ACCEPTED_COMPRESSION, Compute, Point, Procedure, Push, point_steps, unpack
-from ...broker.procedures import in_turns
+from ...loop.procedures import in_turns
 from .door import Call
 
 POINTS_PER_TURN: Final = 256

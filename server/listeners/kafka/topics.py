@@ -21,7 +21,7 @@ from ....protocol.kafka.messages.topics import (
     DeleteTopicsResponse,
 )
 from ....protocol.types import TopicPartition
-from ...broker.procedures import in_turns
+from ...loop.procedures import in_turns
 from .door import NO_TOPIC_ID, Call, error_code, error_message
 from .replicas import check_addition
 

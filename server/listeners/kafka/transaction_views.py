@@ -23,7 +23,7 @@ from ....protocol.kafka.messages.transactions import (
     ListTransactionsTransactionState,
 )
 from ....protocol.types import TopicPartition
-from ...broker.procedures import in_turns
+from ...loop.procedures import in_turns
 from .door import Call
 from .patterns import pattern_of
 

@@ -25,7 +25,7 @@ from ....protocol.kafka.messages.transactions import (
     WriteTxnMarkersWritableTxnMarkerTopicResult,
 )
 from ....protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
-from ...broker.procedures import in_turns
+from ...loop.procedures import in_turns
 from .door import Call, error_code
 
 FIRST_WITH_FENCED: Final = {"InitProducerId": 4, "AddPartitionsToTxn": 2, "AddOffsetsToTxn": 2, "EndTxn": 2}

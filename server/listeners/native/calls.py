@@ -15,12 +15,12 @@ from ....protocol.native.connection import NativeConnection, NativeRequest
 from ....protocol.native.state import Role
 from ....protocol.records.compression import load_codecs
 from ...broker import LOOKUPS_PER_TURN, AuditLog, Broker, Security
-from ...broker.procedures import Procedure, perform
 from ...config.broker_config import Address
 from ...config.version import VERSION
+from ...loop.connection_task import Work
+from ...loop.procedures import Procedure, perform
 from ..access.audited import note_change
 from ..access.rights import Asker
-from ..connections.connection_task import Work
 from ..connections.session import IDLE_TIMEOUT_S
 from ..connections.sockets import Admission, Listener, Served
 from ..connections.transport import Transport

@@ -14,7 +14,7 @@ from ....protocol.limits import INT64_MAX, MIB
 from ....protocol.native import messages
 from ....protocol.types import Isolation
 from ...broker import Broker, FetchAnswer, FetchedRecords, FetchPartition, PlainRecords, ReaderView, aborted_pairs, note_gaps
-from ...broker.procedures import Procedure, perform
+from ...loop.procedures import Procedure, perform
 from ..access.judging import Steps, finish
 from .session import NativeSession
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ....protocol.errors import RequestError
 from ....protocol.native import messages
 from ...broker import Broker
-from ...broker.procedures import in_turns
+from ...loop.procedures import in_turns
 from .topic_calls import error_of
 
 

@@ -19,7 +19,7 @@ from ...broker import (
     SharePartitionView,
     StreamsGroupDescription,
 )
-from ...broker.procedures import in_turns
+from ...loop.procedures import in_turns
 
 CONSUMER: Final = "consumer"
 """Protocol type of the groups whose assignments can be read; also the type of those whose assignments the server makes."""

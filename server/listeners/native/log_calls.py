@@ -12,8 +12,8 @@ from ....protocol.errors import InvalidRequestError, RequestError
 from ....protocol.limits import MAX_SPLIT_POINTS
 from ....protocol.native import messages
 from ...broker import Broker, LeasedPartition, ListedGap, TimestampAndOffset
-from ...broker.procedures import Procedure, in_turns, mapped
 from ...broker.reader import Question
+from ...loop.procedures import Procedure, in_turns, mapped
 
 EXPLAINED_PER_TURN: Final = 4
 

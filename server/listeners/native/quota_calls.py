@@ -5,7 +5,7 @@ from __future__ import annotations
 from ....protocol.errors import InvalidRequestError, RequestError
 from ....protocol.native import messages
 from ...broker import Broker, QuotaEntity, check_quota, checked_entity
-from ...broker.procedures import in_turns
+from ...loop.procedures import in_turns
 
 
 async def describe_quotas(broker: Broker, message: messages.DescribeQuotasRequest) -> messages.DescribeQuotasResponse:

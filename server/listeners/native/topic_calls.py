@@ -9,7 +9,7 @@ from typing import Final
 from ....protocol.errors import RequestError
 from ....protocol.native import messages
 from ...broker import Broker, PartitionDescription
-from ...broker.procedures import PAUSE, Procedure, in_turns, mapped
+from ...loop.procedures import PAUSE, Procedure, in_turns, mapped
 
 TOPICS_PER_TURN: Final = 4
 """Whose whole configuration is described before other tasks run."""

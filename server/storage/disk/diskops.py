@@ -2,7 +2,7 @@
 
 A storage procedure is a generator. Its body runs where the state lives; it *yields* an operation and is sent the result,
 or has the operation's OSError thrown in. Who drives it decides where operations run: `drive` here runs them on the spot
-(start-up, tools, tests), `actors.disk` in worker threads. An operation sees descriptors and bytes, never a log.
+(start-up, tools, tests), `partitions.disk` in worker threads. An operation sees descriptors and bytes, never a log.
 
 A procedure that works for long without the disk says so too: where it yields None others may have their turn (as the steps of
 `protocol.records.steps`), and what a codec does without the interpreter is an operation, `Compute`.

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from triolog.protocol.types import TopicPartition
-from triolog.server.actors.disk.disk import DURATION_BOUNDS_S, Durations
 from triolog.server.broker import FetchPartition, statistics
 from triolog.server.figures.as_map import statistics_map
 from triolog.server.figures.prometheus import scrape
+from triolog.server.partitions.disk import DURATION_BOUNDS_S, Durations
 
 from tests.support.brokers import LARGE, PARTITION, TOPIC, actor_of, one_partition, running_broker
 

@@ -13,13 +13,13 @@ import trio
 from trio.testing import assert_checkpoints
 from triolog.protocol.errors import CorruptRecordError, InvalidTopicError, UnknownTopicOrPartitionError
 from triolog.protocol.types import CompressionType, TopicPartition
-from triolog.server.actors.disk.disk import STEPS_PER_PROCEDURE
 from triolog.server.broker import Broker
 from triolog.server.broker.writer import STEPS_PER_APPEND
 from triolog.server.loop.turns import STEPS_PER_TURN
+from triolog.server.partitions.disk import STEPS_PER_PROCEDURE
 from triolog.server.storage.log.prepare_one import BYTES_PER_STEP, SMALL_BYTES, steps_of
 
-from tests.server.actors.partition.appending import Answered, answered
+from tests.server.partitions.appending import Answered, answered
 from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, until, values_from, with_quick_writes
 from tests.support.logs import START_MS, batch
 

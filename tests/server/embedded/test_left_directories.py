@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 from triolog.protocol.errors import ErrorCode, RequestError
-from triolog.server.actors.disk.faulty_disk import FaultyFileSystem
 from triolog.server.embedded import MEMORY, open_broker
 from triolog.server.embedded import living as embedded_living
+from triolog.server.partitions.faulty_disk import FaultyFileSystem
 
 KILLED = """
 import os, signal

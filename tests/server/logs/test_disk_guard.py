@@ -12,9 +12,9 @@ import pytest
 import trio
 from triolog.protocol.errors import ErrorCode, OffsetOutOfRangeError, RequestError
 from triolog.protocol.types import TopicPartition
-from triolog.server.actors.disk.room import FILE_BLOCK_BYTES
 from triolog.server.broker import Broker
 from triolog.server.logs.disk_guard import FLOOR, MOST_FRUITLESS
+from triolog.server.partitions.room import FILE_BLOCK_BYTES
 from triolog.server.storage.log.append import AppendResult
 
 from tests.support.brokers import actor_of, running_broker, until, value, values_from

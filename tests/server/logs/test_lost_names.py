@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from triolog.server.actors.partition.flusher import flush
 from triolog.server.broker import Broker
+from triolog.server.partitions.flusher import flush
 from triolog.server.storage.disk.checkpoints import LOG_START_FILE, PARTITION_METADATA_FILE
 from triolog.server.storage.disk.paths import DELETED_SUFFIX
 from triolog.server.storage.log.derived_files import FILE_NAME as DERIVED_FILE

@@ -14,7 +14,7 @@ from triolog.protocol.limits import MIB
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker, FetchPartition
-from triolog.server.broker.procedures import perform
+from triolog.server.loop.procedures import perform
 from triolog.server.sharing import state_log
 from triolog.server.sharing.state.stored_state import UPDATES_PER_SNAPSHOT, StoredShare, plan_write
 from triolog.server.sharing.state.values import RecordState, ShareKey, StateBatch

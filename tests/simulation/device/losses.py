@@ -24,8 +24,8 @@ from triolog.protocol.records.batch import (
 )
 from triolog.protocol.records.crc32c import crc32c
 from triolog.protocol.types import TopicPartition
-from triolog.server.actors.partition.partition import PartitionActor
 from triolog.server.broker import Broker
+from triolog.server.partitions.partition import PartitionActor
 from triolog.server.storage.log.log import Log
 from triolog.server.storage.segments.damaged_frames import possible_sizes
 

@@ -21,11 +21,11 @@ from ....protocol.kafka.messages.groups import (
     SyncGroupRequestAssignment,
 )
 from ....protocol.kafka.messages.topics import MetadataRequest, MetadataRequestTopic
-from ....server.actors.disk.writes_at_once import AlwaysQuick
 from ....server.broker import open_broker_core
 from ....server.config import Durability, LogConfig
 from ....server.config.broker_config import Address, BrokerConfig
 from ....server.listeners.opening import Addresses, Listeners
+from ....server.partitions.writes_at_once import AlwaysQuick
 from ..measuring.wire import FIRST_TIMESTAMP, batch_of, packed, produce_frame, read_answer
 from .kafka_frames import kafka_frame, read_kafka_answer
 from .rounds import Peer

@@ -11,7 +11,7 @@ from typing import Any, Final
 from .....protocol.errors import AuthorizationError, ErrorCode
 from .....protocol.kafka.apis import Api, ApiTable, lists_naming, names_of
 from .....protocol.kafka.authorization import DENIED
-from ....broker.procedures import perform
+from ....loop.procedures import perform
 from ...access.judging import Steps, divide_steps, each_steps
 from ...access.rules import Denied, check_steps
 from ..door import Call

@@ -16,8 +16,8 @@ from .....protocol.native import messages
 from .....protocol.native.connection import NativeRequest
 from ....broker import Broker
 from ....config.listener_security import PLAIN
+from ....loop.connection_task import Work
 from ...access.login import EXPIRED, Login
-from ...connections.connection_task import Work
 from ..session import NativeSession, TakeUp
 
 ADMITTED: Final = frozenset({messages.HelloRequest.api, messages.AuthenticateRequest.api})

@@ -9,7 +9,7 @@ import trio
 
 from .....protocol.native import messages
 from ....broker import Broker
-from ....broker.procedures import in_turns
+from ....loop.procedures import in_turns
 from ....system.tcp_info import TcpBytes, tcp_bytes
 from ...connections.session import NOT_SAID, Session
 from ...connections.sockets import Admission, Listener

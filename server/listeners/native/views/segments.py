@@ -9,7 +9,7 @@ from .....protocol.limits import MAX_DESCRIBED_GAPS
 from .....protocol.native import messages
 from .....protocol.types import NO_OFFSET
 from ....broker import Broker, LogDescription
-from ....broker.procedures import in_turns
+from ....loop.procedures import in_turns
 
 SEGMENTS_PER_TURN: Final = 64
 """A segment takes 5 us, or 15 when it has its most stretches of timestamps."""

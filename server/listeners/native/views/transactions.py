@@ -11,7 +11,7 @@ from .....protocol.errors import ErrorCode, InvalidRequestError, RequestError
 from .....protocol.native import messages
 from .....protocol.types import NO_OFFSET, TopicPartition
 from ....broker import Broker, ProducerEntry
-from ....broker.procedures import in_turns
+from ....loop.procedures import in_turns
 
 OPEN_STATES: Final = frozenset({TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
 IDS_PER_TURN: Final = 256

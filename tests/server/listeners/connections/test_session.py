@@ -11,9 +11,9 @@ import attrs
 import pytest
 import trio
 from triolog.protocol.kafka.messages.groups import FindCoordinatorRequest
-from triolog.server.broker.procedures import in_turns
 from triolog.server.listeners.connections import unsent
 from triolog.server.listeners.connections.session import REQUESTS_PER_TURN, Session
+from triolog.server.loop.procedures import in_turns
 
 from tests.support import kafka_server as support
 from tests.support.brokers import until

@@ -1,1 +1,0 @@
-"""Coordinators of groups and transactions, and the topics that they keep their state in."""

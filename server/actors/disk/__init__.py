@@ -1,1 +1,0 @@
-"""Disk operations: threads and descriptors."""

@@ -1,1 +1,0 @@
-"""The actor of one partition, its mailbox, and its flushes."""

@@ -1,0 +1,1 @@
+"""Committed offsets, and the topic `__consumer_offsets` that stores them."""

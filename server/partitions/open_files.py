@@ -1,0 +1,147 @@
+"""Files and maps that are open right now: opened when an operation needs them, under the budget of descriptors; leased, and so
+kept open, while an operation relies on them; closed in a thread, since the last close of a deleted segment can take long."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any, Final
+
+import attrs
+import trio
+
+from ...protocol.types import Bytes
+from ..storage.disk.diskops import FileHandle, Map, Open
+from ..storage.disk.filesystem import FileSystem
+from ..storage.indexes.index import AbstractIndex
+from .descriptors import DescriptorBudget
+from .task_errors import TaskErrors
+
+CLOSE_BACKLOG: Final = 16
+"""Idle descriptors that wait to be closed; past it whoever opens a file closes them first, so that the budget holds."""
+FILES_OF_OPENER: Final = 4
+
+
+@attrs.define(eq=False, repr=False)
+class OpenFiles:
+    """Owner: a disk, in the trio thread. `run_closer` is its task."""
+
+    fs: FileSystem
+    budget: DescriptorBudget
+    hop: Callable[..., Awaitable[Any]]
+    """Calls a function in a thread."""
+    errors: TaskErrors = attrs.field(factory=TaskErrors)
+    _to_close: list[int] = attrs.field(factory=list)
+    _released: list[FileHandle] = attrs.field(factory=list)
+    """Files to be closed when the last lease on them goes."""
+    _closing: trio.Event = attrs.field(factory=trio.Event)
+    _closers: int = 0
+    _none_closes: trio.Event = attrs.field(factory=trio.Event)
+    _leases: int = 0
+    _idle: trio.Event = attrs.field(factory=trio.Event)
+
+    @contextlib.contextmanager
+    def leased(self, files: Sequence[FileHandle]) -> Iterator[None]:
+        """Keep files open within the block, those that are and those that are opened there."""
+        for file in files:
+            file.leases += 1
+            file.used = True
+        self._leases += 1
+        try:
+            yield
+        finally:
+            for file in files:
+                file.leases -= 1
+            if self._released:
+                self._close_released()
+            self._leases -= 1
+            if not self._leases:
+                self._idle.set()
+
+    async def open(self, file: FileHandle) -> None:
+        """Open a file, unless somebody else does meanwhile. Raises OSError."""
+        await self._close_backlog()
+        fd = await self.hop(Open(file).run, self.fs)
+        if file.fd is None:
+            self.adopt(file, fd)
+        else:
+            self._close_soon([fd])
+
+    def adopt(self, file: FileHandle, fd: int) -> None:
+        """Take a descriptor into the budget."""
+        file.fd = fd
+        self._close_soon(self.budget.admit(file))
+
+    async def map(self, operation: Map) -> Bytes:
+        """Map an index. Raises OSError."""
+        await self._close_backlog()
+        view: Bytes = await self.hop(operation.run, self.fs)
+        if operation.mapped.buffer is None:  # of readers that came at once the first one's map is kept, and counts
+            self._close_soon(self.budget.admit(operation.mapped))
+        return view
+
+    def release(self, files: Sequence[FileHandle], indexes: Sequence[AbstractIndex]) -> None:
+        """Close files and drop maps that nobody will work on again. A read that still runs keeps its file till it ends."""
+        for index in indexes:
+            index.buffer = None
+        for file in files:
+            if file.leases:
+                self._released.append(file)
+            elif file.fd is not None:
+                self._close_soon([file.fd])
+                file.fd = None
+
+    def _close_released(self) -> None:
+        released, self._released = self._released, []
+        self.release(released, [])
+
+    def _close_soon(self, fds: Sequence[int]) -> None:
+        if fds:
+            self._to_close.extend(fds)
+            self._closing.set()
+
+    async def run_closer(self) -> None:
+        """Close what has become idle, in a thread, until cancelled."""
+        await self.errors.repeat("file-closer", self._close_next)
+
+    async def _close_next(self) -> None:
+        await self._closing.wait()
+        self._closing = trio.Event()
+        await self._close_now()
+
+    async def close_all(self) -> None:
+        """Close every descriptor that is left, once the operations that rely on one have ended."""
+        while self._leases:
+            self._idle = trio.Event()
+            await self._idle.wait()
+        self._to_close.extend(self.budget.clear())
+        await self._close_now()
+
+    async def _close_backlog(self) -> None:
+        if len(self._to_close) > self.budget.at_a_time(CLOSE_BACKLOG, FILES_OF_OPENER):
+            await self._close_now()
+
+    async def close_released(self) -> None:
+        """Close the released files before it returns, except files that are still read. A device gets the space of deleted
+        files back when the last descriptor closes."""
+        await self._close_now()
+        while self._closers:
+            self._none_closes = trio.Event()
+            await self._none_closes.wait()
+
+    async def _close_now(self) -> None:
+        fds, self._to_close = self._to_close, []
+        if fds:
+            self._closers += 1
+            try:
+                await self.hop(_close_each, self.fs, fds)
+            finally:
+                self._closers -= 1
+                if not self._closers:
+                    self._none_closes.set()
+
+
+def _close_each(fs: FileSystem, fds: Sequence[int]) -> None:
+    for fd in fds:
+        with contextlib.suppress(OSError):
+            fs.close(fd)

@@ -1,0 +1,1 @@
+"""Transactions: their ids, their states, the coordinator that ends them, and the ones that hang."""

@@ -1,0 +1,216 @@
+"""The content of `__transaction_state` in memory: every transactional id and its state, read at the start, then changed by
+stored records (Kafka: TransactionStateManager).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Final
+
+import attrs
+import trio
+
+from ...protocol.coordinator.transactions import (
+    TRANSACTIONS_TOPIC,
+    TransactionLogValue,
+    TransactionState,
+    decode_transaction_key,
+    decode_transaction_value,
+    encode_transaction_key,
+)
+from ...protocol.errors import RequestError
+from ...protocol.records.builder import build_batch
+from ...protocol.types import TopicPartition
+from ..logs.internal_topic import InternalTopic
+from ..logs.log_manager import LogManager
+from ..partitions.task_errors import TaskErrors
+from ..storage.errors import LogOfflineError
+from ..system.client_memory import Account
+from ..system.clock import NowMs
+from .producer_ids import ProducerIds
+from .transaction_states import IDLE_STATES, concurrent_error
+
+ID_BYTES: Final = 1_500
+PARTITION_BYTES: Final = 400
+"""A partition of a transaction, here and where it is marked, without the topic's name."""
+
+
+@attrs.define(eq=False, repr=False)
+class TransactionalId:
+    """A transactional id. Owner: the task that holds `turn`; `value` changes when its record is stored."""
+
+    name: str
+    value: TransactionLogValue | None = None
+    turn: trio.Lock = attrs.field(factory=trio.Lock)
+    is_busy: bool = False
+    """A producer starts, or a transaction ends: who comes meanwhile is told to try again."""
+    marked: set[TopicPartition] = attrs.field(factory=set)
+    """Partitions of a prepared transaction that have their marker, as far as we know."""
+    deadline: float = 0.0
+    """When an open transaction is aborted, or a prepared one whose markers could not all be written is tried again. It is
+    trio's time, which nobody sets back."""
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """Raises the RequestError that tells to try again."""
+        if self.is_busy:
+            raise concurrent_error(self.name)
+        self.is_busy = True
+        try:
+            yield
+        finally:
+            self.is_busy = False
+
+
+@attrs.define(eq=False, repr=False)
+class TransactionalIds:
+    """Owner of the ids. Called from any task of the trio thread; `load` comes first."""
+
+    _topic: InternalTopic
+    _now_ms: NowMs
+    _producer_ids: ProducerIds
+    owners: dict[str, TransactionalId] = attrs.field(factory=dict)
+    """By name; without those that are only asked for."""
+    unfinished: dict[str, TransactionalId] = attrs.field(factory=dict)
+    """By name, those of `owners` whose transaction is open or about to end."""
+    open_count: int = 0
+    """Transactions that are open and not decided."""
+    _of_producer: dict[int, tuple[TransactionalId, ...]] = attrs.field(factory=dict)
+    """By producer id: one, but in a log that somebody has altered."""
+    _unreadable: dict[int, RequestError] = attrs.field(factory=dict)
+    """Partitions of the topic that could not be loaded."""
+
+    @classmethod
+    def of(cls, manager: LogManager, now_ms: NowMs, producer_ids: ProducerIds) -> TransactionalIds:
+        partitions = manager.config.transaction_state_log_num_partitions
+        return cls(InternalTopic(manager, now_ms, TRANSACTIONS_TOPIC, partitions), now_ms, producer_ids)
+
+    @property
+    def errors(self) -> TaskErrors:
+        """Return the record of unhandled exceptions in tasks of the coordinators."""
+        return self._topic.manager.disk.errors
+
+    # ---- start -----------------------------------------------------------------------------------------------------------
+
+    async def load(self) -> None:
+        """Read every partition of the topic to its end. One that cannot be read answers with the reason from then on."""
+        if TRANSACTIONS_TOPIC not in self._topic.manager.topics:
+            return
+        for number in range(self._topic.partitions):
+            await self.load_partition(TopicPartition(TRANSACTIONS_TOPIC, number))
+
+    async def load_partition(self, topic_partition: TopicPartition) -> None:
+        """Read one partition. Nobody appends to one that was not read before."""
+        read = partial(self._topic.replay_newest, topic_partition, decode_transaction_key, decode_transaction_value)
+        loaded = await self._topic.load(read, f"the transactions of {topic_partition}", topic_partition)
+        if isinstance(loaded, LogOfflineError):
+            self._unreadable[topic_partition.partition] = loaded
+            return
+        for name, value in loaded.items():
+            owner = TransactionalId(name)
+            self.owners[owner.name] = owner
+            self._put(owner, value)
+            self._account.put(owner.name, _bytes_of(owner.name, value))
+            self._producer_ids.saw(max(value.producer_id, value.next_producer_id))
+            owner.deadline = trio.current_time() + self._left_s(value)
+        self._unreadable.pop(topic_partition.partition, None)
+
+    def _left_s(self, value: TransactionLogValue) -> float:
+        """Return the rest of an open transaction's timeout in seconds; it is between 0 and the timeout, however the clock was
+        set meanwhile. Transactions in other states are due at once."""
+        if value.state is not TransactionState.ONGOING:
+            return 0.0
+        return min(max(0, value.start_ms + value.timeout_ms - self._now_ms()), value.timeout_ms) / 1000
+
+    @property
+    def _account(self) -> Account:
+        return self._topic.manager.client_memory.account("transactional ids")
+
+    # ---- questions -------------------------------------------------------------------------------------------------------
+
+    def owner(self, transactional_id: str) -> TransactionalId:
+        """Return the transactional id; it has no state when it is not known. Raises RequestError when it cannot be read."""
+        self.check_readable(transactional_id)
+        return self.owners.get(transactional_id) or TransactionalId(transactional_id)
+
+    def check_readable(self, transactional_id: str) -> None:
+        """Raises RequestError."""
+        error = self._unreadable.get(self._topic.partition_of(transactional_id).partition)
+        if error is not None:
+            raise error.as_answer()
+
+    def states(self) -> Iterator[tuple[str, TransactionLogValue]]:
+        """Every transactional id with its state."""
+        return ((owner.name, owner.value) for owner in self.owners.values() if owner.value is not None)
+
+    def may_be_open(self, producer_id: int, topic_partition: TopicPartition) -> bool:
+        """Return whether the producer has, as far as known, a transaction on the partition that is open or about to end. True
+        when part of the state cannot be read."""
+        return bool(self._unreadable) or any(
+            owner.value is not None and owner.value.state not in IDLE_STATES and topic_partition in owner.value.partitions
+            for owner in self._of_producer.get(producer_id, ())
+        )
+
+    def coordinator_epoch(self, owner: TransactionalId) -> int:
+        """Leader epoch of the partition that keeps the id: what its markers carry."""
+        return self._topic.actor(self._topic.partition_of(owner.name)).log.leader_epoch
+
+    # ---- changes ---------------------------------------------------------------------------------------------------------
+
+    async def begin(self, transactional_id: str) -> TransactionalId:
+        """The id, which is there from now on. Raises RequestError when it cannot be read, or the topic cannot be made."""
+        await self._topic.ensure()
+        self.check_readable(transactional_id)
+        if transactional_id not in self.owners:
+            self._account.check(transactional_id, _bytes_of(transactional_id, None))
+        return self.owners.setdefault(transactional_id, TransactionalId(transactional_id))
+
+    async def store(self, owner: TransactionalId, value: TransactionLogValue | None) -> None:
+        """Write the id's next state; None: it is forgotten. Raises RequestError: then it is as before."""
+        size = _bytes_of(owner.name, value)
+        if value is not None:
+            self._account.check(owner.name, size - self._account.size_of(owner.name))
+        record = (self._now_ms(), encode_transaction_key(owner.name), None if value is None else value.encode(), ())
+
+        def on_stored(_: object) -> None:
+            was_idle = owner.value is not None and owner.value.state in IDLE_STATES
+            if was_idle and value is not None and value.state is TransactionState.ONGOING:
+                owner.deadline = trio.current_time() + value.timeout_ms / 1000
+            self._put(owner, value)
+            if value is None:
+                self._account.drop(owner.name)
+            else:
+                self._account.put(owner.name, size)
+
+        await self._topic.append(self._topic.partition_of(owner.name), build_batch([record]), on_stored)
+
+    def _put(self, owner: TransactionalId, value: TransactionLogValue | None) -> None:
+        """The id has this state from now on."""
+        before, owner.value = owner.value, value
+        self.open_count += _is_open(value) - _is_open(before)
+        if value is None or value.state in IDLE_STATES:
+            self.unfinished.pop(owner.name, None)
+        else:
+            self.unfinished[owner.name] = owner
+        old_id, new_id = (None if each is None else each.producer_id for each in (before, value))
+        if old_id == new_id:
+            return
+        if old_id is not None:
+            others = tuple(each for each in self._of_producer.pop(old_id, ()) if each is not owner)
+            if others:
+                self._of_producer[old_id] = others
+        if new_id is not None:
+            self._of_producer[new_id] = (*self._of_producer.get(new_id, ()), owner)
+
+
+def _is_open(value: TransactionLogValue | None) -> bool:
+    return value is not None and value.state is TransactionState.ONGOING
+
+
+def _bytes_of(name: str, value: TransactionLogValue | None) -> int:
+    """Memory of an id and its state. Only partitions let a known id grow: a transaction can always end."""
+    partitions = () if value is None else value.partitions
+    return ID_BYTES + 2 * sys.getsizeof(name) + sum(PARTITION_BYTES + sys.getsizeof(each.topic) for each in partitions)

@@ -1,0 +1,384 @@
+"""Committed offsets: kept, read back after any stop, expired, deleted, and part of transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import attrs
+import pytest
+from triolog.protocol.coordinator import offsets
+from triolog.protocol.errors import ErrorCode, InvalidTopicError, RequestError
+from triolog.protocol.records.builder import build_batch
+from triolog.protocol.records.partitioners import coordinator_partition
+from triolog.protocol.types import TopicPartition
+from triolog.server.broker import Broker, Commit, Heartbeat, Join, Sync
+from triolog.server.groups.values import NO_MEMBER
+from triolog.server.logs.internal_topic import INTERNAL_TOPIC_CONFIG, store
+from triolog.server.storage.log.prepare import prepare_append
+from triolog.server.storage.producers.producer_cursor import AppendOrigin
+
+from tests.support.brokers import PARTITION, TOPIC, actor_of, listings, one_partition, records_from, running_broker, until
+from tests.support.gate_fs import GateFileSystem, held
+from tests.support.logs import START_MS, Clock
+from tests.support.transactions import TransactionalProducer, committed_offset
+
+OFFSETS = TopicPartition(offsets.OFFSETS_TOPIC, 0)
+OTHER = TopicPartition(TOPIC, 1)
+DAY_MS = 86_400_000
+JOIN = Join(group_id="group", protocol_type="consumer", protocols=(("range", b""),), session_timeout_ms=10_000)
+
+
+async def commit(broker: Broker, offset: int, *, group: str = "group", partition: TopicPartition = PARTITION) -> None:
+    assert await broker.offsets.commit(group, [(partition, offset, None)]) == [None]
+
+
+async def put_records(broker: Broker, *records: tuple[bytes, bytes | None]) -> None:
+    """Records in `__consumer_offsets` as Kafka may have left them."""
+    await broker._manager.create_internal_topic(offsets.OFFSETS_TOPIC, 1, INTERNAL_TOPIC_CONFIG)
+    actor = actor_of(broker, OFFSETS)
+    batch = build_batch([(START_MS, key, value, ()) for key, value in records])
+    prepared = prepare_append(batch, OFFSETS, actor.config, now_ms=START_MS, origin=AppendOrigin.COORDINATOR)
+    await store(actor, prepared, lambda _: None)
+
+
+async def group_names(broker: Broker) -> list[str]:
+    return [each.group_id for each in await listings(broker)]
+
+
+def code_of(answers: Sequence[RequestError | None]) -> list[ErrorCode | None]:
+    return [None if error is None else error.code for error in answers]
+
+
+async def test_nothing_is_made_before_the_first_commit_that_is_waited_for(broker: Broker) -> None:
+    assert await broker.offsets.fetch("group", [PARTITION]) == [(PARTITION, -1, "")]
+    assert await broker.offsets.fetch("group", None) == []
+    assert code_of(await broker.offsets.commit("group", [(OTHER, 1, None)])) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert not broker.offsets.commit_now("group", [Commit(PARTITION, 1)], NO_MEMBER, lambda _: None)
+    assert await group_names(broker) == []
+    assert list(broker.topics.names()) == [TOPIC]
+
+
+async def test_a_committed_offset_is_read_back_and_in_the_log_as_kafka_writes_it(broker: Broker) -> None:
+    assert await broker.offsets.commit("group", [(PARTITION, 5, "note")]) == [None]
+    assert await broker.offsets.fetch("group", [PARTITION, OTHER]) == [(PARTITION, 5, "note"), (OTHER, -1, "")]
+    [record] = await records_from(broker, OFFSETS)
+    assert offsets.decode_offsets_key(record.key or b"") == offsets.OffsetCommitKey("group", PARTITION)
+    expected = offsets.OffsetCommitValue(5, "note", START_MS, topic_id=broker.topics.id_of(TOPIC))
+    assert offsets.decode_offset_commit_value(record.value or b"") == expected
+    description = broker.topics.describe(offsets.OFFSETS_TOPIC)
+    assert (description.configs, len(description.partitions)) == (INTERNAL_TOPIC_CONFIG, 1)
+    await commit(broker, 3)
+    assert await broker.offsets.fetch("group", None) == [(PARTITION, 3, "")]
+    assert await broker.offsets.fetch("other", [PARTITION]) == [(PARTITION, -1, "")]
+    assert await group_names(broker) == ["group"]
+
+
+async def test_each_offset_has_its_own_answer(tmp_path: Path) -> None:
+    unknown = TopicPartition("unknown", 0)
+    async with one_partition(tmp_path, offset_metadata_max_bytes=10) as broker:
+        answers = await broker.offsets.commit(
+            "group",
+            [(unknown, 1, None), (PARTITION, 2, "é" * 6), (PARTITION, 7, "é" * 5), (OTHER, 1, None)],
+        )
+        assert code_of(answers) == [
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ErrorCode.OFFSET_METADATA_TOO_LARGE,
+            None,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ]
+        assert await broker.offsets.fetch("group", None) == [(PARTITION, 7, "é" * 5)]
+
+
+@pytest.mark.parametrize("offset", [-1, -2, -(2**63)])
+async def test_negative_offset_is_stored_as_kafka_does_and_counts_as_none(tmp_path: Path, offset: int) -> None:
+    """Some clients commit -2 and -1 for the earliest and the latest record, and read that back."""
+    async with one_partition(tmp_path) as broker:
+        await commit(broker, 5)
+        await commit(broker, offset)
+        producer = await TransactionalProducer.start(broker)
+        await producer.commit_offset("other", PARTITION, offset)
+        await producer.commit()
+    async with one_partition(tmp_path) as broker:
+        for group in ("group", "other"):
+            [stored] = broker.offsets.committed(group, [PARTITION])
+            assert stored.value is not None
+            assert stored.value.offset == offset
+            assert await broker.offsets.fetch(group, [PARTITION]) == [(PARTITION, -1, "")]
+            assert await broker.offsets.fetch(group, None) == []
+            held = broker._manager.holds.committed
+            assert held is not None
+            assert held(group, PARTITION) is None, "nothing that retention has to keep"
+        await commit(broker, 7)
+        assert await broker.offsets.fetch("group", None) == [(PARTITION, 7, "")]
+
+
+Told = list[RequestError | None] | RequestError
+
+
+async def test_commits_of_one_turn_share_a_write_and_are_answered_in_order(broker: Broker, fs: GateFileSystem) -> None:
+    fs.lets_write_at_once = True
+    await commit(broker, 1)
+    told: list[tuple[str, Told]] = []
+    groups = actor_of(broker, OFFSETS).statistics().groups
+    with broker.disk.gathering:
+        for group in "cab":
+            wanted = [Commit(PARTITION, 5)]
+            assert broker.offsets.commit_now(
+                group, wanted, NO_MEMBER, lambda answers, group=group: told.append((group, answers))
+            )
+        assert told == []
+    assert told == [("c", [None]), ("a", [None]), ("b", [None])]
+    assert actor_of(broker, OFFSETS).statistics().groups == groups + 1
+    for group in "abc":
+        assert await broker.offsets.fetch(group, [PARTITION]) == [(PARTITION, 5, "")]
+
+
+async def test_a_commit_on_the_spot_is_refused_as_one_that_waits(tmp_path: Path) -> None:
+    async with one_partition(tmp_path, offset_metadata_max_bytes=10) as broker:
+        await commit(broker, 1)
+        wanted = [Commit(OTHER, 1), Commit(PARTITION, 2, "e" * 11), Commit(OTHER, 2), Commit(PARTITION, 3)]
+        told: list[Told] = []
+        with broker.disk.gathering:
+            assert broker.offsets.commit_now("group", wanted, NO_MEMBER, told.append)
+            assert broker.offsets.commit_now("group", wanted[:3], NO_MEMBER, told.append)
+        [later, at_once] = reversed(told)
+        assert isinstance(later, list)
+        assert isinstance(at_once, list)
+        assert code_of(later) == code_of(await broker.offsets.commit("group", wanted))
+        assert code_of(at_once) == code_of(later)[:3]
+        with pytest.raises(RequestError, match=r"^INVALID_GROUP_ID"):
+            broker.offsets.commit_now("", wanted, NO_MEMBER, told.append)
+        assert len(told) == 2
+
+
+async def test_a_group_that_commits_on_the_spot_is_not_deleted_before_it_is_answered(broker: Broker) -> None:
+    await commit(broker, 1)
+    told: list[Told] = []
+    assert broker.offsets.commit_now("group", [Commit(PARTITION, 2)], NO_MEMBER, told.append)
+    with pytest.raises(RequestError, match=r"^NON_EMPTY_GROUP"):
+        await broker.groups.delete("group")
+    await until(lambda: bool(told))
+    await broker.groups.delete("group")
+
+
+@pytest.mark.parametrize("group", ["", "g" * 40_000])
+async def test_a_name_that_cannot_be_a_groups_is_refused(broker: Broker, group: str) -> None:
+    for call in (
+        broker.offsets.commit(group, [(PARTITION, 1, None)]),
+        broker.offsets.fetch(group),
+        broker.groups.delete(group),
+    ):
+        with pytest.raises(RequestError, match=r"^INVALID_GROUP_ID"):
+            await call
+    assert (await broker.groups.join(attrs.evolve(JOIN, group_id=group))).error is ErrorCode.INVALID_GROUP_ID
+    assert broker.groups.leave(group, []).error is ErrorCode.INVALID_GROUP_ID
+
+
+async def test_offsets_that_do_not_fit_one_batch_are_refused_together(tmp_path: Path) -> None:
+    async with one_partition(tmp_path, topic={"max.message.bytes": "300"}) as broker:
+        with pytest.raises(RequestError, match=r"^INVALID_COMMIT_OFFSET_SIZE.*fewer at a time"):
+            await broker.offsets.commit("group", [(PARTITION, number, "note " * 10) for number in range(5)])
+        assert await committed_offset(broker, "group", PARTITION) == -1
+
+
+async def test_a_commit_counts_once_it_is_on_the_device(tmp_path: Path, fs: GateFileSystem) -> None:
+    """Also one whose caller has gone away."""
+    async with one_partition(tmp_path, fs=fs, durability="fsync") as broker:
+        await commit(broker, 0)
+        fs.fail("write", ".log")
+        with pytest.raises(RequestError, match=r"^KAFKA_STORAGE_ERROR"):
+            await commit(broker, 2)
+        assert await committed_offset(broker, "group", PARTITION) == 0
+        await broker.groups.delete("group")
+        await commit(broker, 1)
+        async with held(fs.hold("sync", ".log"), commit, broker, 2) as nursery:
+            assert await committed_offset(broker, "group", PARTITION) == 1
+            nursery.cancel_scope.cancel()
+        assert await committed_offset(broker, "group", PARTITION) == 2
+
+
+@pytest.mark.parametrize("partitions", [1, 50])
+async def test_offsets_survive_a_clean_stop(tmp_path: Path, partitions: int) -> None:
+    groups = [f"group-{number}" for number in range(20)]
+    async with one_partition(tmp_path, offsets_topic_num_partitions=partitions) as broker:
+        for number, group in enumerate(groups):
+            await commit(broker, number, group=group)
+            place = TopicPartition(offsets.OFFSETS_TOPIC, coordinator_partition(group, partitions))
+            assert (await records_from(broker, place))[-1].key == offsets.OffsetCommitKey(group, PARTITION).encode()
+    async with one_partition(tmp_path) as broker:
+        assert await group_names(broker) == sorted(groups)
+        assert [await committed_offset(broker, group, PARTITION) for group in groups] == list(range(20))
+        await commit(broker, 99, group="group-3")
+    async with one_partition(tmp_path, offsets_topic_num_partitions=7) as broker:
+        assert await committed_offset(broker, "group-3", PARTITION) == 99
+
+
+async def test_old_and_foreign_records_of_kafka_are_understood(tmp_path: Path, clock: Clock) -> None:
+    """Value version 1 with an expiry of its own, a group without members, and a kind of record that is not known here."""
+    old = bytes.fromhex("0001" + "0000000000000007" + "0000" + f"{START_MS:016x}" + f"{START_MS + 10:016x}")
+    async with one_partition(tmp_path) as broker:
+        await put_records(
+            broker,
+            (offsets.OffsetCommitKey("old", PARTITION).encode(), old),
+            (
+                offsets.GroupMetadataKey("members").encode(),
+                bytes.fromhex("0000" + "0008" + b"consumer".hex() + "00000007ffffffff00000000"),
+            ),
+            (b"\x00\x18\x00\x05group", b"of a kind of groups to come"),
+        )
+    async with one_partition(tmp_path, clock=clock) as broker:
+        assert await group_names(broker) == ["members", "old"]
+        assert await committed_offset(broker, "old", PARTITION) == 7
+        await broker.groups.delete("members")
+        clock.advance(10)
+        assert await broker.groups.expire() == 1
+        assert await group_names(broker) == []
+
+
+async def test_a_record_that_cannot_be_read_takes_only_its_partition_out_of_service(tmp_path: Path) -> None:
+    """The offset below it would come back otherwise."""
+    async with one_partition(tmp_path) as broker:
+        await put_records(broker, (offsets.OffsetCommitKey("group", PARTITION).encode(), b"\x00\x63"))
+    async with one_partition(tmp_path) as broker:
+        for call in (broker.offsets.fetch("group", [PARTITION]), broker.offsets.commit("group", [(PARTITION, 1, None)])):
+            with pytest.raises(RequestError, match=r"^KAFKA_STORAGE_ERROR.*version 99.*triolog verify"):
+                await call
+        assert await group_names(broker) == []
+        sync, beat = (kind(group_id="group", generation=1, member_id="") for kind in (Sync, Heartbeat))
+        answers = await broker.groups.join(JOIN), await broker.groups.sync(sync), broker.groups.leave("group", [])
+        assert [each.error for each in answers] == [ErrorCode.NOT_COORDINATOR] * 3
+        assert broker.groups.heartbeat(beat) is ErrorCode.NOT_COORDINATOR
+        with pytest.raises(RequestError, match="version 99"):
+            broker.groups.describe("group")
+        await broker.writer.append(PARTITION, [(START_MS, None, b"v", ())])
+
+
+async def test_a_committing_group_is_not_deleted_nor_expired(tmp_path: Path, fs: GateFileSystem, clock: Clock) -> None:
+    async with one_partition(tmp_path, fs=fs, clock=clock) as broker:
+        await commit(broker, 1)
+        clock.advance(8 * DAY_MS)
+        async with held(fs.hold("write", ".log"), commit, broker, 2):
+            with pytest.raises(RequestError, match=r"^NON_EMPTY_GROUP"):
+                await broker.groups.delete("group")
+            assert await broker.groups.expire() == 0
+        assert await committed_offset(broker, "group", PARTITION) == 2
+
+
+async def test_an_offset_expires_after_the_retention_of_its_last_commit(tmp_path: Path, clock: Clock) -> None:
+    async with running_broker(tmp_path, clock=clock) as broker:
+        await broker.topics.create(TOPIC, 2)
+        await commit(broker, 1)
+        clock.advance(DAY_MS)
+        await commit(broker, 2, partition=OTHER)
+        clock.advance(6 * DAY_MS - 1)
+        assert await broker.groups.expire() == 0
+        clock.advance(1)
+        assert await broker.groups.expire() == 1
+        assert await broker.offsets.fetch("group", None) == [(OTHER, 2, "")]
+    clock.advance(DAY_MS)
+    async with running_broker(tmp_path, clock=clock) as broker:
+        await until(lambda: not broker._coordinators.committed_offsets.topic.names())  # it goes by itself
+    async with running_broker(tmp_path, clock=clock) as broker:
+        assert await group_names(broker) == []
+
+
+async def test_many_offsets_expire_in_several_batches(tmp_path: Path, clock: Clock) -> None:
+    async with running_broker(tmp_path, clock=clock, topic={"segment.index.bytes": "100"}) as broker:
+        await broker.topics.create(TOPIC, 30)
+        partitions = [TopicPartition(TOPIC, number) for number in range(30)]
+        for number in range(10):
+            group = "g" * 1000 + str(number)
+            assert await broker.offsets.commit(group, [(each, 1, None) for each in partitions]) == [None] * 30
+        end = broker.reader.snapshot(OFFSETS).log_end_offset
+        clock.advance(8 * DAY_MS)
+        assert await broker.groups.expire() == 300
+        assert broker.reader.snapshot(OFFSETS).log_end_offset == end + 300
+        assert await group_names(broker) == []
+
+
+async def test_a_topic_of_the_same_name_does_not_inherit_offsets(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker:
+        await broker.topics.create("kept")
+        await commit(broker, 5)
+        await commit(broker, 6, partition=TopicPartition("kept", 0))
+        await broker.topics.delete(TOPIC)
+        await broker.topics.create(TOPIC)
+        assert await broker.offsets.fetch("group", None) == [(TopicPartition("kept", 0), 6, "")]
+    async with running_broker(tmp_path) as broker:
+        assert await committed_offset(broker, "group", PARTITION) == -1
+
+
+async def test_clients_cannot_write_or_delete_what_belongs_to_the_coordinator(broker: Broker) -> None:
+    await commit(broker, 1)
+    for call in (
+        broker.writer.append(OFFSETS, [(START_MS, b"k", b"v", ())]),
+        broker.writer.append(OFFSETS, build_batch([(START_MS, b"k", b"v", ())])),
+        broker.topics.delete(offsets.OFFSETS_TOPIC),
+    ):
+        with pytest.raises(InvalidTopicError, match="belongs to the server"):
+            await call
+
+
+@pytest.mark.parametrize("outcome", ["commit", "abort"])
+async def test_offsets_in_a_transaction_count_when_it_commits_and_never_when_it_aborts(tmp_path: Path, outcome: str) -> None:
+    async with one_partition(tmp_path) as broker:
+        await commit(broker, 1)
+        producer = await TransactionalProducer.start(broker)
+        await broker.offsets.join_transaction(*producer.identity, "group")
+        joined = broker.transactions.ids.owners["mover"].value
+        assert joined is not None
+        assert joined.partitions == {OFFSETS}
+        await producer.commit_offset("group", PARTITION, 2)
+        assert await committed_offset(broker, "group", PARTITION) == 1
+        with pytest.raises(RequestError, match=r"^UNSTABLE_OFFSET_COMMIT.*topic-0"):
+            await broker.offsets.fetch("group", None, require_stable=True)
+        assert await broker.offsets.fetch("other", [PARTITION], require_stable=True) == [(PARTITION, -1, "")]
+        with pytest.raises(RequestError, match="still open"):
+            await broker.groups.delete("group")
+        await (producer.commit() if outcome == "commit" else producer.abort())
+        expected = 2 if outcome == "commit" else 1
+        assert await broker.offsets.fetch("group", [PARTITION], require_stable=True) == [(PARTITION, expected, "")]
+    async with one_partition(tmp_path) as broker:
+        assert await committed_offset(broker, "group", PARTITION) == expected
+
+
+async def test_a_commit_outside_that_came_later_wins_over_the_transactions(tmp_path: Path) -> None:
+    """[OffsetMetadataManager] The later record of the log counts, whenever its transaction ends."""
+    async with one_partition(tmp_path) as broker:
+        producer = await TransactionalProducer.start(broker)
+        await producer.commit_offset("group", PARTITION, 2)
+        await commit(broker, 3)
+        await producer.commit()
+        assert await committed_offset(broker, "group", PARTITION) == 3
+    async with one_partition(tmp_path) as broker:
+        assert await committed_offset(broker, "group", PARTITION) == 3
+
+
+async def test_a_topic_goes_though_offsets_stay(tmp_path: Path, fs: GateFileSystem, caplog: pytest.LogCaptureFixture) -> None:
+    async with one_partition(tmp_path, fs=fs) as broker:
+        await commit(broker, 5)
+        fs.fail("write", f"{offsets.OFFSETS_TOPIC}-0/00000000000000000000.log")
+        await broker.topics.delete(TOPIC)
+        assert TOPIC not in broker.topics.names()
+    assert "offsets for the deleted topic 'topic' are left in __consumer_offsets-0" in caplog.text
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_a_topic_of_the_same_name_does_not_inherit_offsets_of_an_open_transaction(tmp_path: Path, restarts: bool) -> None:
+    kept = TopicPartition("kept", 0)
+    async with one_partition(tmp_path) as broker:
+        await broker.topics.create("kept")
+        producer = await TransactionalProducer.start(broker)
+        await producer.commit_offset("group", PARTITION, 5)
+        await producer.commit_offset("group", kept, 6)
+        await broker.topics.delete(TOPIC)
+        await broker.topics.create(TOPIC)
+        if not restarts:
+            await producer.commit()
+            assert await broker.offsets.fetch("group", None) == [(kept, 6, "")]
+    async with one_partition(tmp_path) as broker:
+        producer.broker = broker
+        if restarts:
+            await producer.commit()
+        assert await broker.offsets.fetch("group", None) == [(kept, 6, "")]
