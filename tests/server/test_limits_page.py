@@ -13,11 +13,13 @@ from triolog.server.config.broker_config import BrokerConfig
 
 SERVER: Final = Path(ledger.__file__).parents[1]
 PAGE: Final = (Path(__file__).parents[2] / "docs" / "operations" / "limits.md").read_text(encoding="utf-8")
+OF_NO_CLIENT: Final = {"config", "embedded", "fake", "figures", "loop", "offline", "service", "storage", "system"}
+"""Packages that keep nothing that a client names."""
 OF_ONE_REQUEST: Final = {
     "logs/cleaner",
     "logs/compaction.py",
-    "partitions",
     "partitions/appender.py",
+    "partitions/writes_at_once.py",
     "broker/statistics.py",
     "listeners/http",
     "listeners/connections/transport.py",
@@ -31,7 +33,7 @@ OF_ONE_REQUEST: Final = {
 
 def constants() -> Iterator[str]:
     """Every MAX_* of the packages whose objects outlive a request."""
-    for package in ("access", "actors", "broker", "groups", "listeners", "logs", "sharing", "stages", "telemetry"):
+    for package in sorted(path.name for path in SERVER.iterdir() if path.is_dir() and path.name not in OF_NO_CLIENT):
         for path in sorted((SERVER / package).rglob("*.py")):
             place = path.relative_to(SERVER).as_posix()
             if not any(place.startswith(each) for each in OF_ONE_REQUEST):

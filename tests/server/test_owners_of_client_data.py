@@ -15,7 +15,8 @@ from triolog.server.groups.coordinators.group_coordinator import ConsumerCoordin
 from triolog.server.groups.coordinators.share import ShareCoordinator
 
 SERVER: Final = Path(ledger.__file__).parents[1]
-PACKAGES: Final = ("access", "actors", "broker", "groups", "listeners", "logs", "loop", "sharing", "stages", "telemetry")
+OF_NO_CLIENT: Final = {"config", "embedded", "fake", "figures", "offline", "service", "storage", "system"}
+"""Packages that keep nothing that a client names."""
 COLLECTIONS: Final = {"dict", "set", "list", "deque", "Counter", "OrderedDict", "defaultdict"}
 
 ACCOUNTED: Final = {
@@ -98,11 +99,10 @@ def tables() -> Iterator[str]:
 
 def nodes(word: str) -> Iterator[ast.AST]:
     """The syntax of every module that has this word."""
-    for package in PACKAGES:
-        for path in sorted((SERVER / package).rglob("*.py")):
-            text = path.read_text(encoding="utf-8")
-            if word in text:
-                yield from ast.walk(ast.parse(text))
+    for path in sorted(SERVER.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if word in text and path.relative_to(SERVER).parts[0] not in OF_NO_CLIENT:
+            yield from ast.walk(ast.parse(text))
 
 
 def _fields(node: ast.ClassDef) -> Iterator[str]:
