@@ -74,7 +74,7 @@ def prose_of(pages: Iterable[Path]) -> Prose:
     for path in pages:
         name = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.name
         for sentence in sentences_of(path.read_text(encoding="utf-8")):
-            size = len(re.findall(r"[\w`'’-]*\w[\w`'’-]*", sentence))
+            size = len(re.findall(r"[\w`'-]*\w[\w`'-]*", sentence))
             count, words, semicolons = count + 1, words + size, semicolons + sentence.count(";")
             first = re.sub(r"^\W+", "", sentence).partition(" ")[0].rstrip(",")
             if first in CLAUSES and not sentence.endswith("?"):
