@@ -13,11 +13,11 @@ SWAP: Final = f"{STORAGE}/cleaner/test_swap.py"
 DISKOPS: Final = f"{STORAGE}/disk/test_diskops.py"
 DERIVED_FILES: Final = f"{STORAGE}/log/test_derived_files.py"
 TRANSACTIONS_TESTS: Final = f"{STORAGE}/log/test_transactions.py"
-EARLIER_BATCHES: Final = f"{STORAGE}/producers/test_earlier_batches.py"
+EARLIER_BATCHES: Final = f"{STORAGE}/producers/test_producer_snapshots.py"
 PRODUCER_CURSOR: Final = f"{STORAGE}/producers/test_producer_cursor.py"
 PRODUCER_SNAPSHOTS: Final = f"{STORAGE}/producers/test_producer_snapshots.py"
-PRODUCER_STATE: Final = f"{STORAGE}/producers/test_producer_state.py"
-LOAD: Final = f"{STORAGE}/recovery/test_load.py"
+PRODUCER_STATE: Final = f"{STORAGE}/producers/test_producer_cursor.py"
+LOAD: Final = f"{STORAGE}/recovery/test_recovery.py"
 RECOVERY_PRODUCERS: Final = f"{STORAGE}/recovery/test_recovery_producers.py"
 SALVAGE: Final = f"{STORAGE}/recovery/test_salvage.py"
 
@@ -215,8 +215,8 @@ READING: Final = {
         old="    for wrong, next_offset in misplaced:\n",
         new="    for wrong, next_offset in misplaced[:0]:\n",
         tests=(
-            f"{STORAGE}/lookups/test_fetch_check.py::test_no_flipped_bit_leaves_the_log",
-            f"{STORAGE}/lookups/test_fetch_check.py::test_a_flipped_bit_of_a_header_hides_its_batch_and_no_other",
+            f"{STORAGE}/lookups/test_fetch.py::test_no_flipped_bit_leaves_the_log",
+            f"{STORAGE}/lookups/test_fetch.py::test_a_flipped_bit_of_a_header_hides_its_batch_and_no_other",
         ),
     ),
     "read-into-a-gap": Fault(
@@ -290,9 +290,7 @@ RETENTION: Final = {
         file="server/offline/small_files_check.py",
         old="    for producer_id, first_offset in needed.ongoing.items():\n",
         new="    for producer_id, first_offset in producers.ongoing.items():\n",
-        tests=(
-            "tests/server/offline/test_verify_log_start.py::test_a_history_of_transactions_kills_and_deletions_leaves_no_damage",
-        ),
+        tests=("tests/server/offline/test_verify.py::test_a_history_of_transactions_kills_and_deletions_leaves_no_damage",),
     ),
     "retention-above-the-high-watermark": Fault(
         why="Records are deleted before anyone could read them.",

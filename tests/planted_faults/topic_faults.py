@@ -7,8 +7,8 @@ from typing import Final
 from tests.planted_faults.planting import Fault
 
 STORAGE: Final = "tests/server/storage"
-RECREATED: Final = "tests/server/logs/test_recreated_names.py"
-LOST_NAMES: Final = "tests/server/logs/test_lost_names.py"
+RECREATED: Final = "tests/server/logs/test_recreated_topics.py"
+LOST_NAMES: Final = "tests/server/logs/test_recreated_topics.py"
 TOPIC_CRASHES: Final = "tests/server/logs/test_topic_crashes.py"
 
 TOPIC_FAULTS: Final = {

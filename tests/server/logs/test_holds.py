@@ -146,3 +146,71 @@ async def test_a_full_disk_takes_what_is_held_last_and_tells_it(
         assert starts == [[5, 0], [5, 15], [10, 15]]
         assert actor_of(broker).log.derived.dropped == Dropped(3, 3 * SIZE, 7, 10)
     assert "at offsets 7 to 9 were dropped" in caplog.text
+
+
+BATCH_SIZE = len(batch(value=b"0" * 10))
+ORDERS = TopicPartition("orders", 0)
+
+
+async def append(broker: Broker, count: int, text: str = "0" * 10) -> None:
+    for _ in range(count):
+        await broker.writer.append(ORDERS, value(text))
+
+
+def keeping(size: int) -> dict[str, str]:
+    """Configuration of a topic that is limited by size alone."""
+    return {"retention.bytes": str(size), "retention.ms": "-1"}
+
+
+async def test_retention_lets_segments_go_before_log_max_bytes_refuses_an_append(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, topic={"segment.bytes": "5000"}, log_max_bytes=50_000) as broker:
+        await broker.topics.create("orders", 1, keeping(10_000))
+        await append(broker, 100, "0" * 1000)
+        log = actor_of(broker, ORDERS).log
+        assert log.log_end_offset == 100
+        assert log.size_in_bytes <= 50_000
+        assert log.log_start_offset > 0
+        assert list((tmp_path / "orders-0").glob("*.deleted")) == [], "unlinked at once"
+        await broker.topics.alter_configs("orders", {"retention.bytes": "-1"})
+        with pytest.raises(RequestError, match="log_max_bytes"):
+            await append(broker, 60, "0" * 1000)
+
+
+async def test_retention_lets_segments_go_before_the_reserve_of_the_disk_refuses_an_append(tmp_path: Path) -> None:
+    fs = GateFileSystem()
+    async with running_broker(tmp_path, fs=fs, topic={"segment.bytes": str(5 * BATCH_SIZE)}, disk_reserve_bytes=1000) as broker:
+        await broker.topics.create("orders", 1, keeping(10 * BATCH_SIZE))
+        await append(broker, 30)
+        fs.free = 900
+        await broker._manager.guard.check()
+        assert actor_of(broker, ORDERS).log.log_start_offset == 20
+        assert list((tmp_path / "orders-0").glob("*.deleted")) == []
+
+
+async def test_nothing_that_is_deleted_is_left_when_the_server_has_stopped(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, topic={"segment.bytes": str(5 * BATCH_SIZE)}) as broker:
+        await broker.topics.create("orders", 1, keeping(5 * BATCH_SIZE))
+        await broker.topics.create("gone", 2)
+        await append(broker, 30)
+        assert await broker.logs.apply_retention() > 0
+        await broker.topics.delete("gone")
+        assert list((tmp_path / "orders-0").glob("*.deleted")) != []
+        assert list(tmp_path.glob("gone-*-delete")) != []
+    assert list((tmp_path / "orders-0").glob("*.deleted")) == []
+    assert list(tmp_path.glob("gone-*")) == []
+
+
+async def test_a_log_that_outgrows_its_retention_does_not_wait_for_the_next_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("triolog.server.logs.log_retention.OUTGROWN_BYTES", 0)
+    async with running_broker(tmp_path, topic={"segment.bytes": str(5 * BATCH_SIZE)}) as broker:
+        await broker.topics.create("orders", 1, keeping(20 * BATCH_SIZE))
+        retention, log = broker._manager.retention, actor_of(broker, ORDERS).log
+        await append(broker, 45)
+        assert (await retention.run_outgrown(), log.log_start_offset) == (0, 0), "twice retention.bytes and a segment"
+        await append(broker, 1)
+        assert (await retention.run_outgrown(), log.log_start_offset) == (5, 25)
+        await broker.topics.alter_configs("orders", {"retention.bytes": "-1"})
+        await append(broker, 100)
+        assert await retention.run_outgrown() == 0

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import attrs
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 from triolog.server.listeners.connections.states import HELD, READING, State
+from triolog.server.loop.alarm import Alarm, deadline_now_ms
 from triolog.server.loop.reactor import SOCKETS_PER_TURN, Reactor
-from triolog.server.loop.turns import Gathering
+from triolog.server.loop.turns import STEPS_PER_TURN, Gathering, Turns
 
 
 @attrs.define(eq=False)
@@ -199,3 +201,101 @@ async def test_a_session_that_raises_is_ended_and_the_others_are_served(reactor:
     assert [type(each) for each in broken.errors] == [error]
     assert other.read == [b"a", b"b"]
     let_go(reactor, broken, other)
+
+
+def test_the_step_that_fills_a_turn_is_the_last_and_the_next_turn_is_empty() -> None:
+    turns = Turns()
+    assert [turns.spend(STEPS_PER_TURN // 3) for _ in range(6)] == [False, False, True] * 2
+
+
+def test_what_does_not_fit_is_not_done_and_whoever_spends_next_is_the_last() -> None:
+    turns = Turns()
+    assert turns.fit(STEPS_PER_TURN - 1)
+    assert not turns.fit(1)
+    assert not turns.fit(1)
+    assert turns.spend(1)
+    assert turns.fit(STEPS_PER_TURN - 1)
+
+
+def test_a_turn_that_begins_has_room() -> None:
+    turns = Turns()
+    assert not turns.fit(STEPS_PER_TURN), "it never does"
+    turns.begin()
+    assert not turns.spend(1)
+    assert turns.fit(STEPS_PER_TURN - 2)
+
+
+@attrs.define(eq=False)
+class Work:
+    name: str
+    done: list[str]
+    causes: Callable[[], None] = lambda: None
+
+    def end_turn(self) -> None:
+        self.done.append(self.name)
+        self.causes()
+
+
+def test_writes_come_before_sends_each_once_and_in_the_order_they_were_asked_for() -> None:
+    done: list[str] = []
+    gathering = Gathering()
+    first, second, peer = (Work(name, done) for name in ("first", "second", "peer"))
+    with gathering:
+        with gathering:
+            gathering.send_later(peer)
+            for who in (first, second, first):
+                gathering.write_later(who)
+        assert (done, gathering.is_open) == ([], True), "a turn in a turn ends with the outermost"
+    assert done == ["first", "second", "peer"]
+
+
+def test_what_the_end_of_a_turn_causes_is_done_before_it_is_over() -> None:
+    done: list[str] = []
+    gathering = Gathering()
+    log = Work("log", done)
+    peer = Work("peer", done, lambda: gathering.write_later(log) if done.count("peer") == 1 else None)
+    log.causes = lambda: gathering.send_later(peer)
+    with gathering:
+        gathering.send_later(peer)
+    assert done == ["peer", "log", "peer"]
+    assert not gathering.is_open
+
+
+def test_an_error_at_the_end_of_a_turn_is_raised_and_the_next_turn_does_what_was_left() -> None:
+    done: list[str] = []
+    gathering = Gathering()
+
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    def turn() -> None:
+        with gathering:
+            gathering.write_later(Work("broken", done, fail))
+            gathering.write_later(Work("other", done))
+
+    with pytest.raises(ZeroDivisionError):
+        turn()
+    assert not gathering.is_open
+    with gathering:
+        pass
+    assert done == ["broken", "other"]
+
+
+async def test_it_wakes_just_after_the_earliest_deadline_that_it_has_or_gets(autojump_clock: MockClock) -> None:
+    alarm, begun_ms = Alarm(), deadline_now_ms()
+    await Alarm().wait(begun_ms + 5000)
+    assert 5000 < deadline_now_ms() - begun_ms <= 5002
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(alarm.wait, None)
+        await trio.testing.wait_all_tasks_blocked()
+        alarm.bring_forward(deadline_now_ms() + 1)
+    begun_ms = deadline_now_ms()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(alarm.wait, begun_ms + 5000)
+        await trio.testing.wait_all_tasks_blocked()
+        alarm.bring_forward(begun_ms + 6000)
+        alarm.bring_forward(None)
+        await trio.sleep(1)
+        assert len(nursery.child_tasks) == 1
+        alarm.bring_forward(begun_ms + 4000)
+    assert deadline_now_ms() - begun_ms < 2000

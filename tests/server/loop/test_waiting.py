@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -14,6 +15,8 @@ import trio.testing
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.native import messages
 from triolog.server.fake.clock import MovedClock
+from triolog.server.loop.keyed_locks import KeyedLocks
+from triolog.server.loop.procedures import ELEMENTS_PER_TURN, PAUSE, Procedure, Reply, mapped, perform
 from triolog.server.loop.waiting import CHECK_S, Deadlines, Waiters, waiting_on
 
 from tests.support.attackers import BothListeners, both_listeners
@@ -189,3 +192,119 @@ async def test_any_of_several_partitions_wakes_and_all_forget() -> None:
         several[0].wake_all()
         assert moved.is_set()
     assert len(several[0]) == 0
+
+
+async def half(number: int) -> int:
+    await trio.lowlevel.checkpoint()
+    if number % 2:
+        raise ValueError(number)
+    return number // 2
+
+
+def halves(*numbers: int) -> Procedure[list[int | str]]:
+    found: list[int | str] = []
+    for number in numbers:
+        try:
+            found.append((yield partial(half, number)))
+        except ValueError as exc:
+            found.append(f"not {exc}")
+    return found
+
+
+async def test_results_are_sent_into_a_procedure_and_errors_thrown_into_it() -> None:
+    assert await perform(halves(4, 3, 2)) == [2, "not 3", 1]
+    assert await perform(halves()) == []
+
+
+async def test_a_task_continues_what_was_begun_elsewhere() -> None:
+    begun = halves(4, 3)
+    wait = next(begun)
+    assert await perform(begun, wait) == [2, "not 3"]
+
+
+async def test_an_exception_of_a_procedure_is_raised() -> None:
+    def fails() -> Procedure[None]:
+        yield PAUSE
+        raise ZeroDivisionError("planted")
+
+    with pytest.raises(ZeroDivisionError, match="planted"):
+        await perform(fails())
+
+
+async def test_a_cancelled_procedure_is_closed_where_it_waits() -> None:
+    closed = []
+
+    def waits() -> Procedure[None]:
+        try:
+            yield trio.sleep_forever
+        finally:
+            closed.append(True)
+
+    with trio.move_on_after(0):
+        await perform(waits())
+    assert closed == [True]
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_a_reply_is_awaited_or_calls_back(is_known: bool) -> None:
+    def asks(reply: Reply) -> Procedure[str]:
+        return f"it was {(yield reply)}"
+
+    awaited, called = Reply(), Reply()
+    found: list[int] = []
+    if is_known:
+        awaited.put(7)
+        assert await perform(asks(awaited)) == "it was 7"
+        return
+    called.then = found.append
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(perform, asks(awaited))
+        await trio.testing.wait_all_tasks_blocked()
+        awaited.put(7)
+        called.put(8)
+    assert found == [8]
+
+
+def test_mapped_pauses_after_every_few_elements() -> None:
+    results: list[str] = []
+
+    def keeps() -> Procedure[None]:
+        results.extend((yield from mapped(str, range(4 * ELEMENTS_PER_TURN))))
+
+    assert list(keeps()) == [PAUSE] * 3
+    assert results == [str(number) for number in range(4 * ELEMENTS_PER_TURN)]
+    with pytest.raises(StopIteration):
+        next(mapped(str, range(ELEMENTS_PER_TURN)))
+
+
+async def test_a_lock_is_held_by_one_task_at_a_time_in_the_order_of_requests() -> None:
+    locks, order = KeyedLocks[str](), list[str]()
+    release = trio.Event()
+
+    async def take(name: str) -> None:
+        async with locks.hold("group"):
+            order.append(name)
+            await release.wait()
+
+    async with trio.open_nursery() as nursery:
+        for name in "abc":
+            nursery.start_soon(take, name)
+            await trio.testing.wait_all_tasks_blocked()
+        assert order == ["a"]
+        async with locks.hold("other"):
+            assert "other" in locks
+        assert "group" in locks
+        release.set()
+    assert order == ["a", "b", "c"]
+    assert "group" not in locks
+    assert "other" not in locks
+
+
+async def test_a_task_that_is_cancelled_while_it_waits_leaves_nothing() -> None:
+    locks = KeyedLocks[str]()
+    async with locks.hold("group"):
+        with trio.move_on_after(0):
+            async with locks.hold("group"):
+                raise AssertionError("two hold it at once")
+        assert "group" in locks
+    assert "group" not in locks

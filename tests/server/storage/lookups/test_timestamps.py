@@ -1,21 +1,31 @@
-"""Offsets by time. The naive answer is a scan of every readable record."""
+"""Lookups by time, the pieces that a range of offsets is cut into, and the walk of a lookup as data."""
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any, Final
 
 import attrs
 import pytest
 from hypothesis import example, given
-from triolog.protocol.errors import RecordTooLargeError
+from hypothesis import strategies as st
+from triolog.protocol.errors import CorruptRecordError, InvalidRequestError, OffsetOutOfRangeError, RecordTooLargeError
 from triolog.protocol.limits import INT64_MAX
+from triolog.protocol.records.batch import BatchHeader, iter_batches
 from triolog.protocol.types import CompressionType, TimestampType
 from triolog.server.config import LogConfig
+from triolog.server.storage.disk.diskops import Read
 from triolog.server.storage.log.changes import truncate_to
-from triolog.server.storage.lookups.explain import explain_timestamp
+from triolog.server.storage.lookups import explain
+from triolog.server.storage.lookups.explain import explain_offset, explain_timestamp, whole_log, with_segments
+from triolog.server.storage.lookups.split_points import SplitPoint, split_points
 from triolog.server.storage.lookups.timestamps import check_timestamp, offset_for_timestamp
 from triolog.server.storage.segments.segment_view import TimestampAndOffset
 
+from tests.server.offline.test_verify import flip
 from tests.server.storage.lookups.drawn_logs import DrawnLog, drawn_logs, log_of
 from tests.server.storage.lookups.test_at_once import Shown
 from tests.support.logs import START_MS, DrivenLog, batch, open_driven, scan_for_timestamp
@@ -133,3 +143,191 @@ def _compare_with_scan(driven: DrivenLog) -> None:
         lies_in_first = slot < len(snapshot) and found.offset >= 0 and snapshot.slot_of(found.offset) == slot
         assert at_once == found or (at_once is None and (snapshot.log_start_offset or not lies_in_first)), asked
     driven.log.drop_maps()
+
+
+SMALL: Final = LogConfig().overlay({"index.interval.bytes": "100", "segment.bytes": "2000", "segment.index.bytes": "400"})
+
+
+def filled(directory: Path, sizes: list[int]) -> DrivenLog:
+    """A log of batches with so many records each."""
+    driven = open_driven(directory, config=SMALL)
+    for size in sizes:
+        driven.append(batch(*[START_MS] * size))
+    return driven
+
+
+def cut(driven: DrivenLog, start: int, end: int, target_bytes: int, max_points: int = 1000) -> list[SplitPoint]:
+    return driven.run(split_points(driven.log.snapshot(), start, end, target_bytes, max_points))
+
+
+def headers_of(driven: DrivenLog) -> list[BatchHeader]:
+    return [
+        header
+        for segment in driven.log.segments
+        for header, _ in iter_batches(Path(segment.log.path).read_bytes()[: segment.size])
+    ]
+
+
+def bytes_between(headers: list[BatchHeader], start: int, end: int) -> int:
+    """Of the batches that hold these offsets."""
+    return sum(header.size_bytes for header in headers if header.next_offset > start and header.base_offset < end)
+
+
+@given(
+    sizes=st.lists(st.integers(1, 12), min_size=1, max_size=60),
+    target_bytes=st.integers(1, 3000),
+    low=st.floats(0, 1),
+    high=st.floats(0, 1),
+    max_points=st.integers(1, 50),
+)
+def test_the_pieces_are_the_range_and_each_begins_with_a_batch(
+    sizes: list[int], target_bytes: int, low: float, high: float, max_points: int
+) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        driven = filled(Path(directory), sizes)
+        start, end = sorted((int(low * sum(sizes)), int(high * sum(sizes))))
+        points = cut(driven, start, end, target_bytes, max_points)
+        headers = headers_of(driven)
+        driven.log.drop_maps()
+    offsets = [point.offset for point in points]
+    assert offsets == sorted(set(offsets))
+    assert len(points) <= max_points
+    assert offsets[:1] == ([start] if start < end else [])
+    assert {header.base_offset for header in headers} >= set(offsets[1:])
+    for point, stop in zip(points, [*offsets[1:], end], strict=False):
+        assert point.offset < stop
+        assert point.size_bytes == bytes_between(headers, point.offset, stop)
+    assert all(point.size_bytes >= target_bytes for point in points[:-1])
+
+
+def test_a_small_rest_goes_to_the_piece_before(tmp_path: Path) -> None:
+    driven = filled(tmp_path, [1] * 21)
+    size = len(batch())
+    assert [point.size_bytes // size for point in cut(driven, 0, 21, 10 * size)] == [10, 11]
+    assert [point.size_bytes // size for point in cut(driven, 0, 18, 10 * size)] == [10, 8]
+    driven.log.drop_maps()
+
+
+def test_a_range_outside_of_the_log_or_the_wrong_way_round_is_refused(tmp_path: Path) -> None:
+    driven = filled(tmp_path, [1, 1])
+    assert cut(driven, 1, 1, 10) == cut(driven, 2, 2, 10) == []
+    for start, end in ((0, 3), (3, 3), (0, 2**40)):
+        with pytest.raises(OffsetOutOfRangeError, match=f"topic-0: {start} to {end} does not lie in 0 to 2"):
+            cut(driven, start, end, 10)
+    with pytest.raises(InvalidRequestError, match="2 to 1 is the wrong way round"):
+        cut(driven, 2, 1, 10)
+
+
+def test_a_damaged_index_gives_larger_pieces_and_no_wrong_ones(tmp_path: Path) -> None:
+    driven = filled(tmp_path, [1] * 20)
+    index = driven.log.segments.first.offset_index
+    Path(index.path).write_bytes(bytes([0, 0, 0, 9, 0, 0, 0, 77]) * index.entries)
+    driven.log.drop_maps()
+    points = cut(driven, 0, 20, 200)
+    assert {header.base_offset for header in headers_of(driven)} >= {point.offset for point in points}
+    assert sum(point.size_bytes for point in points) == bytes_between(headers_of(driven), 0, 20)
+    driven.log.drop_maps()
+
+
+SIZE = len(batch())
+
+
+def by_time(stamped: DrivenLog, timestamp: int, is_cached: Callable[[Read], bool] = bool) -> dict[str, Any]:
+    return stamped.run(explain_timestamp(stamped.log.snapshot(), timestamp, is_cached))
+
+
+def by_offset(stamped: DrivenLog, offset: int, is_cached: Callable[[Read], bool] = bool) -> dict[str, Any]:
+    return stamped.run(explain_offset(stamped.log.snapshot(), offset, is_cached))
+
+
+@pytest.fixture
+def stamped(tmp_path: Path) -> Iterator[DrivenLog]:
+    """25 batches of one record, stamped START_MS + offset, ten to a segment, an index entry for every second one."""
+    found = log_of(tmp_path, *range(25), segment_bytes=10 * SIZE, index_interval_bytes=SIZE)
+    yield found
+    found.log.drop_maps()
+
+
+def test_a_lookup_by_offset_passes_over_a_damaged_magic_byte_as_a_fetch_does(stamped: DrivenLog) -> None:
+    """The batch at offset 14 is the one that the index leads to, and 15 lies behind it."""
+    path = Path(stamped.log.segments.values(10, 11)[0].log.path)
+    flip(path, 4 * SIZE + 16, 0)
+    assert by_offset(stamped, 15)["answer"]["position"] == 5 * SIZE
+    with pytest.raises(CorruptRecordError):
+        by_offset(stamped, 14)
+
+
+def test_a_lookup_by_time_tells_segment_slots_and_positions(stamped: DrivenLog) -> None:
+    walk = by_time(stamped, START_MS + 15)
+    assert walk["asked"] == {"timestamp": START_MS + 15}
+    assert (walk["segment_count"], walk["log_start_offset"], walk["high_watermark"]) == (3, 0, 25)
+    assert walk["answer"] == {"offset": 15, "timestamp": START_MS + 15, "leader_epoch": 0}
+    (step,) = walk["segments"]
+    assert (step["segment"], step["number"], step["is_active"]) == (10, 1, False)
+    assert (step["size_bytes"], step["max_timestamp"]) == (10 * SIZE, START_MS + 19)
+    assert step["time_index"] == {"entries": 5, "slot": 1, "timestamp": START_MS + 14, "offset": 14}
+    assert step["offset_index"] == {"entries": 4, "looked_up": 14, "slot": 1, "offset": 14, "position": 4 * SIZE}
+    assert step["reads"] == [{"position": 4 * SIZE, "bytes": 6 * SIZE, "cached": True}]
+    assert step["bytes_scanned"] == 6 * SIZE
+
+
+def test_a_lookup_by_offset_tells_the_batch(stamped: DrivenLog) -> None:
+    walk = by_offset(stamped, 23)
+    assert walk["asked"] == {"offset": 23}
+    (step,) = walk["segments"]
+    assert (step["segment"], step["is_active"]) == (20, True)
+    assert "time_index" not in step
+    assert walk["answer"] == {
+        "offset": 23,
+        "position": 3 * SIZE,
+        "batch_base_offset": 23,
+        "batch_last_offset": 23,
+        "batch_bytes": SIZE,
+        "batch_max_timestamp": START_MS + 23,
+    }
+
+
+def test_what_is_not_cached_is_said_to_be_cold(stamped: DrivenLog) -> None:
+    (first,) = by_time(stamped, START_MS + 15)["segments"]
+    assert first["cached"] is False  # both indexes had to be mapped
+    (again,) = by_time(stamped, START_MS + 15)["segments"]
+    assert again["cached"] is True
+    (cold_step,) = by_time(stamped, START_MS + 15, lambda read: False)["segments"]
+    assert cold_step["cached"] is False
+    assert [read["cached"] for read in cold_step["reads"]] == [False]
+
+
+def test_a_lookup_without_index_steps_has_its_answer_alone(stamped: DrivenLog) -> None:
+    nothing = by_time(stamped, START_MS + 99)
+    assert (nothing["answer"], nothing["segments"]) == ({"offset": -1, "timestamp": -1, "leader_epoch": -1}, [])
+    walk = by_offset(stamped, 25)
+    assert (walk["answer"], walk["segments"]) == ({"offset": -1}, [])
+    with pytest.raises(OffsetOutOfRangeError):
+        by_offset(stamped, 26)
+    for timestamp, offset in ((-1, 25), (-2, 0), (-3, 24)):
+        walk = by_time(stamped, timestamp)
+        assert (walk["answer"]["offset"], walk["segments"]) == (offset, [])
+        assert bool(walk["reads"]) is (timestamp == -3)
+
+
+def test_all_segments_are_told_when_they_are_wanted_and_of_many_neighbours_together(
+    stamped: DrivenLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_offset(stamped, 15)  # maps the index
+    explained = partial(explain_offset, offset=15, is_cached=bool)
+    walk = stamped.run(with_segments(stamped.log.snapshot(), explained))
+    assert walk["log_segments"] == [
+        {
+            "segment": base,
+            "segments": 1,
+            "size_bytes": count * SIZE,
+            "least_timestamp": START_MS + base,
+            "max_timestamp": START_MS + base + count - 1,
+        }
+        for base, count in ((0, 10), (10, 10), (20, 5))
+    ]
+    del walk["log_segments"]
+    assert walk == by_offset(stamped, 15)
+    monkeypatch.setattr(explain, "MOST_STRETCHES", 2)
+    told = [tuple(each.values()) for each in whole_log(stamped.log.snapshot())]
+    assert told == [(0, 2, 20 * SIZE, START_MS, START_MS + 19), (20, 1, 5 * SIZE, START_MS + 20, START_MS + 24)]
