@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -79,8 +78,7 @@ async def test_oldest_segments_free_the_reserve(tmp_path: Path, fs: ShrinkingDev
         await guard.check()
         assert starts(broker) == [0, 0, 0]
         fs.free = RESERVE - 6 * SIZE
-        with caplog.at_level(logging.WARNING):
-            await guard.check()
+        await guard.check()
         assert starts(broker) == [10, 0, 0], "two segments of five records make up for six"
         assert fs.free == RESERVE + 4 * SIZE, "unlinked at once, whatever file.delete.delay.ms says"
         assert "2 oldest segments" in caplog.text
@@ -135,9 +133,8 @@ async def test_appends_without_room_are_refused(tmp_path: Path, fs: ShrinkingDev
         await broker.writer.append(ORDERS, value("before"))
         guard = broker._manager.guard
         fs.free = RESERVE - 1
-        with caplog.at_level(logging.WARNING):
-            await guard.check()
-            await guard.check()
+        await guard.check()
+        await guard.check()
         with pytest.raises(RequestError, match=f"has {RESERVE - 1} bytes left, below disk_reserve_bytes={RESERVE}") as raised:
             await broker.writer.append(ORDERS, value("x"))
         assert raised.value.code is ErrorCode.POLICY_VIOLATION
@@ -215,21 +212,18 @@ async def test_above_log_max_bytes_segments_go_or_appends_are_refused(tmp_path: 
     async with running_broker(tmp_path, topic=settings, log_max_bytes=60 * SIZE) as broker:
         assert starts(broker) == [15, 0, 0], "15 records are too many"
         assert broker._manager.guard.total.given_up_bytes == 15 * SIZE
-    with caplog.at_level(logging.WARNING):
-        async with running_broker(tmp_path, topic=settings, log_max_bytes=25 * SIZE) as broker:
-            assert starts(broker) == [20, 20, 0]
-            await broker._manager.guard.check()
-            for partition in (LOGS, ORDERS):
-                with pytest.raises(
-                    RequestError, match=f"all logs together have {35 * SIZE} bytes, at log_max_bytes={25 * SIZE}"
-                ):
-                    await broker.writer.append(partition, value("x"))
-            assert (await broker.statistics()).log_bound.is_refusing
-            await broker.logs.delete_records(ORDERS, 15)
-            await broker.topics.delete("logs")
-            await broker._manager.retention.run_pass()
-            await broker._manager.guard.check()
-            assert not (await broker.statistics()).log_bound.is_refusing
+    async with running_broker(tmp_path, topic=settings, log_max_bytes=25 * SIZE) as broker:
+        assert starts(broker) == [20, 20, 0]
+        await broker._manager.guard.check()
+        for partition in (LOGS, ORDERS):
+            with pytest.raises(RequestError, match=f"all logs together have {35 * SIZE} bytes, at log_max_bytes={25 * SIZE}"):
+                await broker.writer.append(partition, value("x"))
+        assert (await broker.statistics()).log_bound.is_refusing
+        await broker.logs.delete_records(ORDERS, 15)
+        await broker.topics.delete("logs")
+        await broker._manager.retention.run_pass()
+        await broker._manager.guard.check()
+        assert not (await broker.statistics()).log_bound.is_refusing
     said = [record.levelname for record in caplog.records if "all logs together: " in record.getMessage()]
     assert said == ["ERROR", "WARNING"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -99,11 +98,10 @@ async def test_a_hold_outlives_a_restart_and_the_retention_of_offsets(tmp_path: 
 
 async def test_past_its_bounds_the_oldest_are_dropped(tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     keys = {"disk_full_policy": "drop-oldest", "retention_hold_max_bytes": str(10 * SIZE)}
-    with caplog.at_level(logging.WARNING):
-        async with held_topic(tmp_path, clock, **keys) as broker:
-            await commit(broker, 2)
-            assert await retain(broker) == 10
-            assert actor_of(broker).log.derived.dropped == Dropped(8, 8 * SIZE, 2, 10)
+    async with held_topic(tmp_path, clock, **keys) as broker:
+        await commit(broker, 2)
+        assert await retain(broker) == 10
+        assert actor_of(broker).log.derived.dropped == Dropped(8, 8 * SIZE, 2, 10)
     assert f"{PARTITION}: 8 records ({8 * SIZE} bytes) at offsets 2 to 9 were dropped" in caplog.text
     async with held_topic(tmp_path, clock) as broker:
         assert actor_of(broker).log.derived.dropped == Dropped(8, 8 * SIZE, 2, 10)
@@ -113,9 +111,8 @@ async def test_appends_past_its_bounds_await_a_commit(tmp_path: Path, clock: Clo
     async with held_topic(tmp_path, clock, retention_hold_max_bytes=str(15 * SIZE)) as broker:
         guard = broker._manager.guard
         await commit(broker, 3)
-        with caplog.at_level(logging.WARNING):
-            for _ in range(2):
-                await guard.check()
+        for _ in range(2):
+            await guard.check()
         assert await retain(broker) == 0
         with pytest.raises(RequestError, match=r"^POLICY_VIOLATION.*uplink of retention\.hold\.groups has committed offset 3"):
             await broker.writer.append(PARTITION, value("x"))
@@ -140,8 +137,7 @@ async def test_a_full_disk_takes_what_is_held_last_and_tells_it(
         guard, starts = broker._manager.guard, []
         for segments in (1, 3, 1):
             fs.free = RESERVE - segments * 5 * SIZE
-            with caplog.at_level(logging.WARNING):
-                await guard.check()
+            await guard.check()
             starts.append([actor_of(broker, each).log.log_start_offset for each in (PARTITION, plain)])
         assert starts == [[5, 0], [5, 15], [10, 15]]
         assert actor_of(broker).log.derived.dropped == Dropped(3, 3 * SIZE, 7, 10)

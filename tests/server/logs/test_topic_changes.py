@@ -4,7 +4,6 @@ coordinators' own topics."""
 from __future__ import annotations
 
 import errno
-import logging
 from pathlib import Path
 
 import pytest
@@ -126,22 +125,9 @@ async def test_an_offline_partition_is_configured_at_the_next_start(tmp_path: Pa
     async with running_broker(tmp_path) as broker:
         await broker.topics.create(TOPIC, 2)
         actor_of(broker).take_offline("a test says so")
-        with caplog.at_level(logging.WARNING):
-            await broker.topics.alter_configs(TOPIC, {"segment.bytes": "100"})
+        await broker.topics.alter_configs(TOPIC, {"segment.bytes": "100"})
         assert "takes its configuration over at the next start" in caplog.text
         assert actor_of(broker, TopicPartition(TOPIC, 1)).config.segment_bytes == 100
-
-
-async def test_a_preallocated_segment_is_cut_to_its_data_when_preallocation_is_switched_off(tmp_path: Path) -> None:
-    path = tmp_path / "topic-0" / f"{0:020d}.log"
-    async with one_partition(tmp_path, topic={"preallocate": "true", "segment.bytes": "10000"}) as broker:
-        await broker.writer.append(PARTITION, value("x"))
-        assert path.stat().st_size == 10_000
-        await broker.topics.alter_configs(TOPIC, {"preallocate": "false"})
-        assert path.stat().st_size == actor_of(broker).log.size_in_bytes
-        await broker.writer.append(PARTITION, value("y" * 9900))
-    async with one_partition(tmp_path) as broker:
-        assert len(await values_from(broker)) == 2
 
 
 async def test_a_topic_grows_and_keeps_what_it_has(tmp_path: Path) -> None:
@@ -182,12 +168,11 @@ async def test_a_stray_partition_is_adopted_by_the_next_growth(tmp_path: Path, c
         older = (tmp_path / TOPICS_FILE).read_bytes()
         await broker.topics.create_partitions(TOPIC, 3)
     (tmp_path / TOPICS_FILE).write_bytes(older)
-    with caplog.at_level(logging.WARNING):
-        async with one_partition(tmp_path) as broker:
-            assert len(broker.topics.describe(TOPIC).partitions) == 2
-            assert [each.stray for each in broker.directories.describe()] == [(str(tmp_path / "topic-2"),)]
-            await broker.topics.create_partitions(TOPIC, 3)
-            await broker.writer.append(TopicPartition(TOPIC, 2), value("x"))
+    async with one_partition(tmp_path) as broker:
+        assert len(broker.topics.describe(TOPIC).partitions) == 2
+        assert [each.stray for each in broker.directories.describe()] == [(str(tmp_path / "topic-2"),)]
+        await broker.topics.create_partitions(TOPIC, 3)
+        await broker.writer.append(TopicPartition(TOPIC, 2), value("x"))
     assert "topic-2 is left alone" in caplog.text
 
 

@@ -6,7 +6,6 @@ Checksums of closed index files, and what happens without: no wrong entry decide
 from __future__ import annotations
 
 import errno
-import logging
 import shutil
 from pathlib import Path
 from typing import Final
@@ -93,16 +92,14 @@ def test_a_transaction_index_that_was_changed_behind_a_clean_stop_is_made_anew_a
     path = indexes(driven.log.directory)[slot]
     before = path.read_bytes()
     DAMAGES[damage](path)
-    with caplog.at_level(logging.WARNING):
-        again = driven.reopen(was_clean=True)
+    again = driven.reopen(was_clean=True)
     assert str(path) in caplog.text
     assert "the segment is scanned and its indexes are rebuilt" in caplog.text
     assert committed(again) == expected
     assert path.read_bytes() == before
     again.close()
     caplog.clear()
-    with caplog.at_level(logging.WARNING):
-        again.reopen(was_clean=True)
+    again.reopen(was_clean=True)
     assert caplog.text == ""
 
 
@@ -163,8 +160,7 @@ def test_a_segment_that_kafka_wrote_on_is_not_judged_by_what_was_known_of_it(
         assert facts is not None
         assert base not in facts.indexes
         return
-    with caplog.at_level(logging.WARNING):
-        again = driven.reopen(was_clean=True)
+    again = driven.reopen(was_clean=True)
     assert caplog.text == ""
     facts = read_facts(driven.fs, again.log.directory)
     assert facts is not None
@@ -187,8 +183,7 @@ def test_a_compacted_segment_is_known_by_its_new_index(tmp_path: Path, caplog: p
     facts = read_facts(driven.fs, driven.log.directory)
     there = {int(path.stem): path.stat().st_size for path in indexes(driven.log.directory)}
     assert {base: each.index_bytes for base, each in (facts.indexes if facts else {}).items()} == there
-    with caplog.at_level(logging.WARNING):
-        assert committed(driven.reopen(was_clean=True)) == expected
+    assert committed(driven.reopen(was_clean=True)) == expected
     assert caplog.text == ""
 
 
@@ -211,15 +206,13 @@ def test_records_that_were_deleted_stay_so_without_their_line_in_the_checkpoint(
     """A larger offset there counts and is known then: a Kafka has deleted more meanwhile."""
     driven = trimmed(tmp_path / NAME, 7)
     (driven.close if was_clean else driven.close_files)()
-    with caplog.at_level(logging.WARNING):
-        again = driven.reopen(was_clean=was_clean, log_start_offset=checkpoint)
+    again = driven.reopen(was_clean=was_clean, log_start_offset=checkpoint)
     assert again.offsets() == list(range(7, 20))
     assert f"topic-0: {tmp_path}/log-start-offset-checkpoint says that its records begin at offset {checkpoint}" in caplog.text
     assert f"{tmp_path / NAME}/{FILE_NAME} that they begin at 7; the larger one counts" in caplog.text
     again.close()
     caplog.clear()
-    with caplog.at_level(logging.WARNING):
-        again = driven.reopen(was_clean=True, log_start_offset=9)
+    again = driven.reopen(was_clean=True, log_start_offset=9)
     assert (again.offsets(), caplog.text) == (list(range(9, 20)), "")
     assert again.reopen(was_clean=True, log_start_offset=0).offsets() == list(range(9, 20))
 
@@ -281,8 +274,7 @@ def test_retention_goes_on_where_the_file_cannot_be_written_and_it_is_tried_agai
         driven.roll()
     for _ in range(2):
         fs.fail_next("write", errno.ENOSPC, after_bytes=0)
-        with caplog.at_level(logging.WARNING):
-            driven.run(increment_log_start_offset(driven.log, driven.log.log_start_offset + 1))
+        driven.run(increment_log_start_offset(driven.log, driven.log.log_start_offset + 1))
     assert caplog.text.count("cannot be written and is tried again") == 1
     assert read_facts(fs, "/data/topic-0") is None
     assert driven.run(expire_segments(driven.log, driven.clock())) == 3
@@ -312,8 +304,7 @@ def test_a_file_that_cannot_be_read_is_said_and_made_anew(
     path = tmp_path / NAME / FILE_NAME
     before = path.read_bytes()
     path.write_bytes(data)
-    with caplog.at_level(logging.WARNING):
-        driven.reopen(was_clean=True)
+    driven.reopen(was_clean=True)
     assert f"{path} " in caplog.text
     assert path.read_bytes() == before
 

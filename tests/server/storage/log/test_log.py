@@ -27,8 +27,10 @@ from tests.support.logs import START_MS, DrivenLog, batch, open_driven
 SIZE: Final = len(batch())
 
 
-def log_of(directory: Path, records: int, *, per_segment: int = 10) -> DrivenLog:
-    driven = open_driven(directory, config=LogConfig(segment_bytes=per_segment * SIZE, index_interval_bytes=SIZE))
+def log_of(directory: Path, records: int, *, per_segment: int = 10, interval: int = SIZE) -> DrivenLog:
+    """One record per batch, stamped START_MS + offset."""
+    config = LogConfig(segment_bytes=per_segment * SIZE, index_interval_bytes=interval, segment_index_bytes=1200)
+    driven = open_driven(directory, config=config)
     for offset in range(records):
         driven.append(batch(START_MS + offset))
     return driven
@@ -52,22 +54,6 @@ def test_a_snapshot_is_the_same_object_until_something_changes(tmp_path: Path) -
     assert second.inactive is first.inactive, "appends do not look at inactive segments again"
     driven.roll()
     assert len(driven.log.snapshot().inactive) == 3
-
-
-def test_slots_by_offset_and_by_time(tmp_path: Path) -> None:
-    driven = open_driven(tmp_path, log_start_offset=5, config=LogConfig(segment_bytes=2 * SIZE))
-    for timestamp in (10, 20, 5, 6, 30, 1):
-        driven.append(batch(START_MS + timestamp))
-    snapshot = driven.log.snapshot()
-    assert [snapshot.slot_of(offset) for offset in (4, 5, 6, 7, 8, 9, 99)] == [-1, 0, 0, 1, 1, 2, 2]
-    assert [snapshot.slot_reaching(START_MS + timestamp) for timestamp in (0, 20, 21, 30, 31)] == [0, 0, 2, 2, 3]
-
-
-def test_the_readable_end_of_each_segment_follows_the_high_watermark(tmp_path: Path) -> None:
-    driven = log_of(tmp_path, 25)
-    driven.log.set_high_watermark(13, 10, 3 * SIZE)
-    snapshot = driven.log.snapshot()
-    assert [snapshot.readable_end(slot) for slot in range(3)] == [10 * SIZE, 3 * SIZE, 0]
 
 
 @pytest.mark.parametrize("is_full", [False, True])
@@ -135,15 +121,6 @@ def test_a_flush_up_to_a_roll_leaves_the_active_segment_alone_and_an_older_one_n
     assert driven.log.plan_flush().operations == ()
     driven.log.commit_flush(older)
     assert driven.log.recovery_point == 25
-
-
-def test_a_flush_planned_before_a_truncation_does_not_pass_the_end(tmp_path: Path) -> None:
-    driven = log_of(tmp_path, 25)
-    plan = driven.log.plan_flush()
-    driven.run(truncate_to(driven.log, 12))
-    driven.log.commit_flush(plan)
-    assert driven.log.recovery_point <= 12
-    driven.log.check_invariant()
 
 
 def test_the_name_of_a_rolled_segment_is_synced_before_its_records_count_as_flushed(tmp_path: Path) -> None:
@@ -223,15 +200,6 @@ def test_another_durability_forces_what_is_there_to_the_device() -> None:
     assert driven.log.recovery_point == 1
 
 
-def log_to_cut(directory: Path, records: int, *, per_segment: int = 1000, interval: int = 4096) -> DrivenLog:
-    """One record per batch, stamped START_MS + offset."""
-    config = LogConfig(segment_bytes=per_segment * SIZE, index_interval_bytes=interval, segment_index_bytes=1200)
-    driven = open_driven(directory, config=config)
-    for offset in range(records):
-        driven.append(batch(START_MS + offset))
-    return driven
-
-
 def truncate(driven: DrivenLog, offset: int) -> bool:
     return driven.run(truncate_to(driven.log, offset))
 
@@ -241,24 +209,9 @@ def epochs_on_disk(driven: DrivenLog) -> LeaderEpochs:
     return decode_leader_epochs(str(path), path.read_bytes())
 
 
-@pytest.mark.parametrize("per_segment", [1000, 4])
-def test_truncation_behind_the_end_inside_and_to_nothing(tmp_path: Path, per_segment: int) -> None:
-    """Kafka: UnifiedLogTest.testTruncateTo, LogSegmentTest.testTruncate."""
-    driven = log_to_cut(tmp_path, 10, per_segment=per_segment)
-    with pytest.raises(ValueError, match="cannot truncate to offset -1"):
-        truncate(driven, -1)
-    before = driven.log.snapshot().truncations
-    for offset, end, cuts in ((11, 10, 0), (10, 10, 0), (5, 5, 1), (0, 0, 2)):
-        assert truncate(driven, offset) is (end < 10)
-        assert (driven.log.log_end_offset, driven.log.size_in_bytes, driven.offsets()) == (end, end * SIZE, [*range(end)])
-        assert driven.log.snapshot().truncations == before + cuts, "counted for readers"
-    assert len(driven.log.segments) == 1
-    assert driven.append(batch()).base_offset == 0
-
-
 def test_truncating_fully_starts_at_any_offset(tmp_path: Path) -> None:
     """Kafka: UnifiedLogTest.testTruncateTo, LocalLogTest.testTruncateFullyAndStartAt."""
-    driven = log_to_cut(tmp_path, 10)
+    driven = log_of(tmp_path, 10)
     driven.run(truncate_fully_and_start_at(driven.log, 7))
     assert (driven.log.log_end_offset, driven.log.log_start_offset, driven.log.size_in_bytes) == (7, 7, 0)
     assert [segment.base_offset for segment in driven.log.segments] == [7]
@@ -271,7 +224,7 @@ def test_truncating_fully_starts_at_any_offset(tmp_path: Path) -> None:
 
 def test_indexes_may_grow_again_after_a_truncation(tmp_path: Path) -> None:
     """Kafka: UnifiedLogTest.testIndexResizingAtTruncation."""
-    driven = log_to_cut(tmp_path, 20, per_segment=10, interval=SIZE - 1)
+    driven = log_of(tmp_path, 20, per_segment=10, interval=SIZE - 1)
     first = driven.log.segments.first
     assert (first.offset_index.max_entries, first.time_index.max_entries) == (9, 9)
     assert (first.offset_index.entries, first.time_index.entries) == (9, 9)
@@ -284,21 +237,8 @@ def test_indexes_may_grow_again_after_a_truncation(tmp_path: Path) -> None:
     assert driven.offsets() == list(range(20))
 
 
-def test_high_watermark_recovery_point_and_log_start_follow_the_end_down(tmp_path: Path) -> None:
-    """Kafka: UnifiedLogTest.testTruncateTo: a cut below the first segment starts anew there."""
-    driven = open_driven(tmp_path, log_start_offset=3)
-    for _ in range(7):
-        driven.append(batch(), sync=True)
-    assert (driven.log.high_watermark, driven.log.recovery_point) == (10, 10)
-    for offset, start in ((5, 3), (1, 1)):
-        truncate(driven, offset)
-        log = driven.log
-        assert (log.log_start_offset, log.high_watermark, log.recovery_point, log.log_end_offset) == (start, *[offset] * 3)
-        assert [segment.base_offset for segment in log.segments] == [start]
-
-
 def test_segments_behind_the_cut_are_renamed_and_wait_for_their_deletion(tmp_path: Path) -> None:
-    driven = log_to_cut(tmp_path, 10, per_segment=4)
+    driven = log_of(tmp_path, 10, per_segment=4)
     truncate(driven, 5)
     names = {path.name for path in tmp_path.iterdir()}
     assert "00000000000000000008.log" not in names
@@ -313,7 +253,7 @@ def test_segments_behind_the_cut_are_renamed_and_wait_for_their_deletion(tmp_pat
 def test_truncation_at_or_behind_the_end_forgets_epochs_that_begin_behind_it(tmp_path: Path, offset: int) -> None:
     """Kafka: UnifiedLog.truncateTo always truncates the epoch cache: a leader may have noted an epoch and appended nothing.
     The latest epoch starts at a cut, on disk too."""
-    driven = log_to_cut(tmp_path, 3)
+    driven = log_of(tmp_path, 3)
     driven.log.leader_epochs.assign(5, 30)
     driven.run(driven.log.write_leader_epochs())
     assert not truncate(driven, offset)

@@ -33,6 +33,7 @@ from triolog.server.storage.log.prepare import PreparedAppend, prepare_append, p
 from triolog.server.storage.log.retention import expire_segments, increment_log_start_offset, take_out_below
 from triolog.server.storage.lookups.timestamps import offset_for_timestamp
 
+from tests.server.offline.test_verify import damages_below
 from tests.support.altered_files import alter_in_memory
 from tests.support.counts import counts, session_seed
 from tests.support.crash_fs import CrashFileSystem, PowerCut
@@ -253,6 +254,7 @@ class Life:
         self.inline.close()
         self.promised = self.recovery_checkpoint = self.log.log_end_offset
         self.start_checkpoint = self.log.log_start_offset
+        assert damages_below(self.fs, DIRECTORY, self.start_checkpoint) == []
         if not self.is_cutting:
             self.lose_what_is_kept_twice()
         self.reopen(was_clean=True)

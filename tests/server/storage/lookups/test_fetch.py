@@ -10,8 +10,8 @@ from typing import Final
 import attrs
 import pytest
 from triolog.protocol.errors import CorruptRecordError, OffsetOutOfRangeError
-from triolog.protocol.records.batch import BatchHeader, iter_batches, parse_header
-from triolog.protocol.types import NO_OFFSET, CompressionType, Isolation
+from triolog.protocol.records.batch import BatchHeader, iter_batches
+from triolog.protocol.types import NO_OFFSET, Isolation
 from triolog.server.config import GapPolicy, LogConfig
 from triolog.server.stages.stage_appends import find_producer_records
 from triolog.server.storage.disk.paths import INDEX_SUFFIX, segment_file
@@ -29,9 +29,8 @@ from tests.support.logs import START_MS, DrivenLog, batch, open_driven
 THREE = (START_MS, START_MS, START_MS)
 
 
-def first_offsets(driven: DrivenLog, offset: int, max_bytes: int = 1 << 20, *, min_one_batch: bool = True) -> list[int]:
-    fetched = driven.read(offset, max_bytes, min_one_batch=min_one_batch)
-    return [header.base_offset for header, _ in iter_batches(fetched.records)]
+def first_offsets(driven: DrivenLog, offset: int) -> list[int]:
+    return [header.base_offset for header, _ in iter_batches(driven.read(offset).records)]
 
 
 def test_a_read_from_a_gap_between_segments_goes_on_in_the_next_one(driven: DrivenLog) -> None:
@@ -77,44 +76,8 @@ def test_reads_outside_of_the_log_are_out_of_range(tmp_path: Path) -> None:
     for offset in (0, 1023, 1026):
         with pytest.raises(OffsetOutOfRangeError, match=f"topic-0: offset {offset} is not in 1024 to 1025"):
             driven.read(offset)
-
-
-def test_the_first_batch_comes_whole_where_one_is_asked_for(driven: DrivenLog) -> None:
-    """Kafka: UnifiedLogTest.testReadWithMinMessage, testReadWithTooSmallMaxLength. Otherwise the answer is cut at max_bytes."""
-    for _ in range(3):
-        driven.append(batch())
-    for offset in range(3):
-        fetched = driven.read(offset, 1, min_one_batch=True)
-        assert (len(fetched.records), parse_header(fetched.records).base_offset) == (len(batch()), offset)
-    for offset, max_bytes in ((1, 1), (1, 0), (0, 2 * len(batch()) - 1)):
-        assert len(driven.read(offset, max_bytes, min_one_batch=False).records) == max_bytes
-    assert first_offsets(driven, 0, len(batch()) * 2 - 1) == [0]
     with pytest.raises(ValueError, match="max_bytes is -1"):
-        driven.read(0, -1)
-
-
-def test_a_compressed_batch_comes_whole_from_any_of_its_offsets(driven: DrivenLog) -> None:
-    """Kafka: UnifiedLogTest.testCompressedMessages."""
-    for _ in range(2):
-        driven.append(batch(START_MS, START_MS, compression_type=CompressionType.GZIP))
-    assert [first_offsets(driven, offset)[0] for offset in range(4)] == [0, 0, 2, 2]
-
-
-def test_an_answer_ends_with_its_segment_and_before_the_high_watermark(driven: DrivenLog) -> None:
-    for number in range(4):
-        driven.append(batch())
-        if number == 1:
-            driven.roll()
-    log = driven.log
-    assert [first_offsets(driven, offset) for offset in (0, 2)] == [[0, 1], [2, 3]]
-    log.set_high_watermark(3, log.active.base_offset, len(batch()))
-    assert [first_offsets(driven, offset) for offset in (0, 2)] == [[0, 1], [2]]
-    for offset in (3, 4):
-        fetched = driven.read(offset)
-        assert (len(fetched.records), fetched.high_watermark) == (0, 3)
-    log.set_high_watermark(1, 0, len(batch()))
-    assert first_offsets(driven, 0) == [0]
-    assert len(driven.read(2).records) == 0
+        driven.read(1024, -1)
 
 
 CONFIG: Final = LogConfig().overlay({"index.interval.bytes": "1", "segment.index.bytes": "240"})

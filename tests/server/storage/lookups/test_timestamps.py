@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from triolog.protocol.errors import CorruptRecordError, InvalidRequestError, OffsetOutOfRangeError, RecordTooLargeError
 from triolog.protocol.limits import INT64_MAX
 from triolog.protocol.records.batch import BatchHeader, iter_batches
-from triolog.protocol.types import CompressionType, TimestampType
+from triolog.protocol.types import CompressionType
 from triolog.server.config import LogConfig
 from triolog.server.storage.disk.diskops import Read
 from triolog.server.storage.log.changes import truncate_to
@@ -59,43 +59,12 @@ def test_every_answer_carries_the_epoch_of_its_batch(tmp_path: Path) -> None:
     assert driven.offset_for(LATEST) == TimestampAndOffset(-1, 2, 2)
 
 
-def test_the_largest_timestamp_comes_with_its_first_record(tmp_path: Path) -> None:
-    """Kafka: UnifiedLogTest.testFetchOffsetByTimestampWithMaxTimestampIncludesTimestamp."""
-    driven = log_of(tmp_path, 0, 10, 0)
-    assert driven.offset_for(MAX) == TimestampAndOffset(START_MS + 10, 1, 0)
-    driven.append(batch(START_MS, START_MS + 10, START_MS + 10))
-    assert driven.offset_for(MAX).offset == 1
-    driven.append(batch(START_MS, START_MS + 20, START_MS + 20))
-    assert driven.offset_for(MAX) == TimestampAndOffset(START_MS + 20, 7, 0)
-
-
-def test_ten_records_the_last_stamped_later(tmp_path: Path) -> None:
-    """Kafka: ListOffsetsRequestTest.testResponseIncludesLeaderEpoch, LogOffsetTest.testGetOffsetsBeforeEarliestTime."""
-    driven = log_of(tmp_path, *[0] * 9, 10)
-    assert driven.offset_for(0) == TimestampAndOffset(START_MS, 0, 0)
-    assert driven.offset_for(EARLIEST) == TimestampAndOffset(-1, 0, 0)
-    assert driven.offset_for(LATEST) == TimestampAndOffset(-1, 10, 0)
-    assert driven.offset_for(MAX) == TimestampAndOffset(START_MS + 10, 9, 0)
-    driven.close()
-    assert driven.reopen(was_clean=True, log_start_offset=1).offset_for(EARLIEST) == TimestampAndOffset(-1, 1, 0)
-
-
 def test_a_high_watermark_inside_a_batch_hides_the_rest_of_it(driven: DrivenLog) -> None:
     driven.append(batch(START_MS, START_MS + 10, START_MS + 20))
     driven.log.set_high_watermark(2, 0, driven.log.active.size)
     assert driven.offset_for(START_MS + 10).offset == 1
     assert driven.offset_for(START_MS + 11) == NOTHING
     assert driven.offset_for(LATEST).offset == 2
-
-
-def test_under_log_append_time_every_record_has_the_time_of_its_batch(tmp_path: Path) -> None:
-    driven = open_driven(tmp_path, config=LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME))
-    driven.append(batch(5, 7, 6))
-    driven.clock.advance(10)
-    driven.append(batch(1, 2))
-    assert driven.offset_for(START_MS)[:2] == (START_MS, 0)
-    assert driven.offset_for(START_MS + 1)[:2] == (START_MS + 10, 3)
-    assert driven.offset_for(MAX)[:2] == (START_MS + 10, 3)
 
 
 def test_a_bomb_is_not_decompressed_to_look_for_a_time(driven: DrivenLog) -> None:

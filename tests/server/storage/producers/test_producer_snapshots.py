@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from pathlib import Path
 from typing import Final
@@ -282,8 +281,7 @@ def test_without_the_file_the_end_of_the_log_tells_the_same(
         with open(driven.log.active.log.path, "r+b") as file:
             file.seek(size * (len(answers) - 4) + 16)
             file.write(b"\7")
-    with caplog.at_level(logging.WARNING):
-        driven = driven.reopen(was_clean=True)
+    driven = driven.reopen(was_clean=True)
     assert ("magic 7" in caplog.text) is is_damaged
     if is_damaged:
         last = max(number for _, number in answers)
@@ -324,8 +322,7 @@ def test_a_file_that_does_not_belong_to_its_snapshot_is_passed_over_and_said(
         path.write_bytes(encode_earlier(driven.log.producers.entries.values(), 99))
     else:
         path.write_bytes({"a bit": data[:-1] + bytes([data[-1] ^ 1]), "a cut": data[:-3], "nothing in it": b""}[damage])
-    with caplog.at_level(logging.WARNING):
-        driven = driven.reopen(was_clean=True)
+    driven = driven.reopen(was_clean=True)
     assert f"{path}" in caplog.text
     assert "it is passed over" in caplog.text
     answered_again(driven, answers)
