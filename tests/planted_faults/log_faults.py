@@ -200,14 +200,14 @@ READING: Final = {
         file="server/storage/lookups/fetch.py",
         old=" or (is_committed and snapshot.last_stable_offset != high_watermark):\n",
         new=":\n",
-        tests=(f"{STORAGE}/lookups/test_at_once.py::test_what_needs_another_look_is_left_to_the_long_way",),
+        tests=(f"{STORAGE}/lookups/test_timestamps.py::test_what_needs_another_look_is_left_to_the_long_way",),
     ),
     "time-at-once-above-the-high-watermark": Fault(
         why="A lookup answers a record that no reader may see yet, wherever it is cached.",
         file="server/storage/lookups/timestamps.py",
         old="        if base_offset + offset_delta >= end_offset:\n",
         new="        if False:\n",
-        tests=(f"{STORAGE}/lookups/test_at_once.py::test_a_record_above_the_high_watermark_is_none",),
+        tests=(f"{STORAGE}/lookups/test_timestamps.py::test_a_record_above_the_high_watermark_is_none",),
     ),
     "misplaced-base-offset": Fault(
         why="fetch.check.crcs lets a batch pass whose offset, which no CRC covers, was damaged: records change places.",

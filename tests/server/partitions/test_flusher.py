@@ -28,8 +28,8 @@ from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import AppendFailedError, LogOfflineError
 from triolog.server.storage.log.append import AppendResult
 
-from tests.server.partitions.appending import Answered, answered, offsets, prepared, send
 from tests.server.partitions.test_disk import open_disk, writable
+from tests.server.partitions.test_partition import Answered, answered, offsets, prepared, send
 from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, until, value, values_from
 from tests.support.counts import seeds
 from tests.support.gate_fs import GateFileSystem, held

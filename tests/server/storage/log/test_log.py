@@ -56,6 +56,17 @@ def test_a_snapshot_is_the_same_object_until_something_changes(tmp_path: Path) -
     assert len(driven.log.snapshot().inactive) == 3
 
 
+def test_slots_by_offset_and_by_time(tmp_path: Path) -> None:
+    driven = open_driven(tmp_path, log_start_offset=5, config=LogConfig(segment_bytes=2 * SIZE))
+    for timestamp in (10, 20, 5, 6, 30, 1):
+        driven.append(batch(START_MS + timestamp))
+    snapshot = driven.log.snapshot()
+    assert [snapshot.slot_of(offset) for offset in (4, 5, 6, 7, 8, 9, 99)] == [-1, 0, 0, 1, 1, 2, 2]
+    assert [snapshot.slot_reaching(START_MS + timestamp) for timestamp in (0, 20, 21, 30, 31)] == [0, 0, 2, 2, 3]
+    driven.log.set_high_watermark(8, 7, SIZE)
+    assert [driven.log.snapshot().readable_end(slot) for slot in range(3)] == [2 * SIZE, SIZE, 0]
+
+
 @pytest.mark.parametrize("is_full", [False, True])
 def test_rolling_an_empty_active_segment_makes_it_anew(driven: DrivenLog, is_full: bool) -> None:
     """Kafka: UnifiedLogTest.testRollSegmentThatAlreadyExists."""
