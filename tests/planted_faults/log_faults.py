@@ -40,7 +40,7 @@ PRODUCERS: Final = {
         file="server/storage/log/prepare_one.py",
         old="    if crc32c(batch[ATTRIBUTES_POSITION:]) != crc:\n",
         new="    if crc32c(batch[ATTRIBUTES_POSITION:]) == -1:\n",
-        tests=(f"{STORAGE}/log/test_prepare_one.py::test_every_bit_counts[one record-False]",),
+        tests=(f"{STORAGE}/log/test_append.py::test_every_bit_counts[one record-False]",),
     ),
     "next-batch-of-an-older-epoch": Fault(
         why="A producer that was taken for dead goes on where its successor is.",
@@ -174,7 +174,7 @@ TRANSACTIONS: Final = {
         file="server/storage/indexes/transaction_index.py",
         old="        if txn.last_stable_offset >= upper_bound:\n",
         new="        if txn.last_offset >= upper_bound:\n",
-        tests=(f"{STORAGE}/indexes/test_transaction_index.py::test_aborted_transactions_of_a_range",),
+        tests=(f"{STORAGE}/indexes/test_index.py::test_aborted_transactions_of_a_range",),
     ),
     "transaction-index-name": Fault(
         why="A power cut takes the index of a closed segment: its aborted records are read as committed.",
@@ -263,7 +263,7 @@ TRUNCATION: Final = {
         file="server/storage/log/changes.py",
         old="    if log.high_watermark >= offset:\n",
         new="    if False:\n",
-        tests=(f"{STORAGE}/log/test_truncate.py::test_high_watermark_recovery_point_and_log_start_follow_the_end_down",),
+        tests=(f"{STORAGE}/log/test_log.py::test_high_watermark_recovery_point_and_log_start_follow_the_end_down",),
     ),
     "flush-across-a-cut": Fault(
         why="A flush that was planned before a cut says that the bytes of the batches after it are on the device.",
@@ -281,7 +281,7 @@ RETENTION: Final = {
         old="    while checked < position:\n",
         new="    while checked < 0:\n",
         tests=(
-            f"{STORAGE}/disk/test_write_again.py::test_synced_bytes_that_share_pages_with_refused_ones_are_checked",
+            f"{STORAGE}/disk/test_diskops.py::test_synced_bytes_that_share_pages_with_refused_ones_are_checked",
             "tests/server/partitions/test_flusher.py::test_a_synced_record_that_a_failed_sync_took_along_is_not_served",
         ),
     ),
@@ -290,7 +290,7 @@ RETENTION: Final = {
         file="server/offline/small_files_check.py",
         old="    for producer_id, first_offset in needed.ongoing.items():\n",
         new="    for producer_id, first_offset in producers.ongoing.items():\n",
-        tests=("tests/server/offline/test_verify.py::test_a_history_of_transactions_kills_and_deletions_leaves_no_damage",),
+        tests=(f"{STORAGE}/log/test_log_life.py::test_a_history_of_transactions_kills_and_deletions_leaves_no_damage",),
     ),
     "retention-above-the-high-watermark": Fault(
         why="Records are deleted before anyone could read them.",
@@ -479,20 +479,20 @@ FAILED_SYNCS: Final = {
         why="ext4 writes the page to its old place and leaves the extent unwritten: it reads as zeros after a power cut.",
         file="server/storage/disk/write_again.py",
         old="        fs.forget(fd, forget_from, stop if stop < end else None)\n",
-        tests=(f"{STORAGE}/disk/test_write_again.py::test_what_is_written_again_and_synced_is_on_the_device",),
+        tests=(f"{STORAGE}/disk/test_diskops.py::test_what_is_written_again_and_synced_is_on_the_device",),
     ),
     "folio-of-two-windows": Fault(
         why="A folio that two windows share is never forgotten: it is written where it was, and reads as zeros one day.",
         file="server/storage/disk/write_again.py",
         old="        held = content[-folio_bytes:]\n",
         new='        held = b""\n',
-        tests=(f"{STORAGE}/disk/test_write_again.py::test_what_is_written_again_and_synced_is_on_the_device",),
+        tests=(f"{STORAGE}/disk/test_diskops.py::test_what_is_written_again_and_synced_is_on_the_device",),
     ),
     "written-again-unseen": Fault(
         why="A page that the kernel has dropped is written again with what the device had, and counts as what it was.",
         file="server/storage/disk/write_again.py",
         old="        check_batch(piece[at : at + size], header)\n",
-        tests=(f"{STORAGE}/disk/test_write_again.py::test_bytes_that_read_differently_are_lost_and_nothing_is_written",),
+        tests=(f"{STORAGE}/disk/test_diskops.py::test_bytes_that_read_differently_are_lost_and_nothing_is_written",),
     ),
     "sync-after-a-failed-one": Fault(
         why="The kernel lets the next sync of a file succeed, and what it forgot counts as being on the device.",

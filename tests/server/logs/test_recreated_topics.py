@@ -32,8 +32,7 @@ from triolog.server.storage.log.gaps import NO_FILE, OffsetGap
 from triolog.server.storage.log.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
 from triolog.server.storage.lookups.fetch import fetch_batches
 
-from tests.server.logs.test_log_retention import started_at
-from tests.server.logs.test_maintenance import SMALL, fill
+from tests.server.logs.test_log_retention import SMALL, fill, started_at
 from tests.server.stages.test_stage_commits import APPLICATION, stage
 from tests.support.brokers import LARGE, PARTITION, TOPIC, actor_of, one_partition, running_broker, until, value, values_from
 from tests.support.crash_fs import CrashFileSystem

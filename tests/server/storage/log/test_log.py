@@ -134,6 +134,15 @@ def test_a_flush_up_to_a_roll_leaves_the_active_segment_alone_and_an_older_one_n
     assert driven.log.recovery_point == 25
 
 
+def test_a_flush_planned_before_a_truncation_does_not_pass_the_end(tmp_path: Path) -> None:
+    driven = log_of(tmp_path, 25)
+    plan = driven.log.plan_flush()
+    driven.run(truncate_to(driven.log, 12))
+    driven.log.commit_flush(plan)
+    assert driven.log.recovery_point <= 12
+    driven.log.check_invariant()
+
+
 def test_the_name_of_a_rolled_segment_is_synced_before_its_records_count_as_flushed(tmp_path: Path) -> None:
     driven = log_of(tmp_path, 5)
     driven.flush()
@@ -234,7 +243,7 @@ def test_truncating_fully_starts_at_any_offset(tmp_path: Path) -> None:
 
 
 def test_indexes_may_grow_again_after_a_truncation(tmp_path: Path) -> None:
-    """Kafka: UnifiedLogTest.testIndexResizingAtTruncation."""
+    """Kafka: UnifiedLogTest.testIndexResizingAtTruncation, LogSegmentTest.testTruncate."""
     driven = log_of(tmp_path, 20, per_segment=10, interval=SIZE - 1)
     first = driven.log.segments.first
     assert (first.offset_index.max_entries, first.time_index.max_entries) == (9, 9)
@@ -246,6 +255,19 @@ def test_indexes_may_grow_again_after_a_truncation(tmp_path: Path) -> None:
     for _ in range(20):
         driven.append(batch())
     assert driven.offsets() == list(range(20))
+
+
+def test_high_watermark_recovery_point_and_log_start_follow_the_end_down(tmp_path: Path) -> None:
+    """Kafka: UnifiedLogTest.testTruncateTo: a cut below the first segment starts anew there."""
+    driven = open_driven(tmp_path, log_start_offset=3)
+    for _ in range(7):
+        driven.append(batch(), sync=True)
+    assert (driven.log.high_watermark, driven.log.recovery_point) == (10, 10)
+    for offset, start in ((5, 3), (1, 1)):
+        truncate(driven, offset)
+        log = driven.log
+        assert (log.log_start_offset, log.high_watermark, log.recovery_point, log.log_end_offset) == (start, *[offset] * 3)
+        assert [segment.base_offset for segment in log.segments] == [start]
 
 
 def test_segments_behind_the_cut_are_renamed_and_wait_for_their_deletion(tmp_path: Path) -> None:

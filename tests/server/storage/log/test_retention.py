@@ -80,7 +80,8 @@ def bases(driven: DrivenLog) -> list[int]:
 
 @pytest.mark.parametrize(("kept_records", "segments"), [(10, 2), (15, 3), (14, 3), (9, 2), (5, 1), (4, 1), (0, 1)])
 def test_size_lets_go_what_leaves_at_least_that_much(tmp_path: Path, kept_records: int, segments: int) -> None:
-    """Kafka: UnifiedLogTest.shouldDeleteSizeBasedSegments, shouldNotDeleteSizeBasedSegmentsWhenUnderRetentionSize."""
+    """Kafka: UnifiedLogTest.shouldDeleteSizeBasedSegments, shouldNotDeleteSizeBasedSegmentsWhenUnderRetentionSize,
+    LogManagerTest.testCleanupSegmentsToMaintainSize."""
     driven = log_of(tmp_path, 15, retention_bytes=kept_records * SIZE)
     retain(driven)
     assert len(driven.log.segments) == segments
@@ -289,7 +290,8 @@ def test_the_active_segment_stays_when_there_is_no_space_for_another_one(operati
 
 def test_what_lies_beside_a_segment_goes_with_it(tmp_path: Path) -> None:
     """What damage left, and a snapshot from its middle: a start writes one wherever the log ends. None is missed that vanished.
-    Kafka: ProducerStateManagerTest.testRemoveAndMarkSnapshotForDeletionAlreadyDeleted."""
+    Kafka: ProducerStateManagerTest.testRemoveAndMarkSnapshotForDeletionAlreadyDeleted,
+    UnifiedLogTest.testRetentionDeletesProducerStateSnapshots."""
     driven = log_of(tmp_path, 15)
     (tmp_path / f"{5:020d}.snapshot").unlink()
     for name in (f"{7:020d}.snapshot", f"{12:020d}.snapshot", f"{0:020d}.log.corrupt-72", f"{10:020d}.log.corrupt-0"):

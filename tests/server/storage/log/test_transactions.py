@@ -92,7 +92,7 @@ def test_lookups_by_time_of_committed_readers_end_at_the_last_stable_offset(driv
 
 @pytest.mark.parametrize("committed", [True, False])
 def test_the_last_stable_offset_waits_for_the_high_watermark(driven: DrivenLog, committed: bool) -> None:
-    """Kafka: UnifiedLogTest.testFirstUnstableOffsetWithTransactionalData,
+    """Kafka: UnifiedLogTest.testFirstUnstableOffsetWithTransactionalData, testFetchUpToLastStableOffset,
     testReadCommittedWithConcurrentHighWatermarkUpdates."""
     send(driven, 1, 0)
     driven.append(batch())

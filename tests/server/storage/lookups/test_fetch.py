@@ -10,8 +10,8 @@ from typing import Final
 import attrs
 import pytest
 from triolog.protocol.errors import CorruptRecordError, OffsetOutOfRangeError
-from triolog.protocol.records.batch import BatchHeader, iter_batches
-from triolog.protocol.types import NO_OFFSET, Isolation
+from triolog.protocol.records.batch import BatchHeader, iter_batches, parse_header
+from triolog.protocol.types import NO_OFFSET, CompressionType, Isolation
 from triolog.server.config import GapPolicy, LogConfig
 from triolog.server.stages.stage_appends import find_producer_records
 from triolog.server.storage.disk.paths import INDEX_SUFFIX, segment_file
@@ -76,8 +76,22 @@ def test_reads_outside_of_the_log_are_out_of_range(tmp_path: Path) -> None:
     for offset in (0, 1023, 1026):
         with pytest.raises(OffsetOutOfRangeError, match=f"topic-0: offset {offset} is not in 1024 to 1025"):
             driven.read(offset)
+
+
+def test_the_first_batch_comes_whole_where_one_is_asked_for(driven: DrivenLog) -> None:
+    """From any of its offsets. Otherwise the answer is cut at max_bytes. Kafka: UnifiedLogTest.testReadWithMinMessage,
+    testReadWithTooSmallMaxLength, testCompressedMessages."""
+    for _ in range(3):
+        driven.append(batch())
+    for offset in range(3):
+        fetched = driven.read(offset, 1, min_one_batch=True)
+        assert (len(fetched.records), parse_header(fetched.records).base_offset) == (len(batch()), offset)
+    for offset, max_bytes in ((1, 1), (1, 0), (0, 2 * len(batch()) - 1)):
+        assert len(driven.read(offset, max_bytes, min_one_batch=False).records) == max_bytes
     with pytest.raises(ValueError, match="max_bytes is -1"):
-        driven.read(1024, -1)
+        driven.read(0, -1)
+    driven.append(batch(START_MS, START_MS, compression_type=CompressionType.GZIP))
+    assert first_offsets(driven, 3) == first_offsets(driven, 4) == [3]
 
 
 CONFIG: Final = LogConfig().overlay({"index.interval.bytes": "1", "segment.index.bytes": "240"})

@@ -324,7 +324,8 @@ def test_an_empty_log_has_no_answer_for_any_time(driven: DrivenLog) -> None:
 
 
 def test_every_answer_carries_the_epoch_of_its_batch(tmp_path: Path) -> None:
-    """Kafka: UnifiedLogTest.testFetchOffsetByTimestampIncludesLeaderEpoch."""
+    """Kafka: UnifiedLogTest.testFetchOffsetByTimestampIncludesLeaderEpoch,
+    ListOffsetsRequestTest.testResponseIncludesLeaderEpoch."""
     driven = log_of(tmp_path, 0)
     driven.log.leader_epochs.assign(1, 1)
     driven.append(batch(START_MS + 10))
@@ -343,6 +344,16 @@ def test_a_high_watermark_inside_a_batch_hides_the_rest_of_it(driven: DrivenLog)
     assert driven.offset_for(START_MS + 10).offset == 1
     assert driven.offset_for(START_MS + 11) == NOTHING
     assert driven.offset_for(LATEST).offset == 2
+
+
+def test_under_log_append_time_every_record_has_the_time_of_its_batch(tmp_path: Path) -> None:
+    driven = open_driven(tmp_path, config=LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME))
+    driven.append(batch(5, 7, 6))
+    driven.clock.advance(10)
+    driven.append(batch(1, 2))
+    assert driven.offset_for(START_MS)[:2] == (START_MS, 0)
+    assert driven.offset_for(START_MS + 1)[:2] == (START_MS + 10, 3)
+    assert driven.offset_for(MAX)[:2] == (START_MS + 10, 3)
 
 
 def test_a_bomb_is_not_decompressed_to_look_for_a_time(driven: DrivenLog) -> None:
@@ -367,7 +378,9 @@ def test_every_answer_equals_a_scan_of_the_readable_log(tmp_path_factory: pytest
     """Live, after a clean stop and after a crash. So nothing below the log start offset is an answer
     (where Kafka 4.1 answers none in the example: it looks into the first segment that reaches the time and no further;
     Kafka: LogOffsetTest.testGetOffsetsAfterDeleteRecords,
-    LogOffsetTest.testFetchOffsetByTimestampForMaxTimestampWithUnorderedTimestamps).
+    LogOffsetTest.testFetchOffsetByTimestampForMaxTimestampWithUnorderedTimestamps,
+    LogOffsetTest.testGetOffsetsBeforeEarliestTime, LogSegmentTest.testFindOffsetByTimestamp,
+    UnifiedLogTest.testFetchOffsetByTimestampWithMaxTimestampIncludesTimestamp).
     The short way leaves no question open whose answer lies in the first segment that reaches the time, unless a batch there
     may have lost its match to the log start offset."""
     driven, ends = drawn.written(tmp_path_factory.mktemp("times"))
@@ -382,6 +395,7 @@ def _compare_with_scan(driven: DrivenLog) -> None:
         walk = driven.run(explain_timestamp(snapshot, timestamp, lambda read: True))
         assert tuple(walk["answer"].values()) == (found.offset, found.timestamp, found.leader_epoch), asked
         if timestamp in (EARLIEST, LATEST):
+            assert found.offset == (snapshot.log_start_offset if timestamp == EARLIEST else snapshot.high_watermark)
             continue
         assert (found.timestamp, found.offset) == scan_for_timestamp(records, timestamp), asked
         if timestamp == MAX:

@@ -224,6 +224,18 @@ def test_the_first_appends_largest_timestamp_is_what_time_counts_from(tmp_path: 
     assert segment.of.rolling_based_timestamp == 1000
 
 
+@pytest.mark.parametrize("interval", [0, 150, 4096])
+def test_a_read_finds_the_first_batch_that_reaches_its_offset(tmp_path: Path, interval: int) -> None:
+    """Kafka: LogSegmentTest.testReadOnEmptySegment, testReadAfterLast, testReadFromGap."""
+    segment = Segment(tmp_path, index_interval_bytes=interval)
+    assert segment.read(40) is None
+    for number in range(0, 60, 3):
+        segment.put(40 + number, 1, 2, 3)
+    segment.put(110, 1)
+    assert [segment.read(40 + number) for number in range(60)] == [40 + number // 3 * 3 for number in range(60)]
+    assert [segment.read(offset) for offset in (105, 110, 111)] == [110, 110, None]
+
+
 def test_truncation_to_a_gap_drops_what_lies_behind_it(tmp_path: Path) -> None:
     """Kafka: LogSegmentTest.shouldTruncateEvenIfOffsetPointsToAGapInTheLog."""
     segment = Segment(tmp_path, index_interval_bytes=0)
