@@ -64,7 +64,7 @@ PRODUCERS: Final = {
         file="server/storage/producers/producer_cursor.py",
         old="    if first == last + 1 or (first == 0 and last == INT32_MAX):\n",
         new="    if first == last + 1:\n",
-        tests=(f"{PRODUCER_CURSOR}::test_after_the_largest_sequence_only_zero_follows",),
+        tests=(f"{PRODUCER_CURSOR}::test_sequences_wrap_inside_a_batch_and_after_the_largest_only_zero_follows",),
     ),
     "append-cut-in-two": Fault(
         why="A producer whose append a kill has cut in two is refused for ever: its other batches are never stored.",

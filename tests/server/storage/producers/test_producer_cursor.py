@@ -68,20 +68,16 @@ def test_a_marker_without_state_leaves_its_epoch_and_no_sequence(state: Producer
     append(state, 0, 1, epoch=2)
 
 
-def test_sequences_wrap_inside_a_batch(state: ProducerState) -> None:
-    """Kafka: ProducerStateManagerTest.testProducerSequenceWithWrapAroundBatchRecord."""
+def test_sequences_wrap_inside_a_batch_and_after_the_largest_only_zero_follows(state: ProducerState) -> None:
+    """Kafka: ProducerStateManagerTest.testProducerSequenceWithWrapAroundBatchRecord, testProducerSequenceInvalidWrapAround."""
     append(state, INT32_MAX - 10, 2000, count=21)
     (stored,) = state.entries[PID].batches
     assert stored == BatchMetadata(9, 2020, 20, 0)
     assert (stored.first_sequence, stored.first_offset) == (INT32_MAX - 10, 2000)
-
-
-def test_after_the_largest_sequence_only_zero_follows(state: ProducerState) -> None:
-    """Kafka: ProducerStateManagerTest.testProducerSequenceInvalidWrapAround."""
-    append(state, INT32_MAX, 0)
+    append(state, INT32_MAX, 0, pid=8)
     with pytest.raises(errors.OutOfOrderSequenceError):
-        append(state, 1, 1)
-    append(state, 0, 1)
+        append(state, 1, 1, pid=8)
+    append(state, 0, 1, pid=8)
 
 
 def test_a_plain_batch_inside_an_open_transaction_is_an_invalid_state(state: ProducerState) -> None:

@@ -168,20 +168,19 @@ def test_an_append_past_the_largest_position_is_refused(tmp_path: Path) -> None:
         segment.put(40, 1)
 
 
-def test_size_rolls_strictly_above_segment_bytes(tmp_path: Path) -> None:
+def test_size_time_and_offsets_roll_strictly_above_their_limits(tmp_path: Path) -> None:
     segment = Segment(tmp_path, segment_bytes=100)
     assert segment.should_roll(size=100) is None
     segment.of.size = 60
     assert segment.should_roll(size=40) is None
     assert str(segment.should_roll(size=41)).startswith("size: 60 + 41")
-
-
-def test_time_rolls_strictly_above_segment_ms_minus_jitter(tmp_path: Path) -> None:
     segment = Segment(tmp_path, segment_ms=1000)
     segment.put(40, 5000)
     segment.of.roll_jitter_ms = 100
     assert segment.should_roll(largest_timestamp=5900) is None
     assert str(segment.should_roll(largest_timestamp=5901)).startswith("time: 901 ms")
+    assert segment.should_roll(largest_offset=BASE + INT32_MAX) is None
+    assert "does not fit in 32 bits" in str(segment.should_roll(largest_offset=BASE + INT32_MAX + 1))
 
 
 def test_only_what_a_segment_holds_already_is_rolled_by_time(tmp_path: Path) -> None:
@@ -202,12 +201,6 @@ def test_an_index_that_is_full_but_for_its_reserved_slot_rolls(tmp_path: Path, s
         assert segment.should_roll(largest_offset=40 + number) is None
         segment.put(40 + number, 1 + number * step)
     assert f"{kind} index has all of its {most} entries" in str(segment.should_roll(largest_offset=41 + most))
-
-
-def test_an_offset_that_does_not_fit_rolls(tmp_path: Path) -> None:
-    segment = Segment(tmp_path)
-    assert segment.should_roll(largest_offset=BASE + INT32_MAX) is None
-    assert "does not fit in 32 bits" in str(segment.should_roll(largest_offset=BASE + INT32_MAX + 1))
 
 
 def test_the_first_appends_largest_timestamp_is_what_time_counts_from(tmp_path: Path) -> None:
