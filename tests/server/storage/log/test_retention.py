@@ -290,8 +290,7 @@ def test_the_active_segment_stays_when_there_is_no_space_for_another_one(operati
 
 def test_what_lies_beside_a_segment_goes_with_it(tmp_path: Path) -> None:
     """What damage left, and a snapshot from its middle: a start writes one wherever the log ends. None is missed that vanished.
-    Kafka: ProducerStateManagerTest.testRemoveAndMarkSnapshotForDeletionAlreadyDeleted,
-    UnifiedLogTest.testRetentionDeletesProducerStateSnapshots."""
+    Kafka: ProducerStateManagerTest.testRemoveAndMarkSnapshotForDeletionAlreadyDeleted."""
     driven = log_of(tmp_path, 15)
     (tmp_path / f"{5:020d}.snapshot").unlink()
     for name in (f"{7:020d}.snapshot", f"{12:020d}.snapshot", f"{0:020d}.log.corrupt-72", f"{10:020d}.log.corrupt-0"):

@@ -334,6 +334,7 @@ def offsets(driven: DrivenLog) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def test_it_comes_and_goes_with_its_snapshot(tmp_path: Path) -> None:
+    """And that one with its segment. Kafka: UnifiedLogTest.testRetentionDeletesProducerStateSnapshots."""
     driven = open_driven(tmp_path / NAME, config=LogConfig(file_delete_delay_ms=0))
     for number in range(4):
         sent(driven, range(number, number + 1))
