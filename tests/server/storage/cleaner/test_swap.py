@@ -1,7 +1,5 @@
-"""Cleaned segments in the place of old ones: nothing is lost or doubled, whenever the machine goes off.
-
-Random histories: after any number of rounds a reader sees what a naive model says.
-"""
+"""Cleaned segments in the place of old ones: nothing is lost or doubled, whenever the machine goes off, and after any number of
+rounds a reader sees what a naive model says."""
 
 from __future__ import annotations
 

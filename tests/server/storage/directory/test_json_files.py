@@ -1,9 +1,5 @@
-"""Small files that are JSON: what is written comes back, what is damaged is refused by name, whatever the damage.
-
-Files that hold a state as a whole: nothing is written that cannot be read, and the copy before the last change stays.
-
-What is being made, and what of it is left over: directories without a record, of ours, that no topics.json names.
-"""
+"""Small files that are JSON, and those that hold a state as a whole: what is written comes back, what is damaged is refused by
+name, the copy before the last change stays, and what a creation left over is told from what is served."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
-"""A log directory and those of its partitions: lock, identity, clean marker, checkpoints, names.
-
-What a stopped directory holds, told without opening a log: names by their kind, topics of its list, and others.
-
-The lock on a directory: one owner in this process and among processes, Kafka included, and it says who.
-"""
+"""A log directory and those of its partitions: its lock, identity, clean marker, checkpoints and names, also where no log is
+opened."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Kafka's small text files.
-
-Names of directories and files.
-"""
+"""Kafka's small text files, and names of directories and files."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Disk operations as values, and the driver that runs them on the spot.
-
-Writing again what the device may not have: which bytes, through which steps, and what is lost for good.
-"""
+"""Disk operations as values, the driver that runs them on the spot, and writing again what the device may not have."""
 
 from __future__ import annotations
 

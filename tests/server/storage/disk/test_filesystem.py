@@ -1,9 +1,4 @@
-"""The seam to the operating system, with and without what Linux offers.
-
-Files and directories are for whom they are said to be, whatever the umask; what is there keeps its mode.
-
-Bytes per second.
-"""
+"""The seam to the operating system, with and without what Linux offers; the modes of what is made; the throttle of bytes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The file system of logs that wait for space: it behaves as the real one, and the device stays as it is.
-
-File systems between a log and the device: one that remembers the names of a directory, and one that syncs later.
-"""
+"""File systems between a log and the device: for a log that waits for space, one that remembers names, one that syncs later."""
 
 from __future__ import annotations
 

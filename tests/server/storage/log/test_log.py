@@ -1,9 +1,4 @@
-"""A log's state: snapshots, rolling, flushing, taking segments out, the end.
-
-Cutting a log back.
-
-Which leader epoch started where.
-"""
+"""A log's state: snapshots, rolling, flushing, cutting back, taking segments out, leader epochs, the end."""
 
 from __future__ import annotations
 

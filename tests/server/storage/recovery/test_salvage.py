@@ -13,15 +13,12 @@ from hypothesis import strategies as st
 from triolog.protocol.limits import INT32_MAX, INT64_MAX, MIB
 from triolog.protocol.records.batch import LOG_OVERHEAD, parse_header
 from triolog.protocol.records.builder import build_batch
-from triolog.protocol.types import TopicPartition
-from triolog.server.config import LogConfig
 from triolog.server.storage.disk.filesystem import OsFileSystem
-from triolog.server.storage.recovery.recovery import OpenLog, open_log
 from triolog.server.storage.recovery.salvage import Damage, GoodBatch, scan_batches
 
 from tests.support.flipped_files import flipped
 from tests.support.gate_fs import GateFileSystem
-from tests.support.logs import START_MS, batch
+from tests.support.logs import START_MS, batch, open_driven
 from tests.support.record_batches import patched
 
 SIZE: Final = len(batch())
@@ -262,14 +259,5 @@ def test_log_after_a_kill_ends_before_the_torn_append(tmp_path: Path) -> None:
         directory = tmp_path / f"t-{number}"
         directory.mkdir()
         (directory / f"{0:020d}.log").write_bytes(data)
-        log = open_log(
-            OsFileSystem(),
-            OpenLog(
-                topic_partition=TopicPartition("t", number),
-                directory=str(directory),
-                config=LogConfig(),
-                now_ms=lambda: START_MS,
-                was_clean=False,
-            ),
-        )
+        log = open_driven(directory, was_clean=False).log
         assert (log.log_end_offset, log.gaps) == (WHOLE, ()), what
