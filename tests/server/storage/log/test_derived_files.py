@@ -1,5 +1,7 @@
-"""Files that decide what is read, lost or damaged: that is noticed, logged, and put right from the log or other evidence. No wrong
-entry of an index decides what is read, deleted or compacted."""
+"""Files that decide what is read, lost or damaged: that is noticed, logged, and put right from the log or other evidence.
+
+No wrong entry of an index decides what is read, deleted or compacted.
+"""
 
 from __future__ import annotations
 
