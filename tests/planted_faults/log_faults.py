@@ -19,7 +19,7 @@ PRODUCER_SNAPSHOTS: Final = f"{STORAGE}/producers/test_producer_snapshots.py"
 PRODUCER_STATE: Final = f"{STORAGE}/producers/test_producer_cursor.py"
 LOAD: Final = f"{STORAGE}/recovery/test_recovery.py"
 RECOVERY_PRODUCERS: Final = f"{STORAGE}/recovery/test_recovery_producers.py"
-SALVAGE: Final = f"{STORAGE}/recovery/test_salvage.py"
+SALVAGE: Final = f"{STORAGE}/recovery/test_quarantine.py"
 
 PRODUCERS: Final = {
     "last-five": Fault(
