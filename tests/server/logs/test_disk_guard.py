@@ -393,7 +393,6 @@ async def test_a_full_disk_takes_what_is_held_last_and_tells_it(
     assert "at offsets 7 to 9 were dropped" in caplog.text
 
 
-BATCH_SIZE = len(batch(value=b"0" * 10))
 
 
 async def append(broker: Broker, count: int, text: str = "0" * 10) -> None:
@@ -422,8 +421,8 @@ async def test_retention_lets_segments_go_before_log_max_bytes_refuses_an_append
 
 async def test_retention_lets_segments_go_before_the_reserve_of_the_disk_refuses_an_append(tmp_path: Path) -> None:
     fs = GateFileSystem()
-    async with running_broker(tmp_path, fs=fs, topic={"segment.bytes": str(5 * BATCH_SIZE)}, disk_reserve_bytes=1000) as broker:
-        await broker.topics.create("orders", 1, keeping(10 * BATCH_SIZE))
+    async with running_broker(tmp_path, fs=fs, topic={"segment.bytes": str(5 * SIZE)}, disk_reserve_bytes=1000) as broker:
+        await broker.topics.create("orders", 1, keeping(10 * SIZE))
         await append(broker, 30)
         fs.free = 900
         await broker._manager.guard.check()
@@ -432,8 +431,8 @@ async def test_retention_lets_segments_go_before_the_reserve_of_the_disk_refuses
 
 
 async def test_nothing_that_is_deleted_is_left_when_the_server_has_stopped(tmp_path: Path) -> None:
-    async with running_broker(tmp_path, topic={"segment.bytes": str(5 * BATCH_SIZE)}) as broker:
-        await broker.topics.create("orders", 1, keeping(5 * BATCH_SIZE))
+    async with running_broker(tmp_path, topic={"segment.bytes": str(5 * SIZE)}) as broker:
+        await broker.topics.create("orders", 1, keeping(5 * SIZE))
         await broker.topics.create("gone", 2)
         await append(broker, 30)
         assert await broker.logs.apply_retention() > 0
@@ -448,8 +447,8 @@ async def test_a_log_that_outgrows_its_retention_does_not_wait_for_the_next_pass
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("triolog.server.logs.log_retention.OUTGROWN_BYTES", 0)
-    async with running_broker(tmp_path, topic={"segment.bytes": str(5 * BATCH_SIZE)}) as broker:
-        await broker.topics.create("orders", 1, keeping(20 * BATCH_SIZE))
+    async with running_broker(tmp_path, topic={"segment.bytes": str(5 * SIZE)}) as broker:
+        await broker.topics.create("orders", 1, keeping(20 * SIZE))
         retention, log = broker._manager.retention, actor_of(broker, ORDERS).log
         await append(broker, 45)
         assert (await retention.run_outgrown(), log.log_start_offset) == (0, 0), "twice retention.bytes and a segment"

@@ -31,9 +31,9 @@ SIZE: Final = len(batch())
 SMALL: Final = LogConfig(segment_bytes=10 * SIZE, index_interval_bytes=1, segment_index_bytes=240)
 
 
-def log_of(directory: Path, records: int, config: LogConfig = SMALL) -> DrivenLog:
+def log_of(directory: Path | str, records: int, config: LogConfig = SMALL, fs: FileSystem | None = None) -> DrivenLog:
     """One record per batch, stamped START_MS + offset; ten to a segment."""
-    driven = open_driven(directory, config=config)
+    driven = open_driven(directory, fs=fs, config=config)
     for offset in range(records):
         driven.append(batch(START_MS + offset))
     return driven
@@ -349,15 +349,9 @@ def test_rolling_by_time_goes_on_from_the_first_batch_on_disk(tmp_path: Path) ->
 
 def stopped_log(directory: Path | str, records: int, fs: FileSystem | None = None) -> DrivenLog:
     """One record per batch, ten to a segment, stopped."""
-    driven = open_driven(directory, fs=fs, config=SMALL)
-    for offset in range(records):
-        driven.append(batch(START_MS + offset))
+    driven = log_of(directory, records, fs=fs)
     driven.close()
     return driven
-
-
-def file_names(directory: Path) -> set[str]:
-    return {path.name for path in directory.iterdir()}
 
 
 @pytest.mark.parametrize(
@@ -369,7 +363,7 @@ def test_a_log_file_that_is_missing_in_the_middle_is_named_and_below_the_log_sta
     """Retention took segments out; a power cut gave an older one and an index of a later one their names back."""
     driven = stopped_log(tmp_path, 35)
     (tmp_path / "00000000000000000010.log").unlink()
-    before, options = file_names(tmp_path), {"recovery_point": recovery_point, "log_start_offset": log_start_offset}
+    before, options = names(tmp_path, ""), {"recovery_point": recovery_point, "log_start_offset": log_start_offset}
     if log_start_offset == 20:
         reopened = driven.reopen(was_clean=was_clean, **options)
         assert [offset for offset in reopened.offsets() if offset >= 20] == list(range(20, 35))
@@ -377,7 +371,7 @@ def test_a_log_file_that_is_missing_in_the_middle_is_named_and_below_the_log_sta
     with pytest.raises(StorageError, match=r"00000000000000000010\.log is missing; put it back") as caught:
         driven.reopen(was_clean=was_clean, **options)
     assert "00000000000000000010.index" in str(caught.value)
-    assert file_names(tmp_path) == before
+    assert names(tmp_path, "") == before
 
 
 @pytest.mark.parametrize("was_clean", [True, False])
@@ -400,7 +394,7 @@ def test_files_of_a_segment_that_is_on_its_way_out_tell_of_no_hole(tmp_path: Pat
     log.rename(f"{log}.deleted")
     reopened = driven.reopen(was_clean=False, recovery_point=30, log_start_offset=log_start_offset)
     assert reopened.offsets() == [offset for offset in (*range(10), *range(20, 35)) if offset >= log_start_offset]
-    assert not [name for name in file_names(tmp_path) if name.startswith("00000000000000000010")]
+    assert not [name for name in names(tmp_path, "") if name.startswith("00000000000000000010")]
 
 
 def test_no_file_of_a_deletion_is_unlinked_before_all_new_names_are_on_the_device() -> None:
@@ -515,4 +509,4 @@ def test_a_log_goes_on_behind_a_jump_of_offsets(tmp_path: Path) -> None:
     driven = open_driven(tmp_path, was_clean=False)
     assert driven.append(batch()).base_offset == INT32_MAX + 5
     assert [segment.base_offset for segment in driven.log.segments] == [0, INT32_MAX + 2]
-    assert f"{INT32_MAX + 2:020}.snapshot" in file_names(tmp_path)
+    assert f"{INT32_MAX + 2:020}.snapshot" in names(tmp_path, "")
