@@ -167,7 +167,7 @@ TRANSACTIONS: Final = {
         file="server/storage/lookups/fetch.py",
         old="    for slot in range(located.slot, len(snapshot)):\n        entries = ",
         new="    for slot in range(located.slot, located.slot + 1):\n        entries = ",
-        tests=(f"{TRANSACTIONS_TESTS}::test_the_marker_of_an_aborted_transaction_can_lie_in_a_later_segment",),
+        tests=(f"{STORAGE}/log/test_log_life.py::test_every_history_keeps_what_it_promised",),
     ),
     "aborted-search-ends-early": Fault(
         why="Of overlapping aborted transactions the one that ends last is left out of a fetch's list.",
@@ -193,7 +193,7 @@ READING: Final = {
         file="server/storage/log/log_snapshot.py",
         old="        return self.readable_end(slot) if unstable is None else unstable.position\n",
         new="        return self.readable_end(slot)\n",
-        tests=(f"{TRANSACTIONS_TESTS}::test_committed_reads_end_at_the_first_open_transaction",),
+        tests=(f"{STORAGE}/log/test_log_life.py::test_every_history_keeps_what_it_promised",),
     ),
     "fetch-at-once-behind-the-stable-offset": Fault(
         why="Undecided records are handed to committed readers, wherever they are cached.",
