@@ -393,8 +393,6 @@ async def test_a_full_disk_takes_what_is_held_last_and_tells_it(
     assert "at offsets 7 to 9 were dropped" in caplog.text
 
 
-
-
 async def append(broker: Broker, count: int, text: str = "0" * 10) -> None:
     for _ in range(count):
         await broker.writer.append(ORDERS, value(text))
