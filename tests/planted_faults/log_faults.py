@@ -13,13 +13,13 @@ SWAP: Final = f"{STORAGE}/cleaner/test_swap.py"
 DISKOPS: Final = f"{STORAGE}/disk/test_diskops.py"
 DERIVED_FILES: Final = f"{STORAGE}/log/test_derived_files.py"
 TRANSACTIONS_TESTS: Final = f"{STORAGE}/log/test_transactions.py"
-EARLIER_BATCHES: Final = f"{STORAGE}/producers/test_earlier_batches.py"
+EARLIER_BATCHES: Final = f"{STORAGE}/producers/test_producer_snapshots.py"
 PRODUCER_CURSOR: Final = f"{STORAGE}/producers/test_producer_cursor.py"
 PRODUCER_SNAPSHOTS: Final = f"{STORAGE}/producers/test_producer_snapshots.py"
-PRODUCER_STATE: Final = f"{STORAGE}/producers/test_producer_state.py"
-LOAD: Final = f"{STORAGE}/recovery/test_load.py"
+PRODUCER_STATE: Final = f"{STORAGE}/producers/test_producer_cursor.py"
+LOAD: Final = f"{STORAGE}/recovery/test_recovery.py"
 RECOVERY_PRODUCERS: Final = f"{STORAGE}/recovery/test_recovery_producers.py"
-SALVAGE: Final = f"{STORAGE}/recovery/test_salvage.py"
+SALVAGE: Final = f"{STORAGE}/recovery/test_quarantine.py"
 
 PRODUCERS: Final = {
     "last-five": Fault(
@@ -40,7 +40,7 @@ PRODUCERS: Final = {
         file="server/storage/log/prepare_one.py",
         old="    if crc32c(batch[ATTRIBUTES_POSITION:]) != crc:\n",
         new="    if crc32c(batch[ATTRIBUTES_POSITION:]) == -1:\n",
-        tests=(f"{STORAGE}/log/test_prepare_one.py::test_every_bit_counts[one record-False]",),
+        tests=(f"{STORAGE}/log/test_append.py::test_every_bit_counts[one record-False]",),
     ),
     "next-batch-of-an-older-epoch": Fault(
         why="A producer that was taken for dead goes on where its successor is.",
@@ -64,7 +64,7 @@ PRODUCERS: Final = {
         file="server/storage/producers/producer_cursor.py",
         old="    if first == last + 1 or (first == 0 and last == INT32_MAX):\n",
         new="    if first == last + 1:\n",
-        tests=(f"{PRODUCER_CURSOR}::test_after_the_largest_sequence_only_zero_follows",),
+        tests=(f"{PRODUCER_CURSOR}::test_sequences_wrap_inside_a_batch_and_after_the_largest_only_zero_follows",),
     ),
     "append-cut-in-two": Fault(
         why="A producer whose append a kill has cut in two is refused for ever: its other batches are never stored.",
@@ -167,14 +167,14 @@ TRANSACTIONS: Final = {
         file="server/storage/lookups/fetch.py",
         old="    for slot in range(located.slot, len(snapshot)):\n        entries = ",
         new="    for slot in range(located.slot, located.slot + 1):\n        entries = ",
-        tests=(f"{TRANSACTIONS_TESTS}::test_the_marker_of_an_aborted_transaction_can_lie_in_a_later_segment",),
+        tests=(f"{STORAGE}/log/test_log_life.py::test_every_history_keeps_what_it_promised",),
     ),
     "aborted-search-ends-early": Fault(
         why="Of overlapping aborted transactions the one that ends last is left out of a fetch's list.",
         file="server/storage/indexes/transaction_index.py",
         old="        if txn.last_stable_offset >= upper_bound:\n",
         new="        if txn.last_offset >= upper_bound:\n",
-        tests=(f"{STORAGE}/indexes/test_transaction_index.py::test_aborted_transactions_of_a_range",),
+        tests=(f"{STORAGE}/indexes/test_index.py::test_aborted_transactions_of_a_range",),
     ),
     "transaction-index-name": Fault(
         why="A power cut takes the index of a closed segment: its aborted records are read as committed.",
@@ -193,21 +193,21 @@ READING: Final = {
         file="server/storage/log/log_snapshot.py",
         old="        return self.readable_end(slot) if unstable is None else unstable.position\n",
         new="        return self.readable_end(slot)\n",
-        tests=(f"{TRANSACTIONS_TESTS}::test_committed_reads_end_at_the_first_open_transaction",),
+        tests=(f"{STORAGE}/log/test_log_life.py::test_every_history_keeps_what_it_promised",),
     ),
     "fetch-at-once-behind-the-stable-offset": Fault(
         why="Undecided records are handed to committed readers, wherever they are cached.",
         file="server/storage/lookups/fetch.py",
         old=" or (is_committed and snapshot.last_stable_offset != high_watermark):\n",
         new=":\n",
-        tests=(f"{STORAGE}/lookups/test_at_once.py::test_what_needs_another_look_is_left_to_the_long_way",),
+        tests=(f"{STORAGE}/lookups/test_timestamps.py::test_what_needs_another_look_is_left_to_the_long_way",),
     ),
     "time-at-once-above-the-high-watermark": Fault(
         why="A lookup answers a record that no reader may see yet, wherever it is cached.",
         file="server/storage/lookups/timestamps.py",
         old="        if base_offset + offset_delta >= end_offset:\n",
         new="        if False:\n",
-        tests=(f"{STORAGE}/lookups/test_at_once.py::test_a_record_above_the_high_watermark_is_none",),
+        tests=(f"{STORAGE}/lookups/test_timestamps.py::test_a_record_above_the_high_watermark_is_none",),
     ),
     "misplaced-base-offset": Fault(
         why="fetch.check.crcs lets a batch pass whose offset, which no CRC covers, was damaged: records change places.",
@@ -215,8 +215,8 @@ READING: Final = {
         old="    for wrong, next_offset in misplaced:\n",
         new="    for wrong, next_offset in misplaced[:0]:\n",
         tests=(
-            f"{STORAGE}/lookups/test_fetch_check.py::test_no_flipped_bit_leaves_the_log",
-            f"{STORAGE}/lookups/test_fetch_check.py::test_a_flipped_bit_of_a_header_hides_its_batch_and_no_other",
+            f"{STORAGE}/lookups/test_fetch.py::test_no_flipped_bit_leaves_the_log",
+            f"{STORAGE}/lookups/test_fetch.py::test_a_flipped_bit_of_a_header_hides_its_batch_and_no_other",
         ),
     ),
     "read-into-a-gap": Fault(
@@ -263,7 +263,7 @@ TRUNCATION: Final = {
         file="server/storage/log/changes.py",
         old="    if log.high_watermark >= offset:\n",
         new="    if False:\n",
-        tests=(f"{STORAGE}/log/test_truncate.py::test_high_watermark_recovery_point_and_log_start_follow_the_end_down",),
+        tests=(f"{STORAGE}/log/test_log.py::test_high_watermark_recovery_point_and_log_start_follow_the_end_down",),
     ),
     "flush-across-a-cut": Fault(
         why="A flush that was planned before a cut says that the bytes of the batches after it are on the device.",
@@ -281,7 +281,7 @@ RETENTION: Final = {
         old="    while checked < position:\n",
         new="    while checked < 0:\n",
         tests=(
-            f"{STORAGE}/disk/test_write_again.py::test_synced_bytes_that_share_pages_with_refused_ones_are_checked",
+            f"{STORAGE}/disk/test_diskops.py::test_synced_bytes_that_share_pages_with_refused_ones_are_checked",
             "tests/server/partitions/test_flusher.py::test_a_synced_record_that_a_failed_sync_took_along_is_not_served",
         ),
     ),
@@ -290,9 +290,7 @@ RETENTION: Final = {
         file="server/offline/small_files_check.py",
         old="    for producer_id, first_offset in needed.ongoing.items():\n",
         new="    for producer_id, first_offset in producers.ongoing.items():\n",
-        tests=(
-            "tests/server/offline/test_verify_log_start.py::test_a_history_of_transactions_kills_and_deletions_leaves_no_damage",
-        ),
+        tests=(f"{STORAGE}/log/test_log_life.py::test_a_history_of_transactions_kills_and_deletions_leaves_no_damage",),
     ),
     "retention-above-the-high-watermark": Fault(
         why="Records are deleted before anyone could read them.",
@@ -481,20 +479,20 @@ FAILED_SYNCS: Final = {
         why="ext4 writes the page to its old place and leaves the extent unwritten: it reads as zeros after a power cut.",
         file="server/storage/disk/write_again.py",
         old="        fs.forget(fd, forget_from, stop if stop < end else None)\n",
-        tests=(f"{STORAGE}/disk/test_write_again.py::test_what_is_written_again_and_synced_is_on_the_device",),
+        tests=(f"{STORAGE}/disk/test_diskops.py::test_what_is_written_again_and_synced_is_on_the_device",),
     ),
     "folio-of-two-windows": Fault(
         why="A folio that two windows share is never forgotten: it is written where it was, and reads as zeros one day.",
         file="server/storage/disk/write_again.py",
         old="        held = content[-folio_bytes:]\n",
         new='        held = b""\n',
-        tests=(f"{STORAGE}/disk/test_write_again.py::test_what_is_written_again_and_synced_is_on_the_device",),
+        tests=(f"{STORAGE}/disk/test_diskops.py::test_what_is_written_again_and_synced_is_on_the_device",),
     ),
     "written-again-unseen": Fault(
         why="A page that the kernel has dropped is written again with what the device had, and counts as what it was.",
         file="server/storage/disk/write_again.py",
         old="        check_batch(piece[at : at + size], header)\n",
-        tests=(f"{STORAGE}/disk/test_write_again.py::test_bytes_that_read_differently_are_lost_and_nothing_is_written",),
+        tests=(f"{STORAGE}/disk/test_diskops.py::test_bytes_that_read_differently_are_lost_and_nothing_is_written",),
     ),
     "sync-after-a-failed-one": Fault(
         why="The kernel lets the next sync of a file succeed, and what it forgot counts as being on the device.",

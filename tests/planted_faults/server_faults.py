@@ -8,10 +8,10 @@ from tests.planted_faults.planting import Fault
 
 STORAGE: Final = "tests/server/storage"
 FLUSHER: Final = "tests/server/partitions/test_flusher.py"
-PRODUCER_IDS: Final = "tests/server/transactions/test_producer_ids.py"
+PRODUCER_IDS: Final = "tests/server/transactions/test_transaction_states.py"
 COMMITTED_OFFSETS: Final = "tests/server/offsets/test_committed_offsets.py"
 TRANSACTION_COORDINATOR: Final = "tests/server/transactions/test_transaction_coordinator.py"
-TRANSACTION_CRASHES: Final = "tests/server/transactions/test_transaction_crashes.py"
+TRANSACTION_CRASHES: Final = "tests/server/transactions/test_transaction_coordinator.py"
 LOG_DIRECTORIES: Final = "tests/server/logs/test_log_directories.py"
 LOG_RETENTION: Final = "tests/server/logs/test_log_retention.py"
 PARTITION: Final = "tests/server/partitions/test_partition.py"

@@ -7,8 +7,8 @@ from typing import Final
 from tests.planted_faults.planting import Fault
 
 STORAGE: Final = "tests/server/storage"
-RECREATED: Final = "tests/server/logs/test_recreated_names.py"
-LOST_NAMES: Final = "tests/server/logs/test_lost_names.py"
+RECREATED: Final = "tests/server/logs/test_recreated_topics.py"
+LOST_NAMES: Final = "tests/server/logs/test_recreated_topics.py"
 TOPIC_CRASHES: Final = "tests/server/logs/test_topic_crashes.py"
 
 TOPIC_FAULTS: Final = {
@@ -74,7 +74,7 @@ TOPIC_FAULTS: Final = {
         old="    return topic_id in ids and is_another and holds_nothing(fs, path)\n",
         new="    return topic_id in ids and is_another\n",
         tests=(
-            f"{STORAGE}/directory/test_creations_file.py::test_a_directory_that_holds_or_held_a_record_is_not_left_over",
+            f"{STORAGE}/directory/test_json_files.py::test_a_directory_that_holds_or_held_a_record_is_not_left_over",
             "tests/server/logs/test_topic_changes.py::test_partitions_with_records_are_adopted",
         ),
     ),

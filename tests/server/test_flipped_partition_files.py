@@ -1,7 +1,7 @@
 """Each bit and byte of the small files of a partition flipped, and each of them cut at each of its bytes: the log opens with
 everything that it has, after a clean stop and after a kill. All of them are derived, and what contradicts the log is made anew.
 
-Lookups by time through a damaged index are in `storage/recovery/test_altered_files.py`.
+Lookups by time through a damaged index are in `storage/recovery/test_damage.py`.
 """
 
 from __future__ import annotations

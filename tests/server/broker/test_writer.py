@@ -19,7 +19,7 @@ from triolog.server.loop.turns import STEPS_PER_TURN
 from triolog.server.partitions.disk import STEPS_PER_PROCEDURE
 from triolog.server.storage.log.prepare_one import BYTES_PER_STEP, SMALL_BYTES, steps_of
 
-from tests.server.partitions.appending import Answered, answered
+from tests.server.partitions.test_partition import Answered, answered
 from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, until, values_from, with_quick_writes
 from tests.support.logs import START_MS, batch
 

@@ -50,18 +50,6 @@ def partition_directories(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir() if path.is_dir())
 
 
-async def test_a_topic_is_there_after_a_restart_with_its_records_and_configuration(tmp_path: Path) -> None:
-    async with running_broker(tmp_path) as broker:
-        topic_id = await broker.topics.create(TOPIC, 3, {"segment.bytes": "10000", "durability": "group:5"})
-        await broker.writer.append(TopicPartition(TOPIC, 2), value("kept"))
-        assert list(broker.topics.names()) == [TOPIC]
-    async with running_broker(tmp_path) as broker:
-        description = broker.topics.describe(TOPIC)
-        assert (description.topic_id, len(description.partitions)) == (topic_id, 3)
-        assert description.configs == {"segment.bytes": "10000", "durability": "group:5"}
-        assert await values_from(broker, TopicPartition(TOPIC, 2)) == [b"kept"]
-
-
 async def test_a_topic_is_on_the_device_before_its_creation_is_answered(tmp_path: Path, fs: GateFileSystem) -> None:
     async with running_broker(tmp_path, fs=fs) as broker:
         async with held(fs.hold("sync", f"{TOPICS_FILE}.tmp"), broker.topics.create, TOPIC) as nursery:
@@ -237,18 +225,6 @@ async def test_after_a_clean_stop_there_is_a_marker_and_the_next_start_scans_no_
             assert [gap.start_offset for gap in actor_of(broker).log.gaps] == ([] if was_clean else [4])
         (tmp_path / checkpoints.CLEAN_SHUTDOWN_FILE).unlink()
         (tmp_path / checkpoints.RECOVERY_POINT_FILE).unlink()
-
-
-async def test_checkpoints_are_written_as_kafka_writes_them(tmp_path: Path) -> None:
-    async with running_broker(tmp_path, durability="fsync") as broker:
-        await broker.topics.create("b", 2)
-        await broker.topics.create("a")
-        for partition in (TopicPartition("a", 0), TopicPartition("b", 1), TopicPartition("b", 1)):
-            await broker.writer.append(partition, value("x"))
-        await broker._manager.write_checkpoints()
-        assert (tmp_path / checkpoints.RECOVERY_POINT_FILE).read_text() == "0\n3\na 0 1\nb 0 0\nb 1 2\n"
-        assert (tmp_path / checkpoints.HIGH_WATERMARK_FILE).read_text() == "0\n3\na 0 1\nb 0 0\nb 1 2\n"
-        assert (tmp_path / checkpoints.LOG_START_FILE).read_text() == "0\n0\n"
 
 
 async def test_what_is_enqueued_when_the_server_stops_is_still_done(tmp_path: Path, fs: GateFileSystem) -> None:
