@@ -195,7 +195,7 @@ KILOBYTES = batch("x" * 20_000)
 
 
 @pytest.fixture
-def client(broker: BlockingBroker) -> Iterator[KafkaWire]:
+def wire(broker: BlockingBroker) -> Iterator[KafkaWire]:
     with KafkaWire.connect(broker.kafka) as client:
         yield client
 
@@ -216,22 +216,22 @@ def throttled_ms(size: int, bound: float) -> int:
 
 
 @pytest.mark.parametrize("version", [3, 9, 12])
-def test_a_produce_above_the_quota_is_stored_and_its_client_told_for_how_long(client: KafkaWire, version: int) -> None:
-    limit(client, PRODUCED, 100)
+def test_a_produce_above_the_quota_is_stored_and_its_client_told_for_how_long(wire: KafkaWire, version: int) -> None:
+    limit(wire, PRODUCED, 100)
     body = produce_request(KILOBYTES, topic=TOPIC)
-    answer = client.call(body, version)
+    answer = wire.call(body, version)
     assert answer.responses[0].partition_responses[0].error_code == 0
     assert answer.throttle_time_ms == throttled_ms(len(frame(body, version, 0)) - 4, 100)
 
 
 @pytest.mark.parametrize("acks", [-1, 0])
-def test_nothing_more_is_taken_from_it_until_the_time_is_over(broker: BlockingBroker, client: KafkaWire, acks: int) -> None:
+def test_nothing_more_is_taken_from_it_until_the_time_is_over(broker: BlockingBroker, wire: KafkaWire, acks: int) -> None:
     """Both requests are there at once, so that one that is not muted takes both in one turn."""
-    limit(client, PRODUCED, 100)
+    limit(wire, PRODUCED, 100)
     body = produce_request(KILOBYTES, topic=TOPIC, acks=acks)
-    client.send_raw(frame(body, 9, 1) + frame(METADATA, 9, 2))
+    wire.send_raw(frame(body, 9, 1) + frame(METADATA, 9, 2))
     if acks:
-        client.receive_frame()
+        wire.receive_frame()
     while not broker.requests.find("Produce", answered=True):
         """Asked again: with acks 0 nobody says that it was taken."""
     with KafkaWire.connect(broker.kafka) as other:
@@ -239,9 +239,9 @@ def test_nothing_more_is_taken_from_it_until_the_time_is_over(broker: BlockingBr
         broker.clock.advance(100)
         other.call(METADATA, 9)
         assert len(broker.requests.find("Metadata")) == 2
-        assert not is_answered(client)
+        assert not is_answered(wire)
     broker.clock.advance(200)
-    assert client.receive_frame()
+    assert wire.receive_frame()
 
 
 def one_batch(offset: int, **fields: Any) -> Any:
@@ -256,68 +256,68 @@ def fetched(answer: Any) -> list[int]:
     return [len(each.records) for topic in answer.responses for each in topic.partitions]
 
 
-def test_a_fetch_above_the_quota_has_no_records_until_the_time_is_over(broker: BlockingBroker, client: KafkaWire) -> None:
+def test_a_fetch_above_the_quota_has_no_records_until_the_time_is_over(broker: BlockingBroker, wire: KafkaWire) -> None:
     for _ in range(3):
-        client.call(produce_request(KILOBYTES, topic=TOPIC), 9)
-    limit(client, FETCHED, 3000)
-    first = fetch(client, 0)
+        wire.call(produce_request(KILOBYTES, topic=TOPIC), 9)
+    limit(wire, FETCHED, 3000)
+    first = fetch(wire, 0)
     assert (fetched(first), first.throttle_time_ms) == ([len(KILOBYTES)], 0)
-    second = fetch(client, 1)
+    second = fetch(wire, 1)
     assert (fetched(second), second.error_code, second.session_id) == ([], 0, 0)
     assert 0 < second.throttle_time_ms <= throttled_ms(2 * len(KILOBYTES), 3000)
-    client.send(one_batch(1), 12)
+    wire.send(one_batch(1), 12)
     broker.clock.advance(12)
-    third = client.receive()
+    third = wire.receive()
     assert (fetched(third), third.throttle_time_ms) == ([len(KILOBYTES)], 0)
 
 
-def test_a_fetch_session_goes_on_behind_a_throttled_answer(broker: BlockingBroker, client: KafkaWire) -> None:
-    client.call(produce_request(KILOBYTES, topic=TOPIC), 9)
-    limit(client, FETCHED, 3000)
-    opened = fetch(client, 0, session_epoch=0)
+def test_a_fetch_session_goes_on_behind_a_throttled_answer(broker: BlockingBroker, wire: KafkaWire) -> None:
+    wire.call(produce_request(KILOBYTES, topic=TOPIC), 9)
+    limit(wire, FETCHED, 3000)
+    opened = fetch(wire, 0, session_epoch=0)
     assert opened.session_id
-    client.call(produce_request(KILOBYTES, topic=TOPIC), 9)
-    answer = fetch(client, 1, session_id=opened.session_id, session_epoch=1)
+    wire.call(produce_request(KILOBYTES, topic=TOPIC), 9)
+    answer = fetch(wire, 1, session_id=opened.session_id, session_epoch=1)
     assert (fetched(answer), answer.session_id, answer.error_code) == ([], opened.session_id, 0)
     assert answer.throttle_time_ms > 0
-    client.send(one_batch(1, session_id=opened.session_id, session_epoch=2), 12)
+    wire.send(one_batch(1, session_id=opened.session_id, session_epoch=2), 12)
     broker.clock.advance(12)
-    answer = client.receive()
+    answer = wire.receive()
     assert (fetched(answer), answer.session_id, answer.throttle_time_ms) == ([len(KILOBYTES)], opened.session_id, 0)
 
 
-def test_a_fetch_reads_no_more_at_once_than_the_quota_gives_in_ten_seconds(client: KafkaWire) -> None:
+def test_a_fetch_reads_no_more_at_once_than_the_quota_gives_in_ten_seconds(wire: KafkaWire) -> None:
     small = batch("x" * 2000)
     for _ in range(10):
-        client.call(produce_request(small, topic=TOPIC), 9)
-    limit(client, FETCHED, 500)
-    assert fetched(client.call(fetch_request(fetch_partition(0), topic=TOPIC), 12)) == [5000]
+        wire.call(produce_request(small, topic=TOPIC), 9)
+    limit(wire, FETCHED, 500)
+    assert fetched(wire.call(fetch_request(fetch_partition(0), topic=TOPIC), 12)) == [5000]
 
 
 @pytest.mark.parametrize("version", [9, 12])
 def test_a_request_that_took_too_much_time_is_answered_and_its_client_quiet_for_a_second_at_most(
-    broker: BlockingBroker, client: KafkaWire, version: int
+    broker: BlockingBroker, wire: KafkaWire, version: int
 ) -> None:
-    limit(client, PERCENT, 1e-9)
-    assert client.call(METADATA, version).throttle_time_ms == 1000
-    client.send(METADATA, version)
-    assert not is_answered(client)
+    limit(wire, PERCENT, 1e-9)
+    assert wire.call(METADATA, version).throttle_time_ms == 1000
+    wire.send(METADATA, version)
+    assert not is_answered(wire)
     broker.clock.advance(1)
-    assert client.receive().throttle_time_ms == 1000
+    assert wire.receive().throttle_time_ms == 1000
 
 
-def test_the_wait_of_a_long_poll_is_no_time_that_counts(broker: BlockingBroker, client: KafkaWire) -> None:
+def test_the_wait_of_a_long_poll_is_no_time_that_counts(broker: BlockingBroker, wire: KafkaWire) -> None:
     """Four seconds of a second's hundred percent would be far above it."""
-    limit(client, PERCENT, 10)
-    client.send(fetch_request(fetch_partition(0), topic=TOPIC, max_wait_ms=100_000, min_bytes=1), 12)
-    while not is_answered(client):
+    limit(wire, PERCENT, 10)
+    wire.send(fetch_request(fetch_partition(0), topic=TOPIC, max_wait_ms=100_000, min_bytes=1), 12)
+    while not is_answered(wire):
         """Moved again: a wait that had not begun when the clock was moved ends with a later move."""
         broker.clock.advance(100)
-    assert client.receive().throttle_time_ms == 0
+    assert wire.receive().throttle_time_ms == 0
 
 
-def test_an_address_that_connects_too_often_is_not_served(broker: BlockingBroker, client: KafkaWire) -> None:
-    limit(client, CONNECTIONS, 1, [("ip", None)])
+def test_an_address_that_connects_too_often_is_not_served(broker: BlockingBroker, wire: KafkaWire) -> None:
+    limit(wire, CONNECTIONS, 1, [("ip", None)])
     connections = [KafkaWire.connect(broker.kafka) for _ in range(12)]
     try:
         for each in connections[:10]:
@@ -326,7 +326,7 @@ def test_an_address_that_connects_too_often_is_not_served(broker: BlockingBroker
             each.send(METADATA, 9)
         broker.clock.advance(1)
         assert all(each.is_closed_by_server() for each in connections[10:])
-        client.call(METADATA, 9)
+        wire.call(METADATA, 9)
     finally:
         for each in connections:
             each.close()
@@ -363,10 +363,10 @@ async def test_a_produce_that_has_expired_is_charged_once(fast_path: Path) -> No
         assert counted == {PRODUCED: 1}
 
 
-def test_who_changes_too_many_partitions_is_refused_until_they_are_paid_for(broker: BlockingBroker, client: KafkaWire) -> None:
-    limit(client, MUTATIONS, 0.1)
+def test_who_changes_too_many_partitions_is_refused_until_they_are_paid_for(broker: BlockingBroker, wire: KafkaWire) -> None:
+    limit(wire, MUTATIONS, 0.1)
     made, *others = mutations(is_strict=True)
-    assert mutated(client.call(*made)) == ["NONE"]
+    assert mutated(wire.call(*made)) == ["NONE"]
     for body, version in others:
         with KafkaWire.connect(broker.kafka) as another:
             answer = another.call(body, version)
@@ -374,13 +374,13 @@ def test_who_changes_too_many_partitions_is_refused_until_they_are_paid_for(brok
             assert 0 < answer.throttle_time_ms <= 9_000
     for body, version in others[1:]:
         broker.clock.advance(60)
-        assert mutated(client.call(body, version)) == ["NONE"]
+        assert mutated(wire.call(body, version)) == ["NONE"]
 
 
-def test_who_does_not_know_the_error_is_told_to_be_quiet_and_served(broker: BlockingBroker, client: KafkaWire) -> None:
-    limit(client, MUTATIONS, 0.1)
+def test_who_does_not_know_the_error_is_told_to_be_quiet_and_served(broker: BlockingBroker, wire: KafkaWire) -> None:
+    limit(wire, MUTATIONS, 0.1)
     for body, version in mutations(is_strict=False):
-        answer = client.call(body, version)
+        answer = wire.call(body, version)
         assert mutated(answer) == ["NONE"]
         assert answer.throttle_time_ms >= 8_000
         broker.clock.advance(answer.throttle_time_ms / 1000)
