@@ -1,5 +1,5 @@
 """Every right that Kafka's protocol asks for, asked of Apache Kafka with its StandardAuthorizer: the file with which the quick
-suite compares triolog (`tests/server/listeners/kafka/access/test_rights.py`) has what it answers. `TRIOLOG_WRITE_TABLE=1`
+suite compares triolog (`tests/server/listeners/kafka/access/test_guard.py`) has what it answers. `TRIOLOG_WRITE_TABLE=1`
 writes it."""
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ OLDEST_FAULTS: Final = {
         file="server/storage/directory/state_files.py",
         old="if (editable is None or found is not None) and found",
         new="if editable is None and found",
-        tests=(f"{STORAGE}/directory/test_json_files.py::test_a_flipped_bit_is_noticed_wherever_it_is",),
+        tests=(f"{STORAGE}/server/storage/directory/test_json_files.py::test_a_flipped_bit_is_noticed_wherever_it_is",),
     ),
     "end-of-a-clean-stop": Fault(
         why="Offsets of records that went with the end of a stopped log are given to other ones, and nobody is told.",
@@ -43,6 +43,6 @@ OLDEST_FAULTS: Final = {
         why="Compaction takes what a power cut would leave of a producer: what it repeats then is new.",
         file="server/storage/cleaner/batch_filter.py",
         old="        if not header.is_control and self._is_last_on_device(header, last):\n            return True\n",
-        tests=(f"{STORAGE}/cleaner/test_clean.py::test_the_newest_batch_of_a_producer_that_no_power_cut_takes_stays_too",),
+        tests=(f"{STORAGE}/server/storage/cleaner/test_clean.py::test_the_newest_batch_of_a_producer_that_no_power_cut_takes_stays_too",),
     ),
 }

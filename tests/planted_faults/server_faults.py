@@ -15,6 +15,7 @@ TRANSACTION_CRASHES: Final = "tests/server/transactions/test_transaction_coordin
 LOG_DIRECTORIES: Final = "tests/server/logs/test_log_directories.py"
 LOG_RETENTION: Final = "tests/server/logs/test_log_retention.py"
 PARTITION: Final = "tests/server/partitions/test_partition.py"
+ENDS_TESTS: Final = "tests/server/listeners/connections/test_session.py"
 ATTACKS_TESTS: Final = "tests/server/listeners/connections/test_attacks.py"
 BUDGET_TESTS: Final = "tests/server/listeners/connections/test_budget.py"
 RETENTION: Final = f"{STORAGE}/log/test_retention.py"
@@ -87,7 +88,7 @@ DELETION: Final = {
         old="    log.recovery_point = max(",
         new="    log.recovery_point += 0 * max(",
         tests=(
-            f"{STORAGE}/recovery/test_space_wait.py::test_appends_are_told_what_it_waits_for_and_the_recovery_point_stays",
+            f"{STORAGE}/server/storage/recovery/test_space_wait.py::test_appends_are_told_what_it_waits_for_and_the_recovery_point_stays",
             "tests/server/logs/test_waiting_logs.py::test_a_waiting_log_is_read_and_refuses_writes",
         ),
     ),
@@ -237,7 +238,7 @@ MEMORY: Final = {
         file="server/listeners/connections/budget.py",
         old="        if self.ahead is not share:\n            self.used -= size\n",
         new="        if self.ahead is not share:\n            self.used -= size if share.charged else 0\n",
-        tests=(f"{ATTACKS_TESTS}::test_what_a_peer_held_returns_when_it_goes",),
+        tests=(f"{ENDS_TESTS}::test_a_connection_that_ends_in_any_phase_gives_everything_back",),
     ),
     "nobody-goes-on-outside": Fault(
         why="Frames that are not whole fill the memory, and each waits for the others for ever.",

@@ -7,7 +7,7 @@ from typing import Final
 from tests.planted_faults.planting import Fault
 
 SHARE_PARTITIONS: Final = "tests/server/sharing/test_partitions.py"
-ACQUISITION_TESTS: Final = "tests/server/sharing/state/test_acquisition.py"
+ACQUISITION_TESTS: Final = "tests/server/sharing/state/test_model.py"
 
 SHARE_FAULTS: Final = {
     "another-members-records": Fault(
@@ -90,6 +90,6 @@ SHARE_FAULTS: Final = {
         file="server/sharing/state/stored_state.py",
         old="        batches=overlaid(before.batches, batches, start_offset),\n",
         new="        batches=overlaid((), batches, start_offset),\n",
-        tests=("tests/server/sharing/state/test_stored_state.py::test_after_many_updates_comes_a_snapshot_that_says_the_same",),
+        tests=("tests/server/sharing/state/test_model.py::test_after_many_updates_comes_a_snapshot_that_says_the_same",),
     ),
 }

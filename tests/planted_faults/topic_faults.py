@@ -74,7 +74,7 @@ TOPIC_FAULTS: Final = {
         old="    return topic_id in ids and is_another and holds_nothing(fs, path)\n",
         new="    return topic_id in ids and is_another\n",
         tests=(
-            f"{STORAGE}/directory/test_json_files.py::test_a_directory_that_holds_or_held_a_record_is_not_left_over",
+            f"{STORAGE}/server/storage/directory/test_json_files.py::test_a_directory_that_holds_or_held_a_record_is_not_left_over",
             "tests/server/logs/test_topic_changes.py::test_partitions_with_records_are_adopted",
         ),
     ),

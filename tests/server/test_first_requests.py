@@ -142,13 +142,13 @@ def test_whatever_is_first_asked_for_at_the_limit_is_answered(tmp_path: Path) ->
     with ServerFolder(tmp_path, command=TELLING) as folder:
         listeners = ("--kafka", "127.0.0.1:0", "--metrics", "127.0.0.1:0")
         server = folder.start(*listeners, extra_environment={"TRIOLOG_TELEMETRY_ENABLE": "true"})
-        connect = partial(KafkaWire.connect, descriptor_limits.kafka_address(server))
+        connect = partial(KafkaWire.connect, server.address_of("kafka"))
         with WireClient.connect(server.address) as beside:
             beside.create_topic(NAME)
             assert beside.produce(NAME, 0, batch()) == 0  # its file is open
             with (
                 accepted(server, connect) as producer,
-                accepted(server, partial(socket.create_connection, descriptor_limits.metrics_address(server), 60)) as http,
+                accepted(server, partial(socket.create_connection, server.address_of("metrics"), 60)) as http,
                 accepted(server, partial(WireClient.connect, server.address, say_hello=False)) as native,
                 accepted(server, connect) as client,
                 exhausted(server, beside),
@@ -157,7 +157,7 @@ def test_whatever_is_first_asked_for_at_the_limit_is_answered(tmp_path: Path) ->
                 check_http(http)
                 native.say_hello()
                 called = {native.receive_answer(native.send(message)).api for message in NATIVE}
-                answered = ask_kafka(descriptor_limits.kafka_address(server), client, REQUESTS)
+                answered = ask_kafka(server.address_of("kafka"), client, REQUESTS)
         assert called == {message.api for message in NATIVE} == set(messages.REQUESTS) - {"hello"}
         assert answered == {api.name for api in APIS.values()}
         assert server.stop() == 0
@@ -187,7 +187,7 @@ def test_every_api_of_kafka_that_is_asked_for_before_a_login_at_the_limit_ends_i
         server = folder.start("--kafka", "127.0.0.1:0", extra_environment=security)
         answered = set()
         with WireClient.connect(server.address) as beside, ExitStack() as clients:
-            connect = partial(KafkaWire.connect, descriptor_limits.kafka_address(server))
+            connect = partial(KafkaWire.connect, server.address_of("kafka"))
             asking = {name: clients.enter_context(accepted(server, connect)) for name in NEWEST}
             with exhausted(server, beside):
                 for name, client in asking.items():
@@ -203,8 +203,8 @@ def attack(server: ServerProcess, clients: ExitStack, number: int) -> None:
     body, version = ATTACKS[number % len(ATTACKS)]
     said = {
         server.address: b"\x00\x00\x00\x03abc",
-        descriptor_limits.kafka_address(server): frame(body, version, 1),
-        descriptor_limits.metrics_address(server): b"GET /metrics HTTP/1.1\r\n",
+        server.address_of("kafka"): frame(body, version, 1),
+        server.address_of("metrics"): b"GET /metrics HTTP/1.1\r\n",
     }
     for address, data in said.items():
         peer = clients.enter_context(socket.create_connection(address, 60))
@@ -226,7 +226,7 @@ def test_clients_of_either_protocol_are_answered_while_others_take_all_connectio
     """Every answer is waited for before the next attack, so none can be missing, and none is late behind one."""
     with ServerFolder(tmp_path, command=LIMITED) as folder, ExitStack() as attackers:
         server = folder.start("--kafka", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--durability", "os")
-        with WireClient.connect(server.address) as native, KafkaWire.connect(descriptor_limits.kafka_address(server)) as kafka:
+        with WireClient.connect(server.address) as native, KafkaWire.connect(server.address_of("kafka")) as kafka:
             native.create_topic(TOPIC)
             kafka.call(cluster.ApiVersionsRequest(), 0)
             loaded = descriptor_limits.imports_of(tmp_path)
@@ -263,7 +263,7 @@ def test_clients_log_in_on_either_protocol_where_no_descriptor_is_left(
         server = folder.start("--config", str(config), "--kafka", "127.0.0.1:0")
         listening = server.open_sockets()
         by_native = ["PLAIN", *DIGESTS] if context is not None else list(DIGESTS)
-        doors = {server.address: by_native, descriptor_limits.kafka_address(server): ["PLAIN", *DIGESTS]}
+        doors = {server.address: by_native, server.address_of("kafka"): ["PLAIN", *DIGESTS]}
         opened = {
             (address, mechanism): stack.enter_context(socket.create_connection(address, 60))
             for address, mechanisms in doors.items()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import resource
 import struct
 from contextlib import ExitStack
@@ -24,7 +23,7 @@ from tests.support.kafka_server import TOPIC, batch, fetch_partition, fetch_requ
 from tests.support.kafka_wire import KafkaWire
 from tests.support.large_batches import zeros
 from tests.support.memory_cgroup import memory_cgroup
-from tests.support.server_process import Address, ServerFolder, ServerProcess
+from tests.support.server_process import ServerFolder
 from tests.support.small_devices import mounted_device
 from tests.support.wire_client import WireClient
 
@@ -35,10 +34,6 @@ FRAME_BYTES: Final = 60 * MIB
 pytestmark = pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux limits another process")
 
 
-def kafka_address(server: ServerProcess) -> Address:
-    return Address.parse(json.loads(server.ready_file.read_text())["kafka"])
-
-
 def send_what_is_taken(peer: KafkaWire | WireClient, data: bytes) -> None:
     with contextlib.suppress(ConnectionError):
         peer.send_raw(data)
@@ -47,7 +42,7 @@ def send_what_is_taken(peer: KafkaWire | WireClient, data: bytes) -> None:
 def test_a_frame_for_which_there_is_no_memory_ends_its_connection_and_no_other(server_folder: ServerFolder) -> None:
     """A frame of many MB under a small memory limit ended the whole server."""
     server = server_folder.start("--kafka", "127.0.0.1:0", "--durability", "os")
-    address = kafka_address(server)
+    address = server.address_of("kafka")
     with ExitStack() as stack:
         kafka = stack.enter_context(KafkaWire.connect(address))
         native = stack.enter_context(WireClient.connect(server.address))
@@ -91,7 +86,7 @@ def test_a_server_with_a_cap_stays_below_it_whatever_its_peers_do(server_folder:
             extra_environment={"TRIOLOG_MAX_MEMORY_BYTES": str(CAP_BYTES)},
         )  # fmt: skip
         cgroup.add(server.pid)
-        address = kafka_address(server)
+        address = server.address_of("kafka")
         kafka = stack.enter_context(KafkaWire.connect(address))
         native = stack.enter_context(WireClient.connect(server.address))
         native.call(messages.CreateTopicsRequest((messages.NewTopic(TOPIC, 2),)))
@@ -133,7 +128,7 @@ def test_a_cap_holds_while_the_disk_is_full_and_gives_up_its_oldest(tmp_path: Pa
         peers = stack.enter_context(ExitStack())
         native = peers.enter_context(WireClient.connect(server.address))
         native.call(messages.CreateTopicsRequest((messages.NewTopic(TOPIC, PRODUCERS, config),)))
-        producers = [peers.enter_context(KafkaWire.connect(kafka_address(server))) for _ in range(PRODUCERS)]
+        producers = [peers.enter_context(KafkaWire.connect(server.address_of("kafka"))) for _ in range(PRODUCERS)]
         for number in range(4 * DEVICE_BYTES // (PRODUCERS * BATCH_BYTES)):
             for partition, producer in enumerate(producers):
                 producer.send(produce_request(batch(bytes(BATCH_BYTES)), partition=partition), 9)
@@ -141,7 +136,7 @@ def test_a_cap_holds_while_the_disk_is_full_and_gives_up_its_oldest(tmp_path: Pa
                 [answered] = producer.receive().responses[0].partition_responses
                 assert answered.error_code == ErrorCode.NONE, answered
             if number % 4 == 0:
-                reader = peers.enter_context(KafkaWire.connect(kafka_address(server)))
+                reader = peers.enter_context(KafkaWire.connect(server.address_of("kafka")))
                 for partition in range(PRODUCERS):
                     asked = fetch_partition(answered.base_offset, partition=partition, max_bytes=50 * MIB)
                     reader.send(fetch_request(asked, max_bytes=50 * MIB), 11)
@@ -159,7 +154,7 @@ def test_a_cap_holds_while_the_disk_is_full_and_gives_up_its_oldest(tmp_path: Pa
 
 def test_a_request_above_the_cap_ends_its_connection_and_the_client_is_told_of_the_limit(server_folder: ServerFolder) -> None:
     server = server_folder.start("--kafka", "127.0.0.1:0", extra_environment={"TRIOLOG_MAX_MEMORY_BYTES": str(CAP_BYTES)})
-    with KafkaWire.connect(kafka_address(server)) as client:
+    with KafkaWire.connect(server.address_of("kafka")) as client:
         broker = DescribeConfigsResource(
             resource_type=BROKER_TYPE, resource_name="1", configuration_keys=["socket.request.max.bytes"]
         )

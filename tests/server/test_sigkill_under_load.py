@@ -1,14 +1,9 @@
 """SIGKILL under everything that changes logs at once: producers, transactions, groups, rolls, retention, deletion, compaction.
-
 A run is a seed, one directory and several servers on it, each killed at a moment of load, now and then some time after its
 cleaner's process, and now and then again while it starts or stops. The moment is an acknowledgement: the n-th, or the first
 one at which a file of a kind is new, so that kills come while the cleaner or retention is at work. After each kill everything
 is compared with what was promised (`kill_history`); now and then, and at the end, the server is stopped and the checks of
-`triolog verify` go over the directory.
-
-`TRIOLOG_TEST_SIGKILL_RUNS=5000` runs that many, `TRIOLOG_TEST_SIGKILL_SEED=...` repeats one: all choices, though not the
-moment to the microsecond.
-"""
+`triolog verify` go over the directory. `kill_runs` has the runs."""
 
 from __future__ import annotations
 
@@ -34,6 +29,7 @@ from triolog.server.storage.directory.inventory import read_directory
 from triolog.server.storage.disk.filesystem import OsFileSystem
 
 from tests.server.test_sigkill_children import children
+from tests.support import kill_runs
 from tests.support.altered_files import alter_folders
 from tests.support.counts import counts
 from tests.support.forked_servers import ServerForker
@@ -47,8 +43,6 @@ from tests.support.stopped_logs import Seen
 from tests.support.stored_log import id_of, read_committed, read_stored_log
 from tests.support.wire_client import WireClient
 
-RUNS: Final = int(os.environ.get("TRIOLOG_TEST_SIGKILL_RUNS") or counts(25, commit=1))
-SEED: Final = os.environ.get("TRIOLOG_TEST_SIGKILL_SEED")
 KILLS: Final = 4
 MOST_ACKNOWLEDGEMENTS: Final = 300
 MOST_UNTIL_FILE: Final = 800
@@ -245,15 +239,12 @@ def _kill_cleaner(server: ServerProcess) -> None:
 
 
 @pytest.mark.timeout(RUN_TIMEOUT_S)
-@pytest.mark.parametrize("run", range(1 if SEED else RUNS))
+@pytest.mark.parametrize("run", kill_runs.runs(counts(25, commit=1)))
 def test_promises_survive_sigkill_under_every_load(run: int, tmp_path: Path, server_forker: ServerForker) -> None:
-    seed = int(SEED) if SEED else random.getrandbits(48) * 100_000 + run
-    played = None
-    try:
-        with ServerFolder(tmp_path, command=server_forker) as folder:
-            played = Run(folder, random.Random(seed))
+    with kill_runs.choices(run) as rng, ServerFolder(tmp_path, command=server_forker) as folder:
+        played = Run(folder, rng)
+        try:
             played.play()
-    except BaseException as exc:
-        exc.add_note("\n".join(["altered:", *(f"{path}: {what}" for path, what in played.altered.items())]) if played else "")
-        exc.add_note(f"TRIOLOG_TEST_SIGKILL_SEED={seed} repeats this run's choices")
-        raise
+        except BaseException as exc:
+            exc.add_note("\n".join(["altered:", *(f"{path}: {what}" for path, what in played.altered.items())]))
+            raise

@@ -40,11 +40,6 @@ def device(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
         yield path
 
 
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
 @pytest.fixture(autouse=True)
 def _warnings_are_seen(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)

@@ -52,6 +52,10 @@ class KafkaServer:
     def topic_id(self, name: str = TOPIC) -> bytes:
         return self.broker.topics.metadata(name).topic_id
 
+    def sessions(self) -> list[Any]:
+        """Return the sessions of the connections that are open."""
+        return [served.serve.__self__ for served in self.listener._served]  # type: ignore[attr-defined]
+
 
 @asynccontextmanager
 async def kafka_server(

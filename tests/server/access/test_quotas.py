@@ -1,4 +1,6 @@
-"""Which quota holds for whom, who shares it, and for how long who is above it is quiet."""
+"""Which quota holds for whom, who shares it, and for how long who is above it is quiet. Rates over the sliding window of
+quotas, against a model that keeps everything that was ever used. The quota of changes of topics, against a naive model: tokens
+that come back at the bound, eleven seconds' worth at most."""
 
 from __future__ import annotations
 
@@ -6,11 +8,20 @@ import itertools
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
-from triolog.server.access import quota_entities
+from triolog.server.access import quota_entities, quotas
 from triolog.server.access import quotas as module
-from triolog.server.access.quotas import ClientQuotas
+from triolog.server.access.quotas import (
+    ALLOWED,
+    LEAST_WINDOW_S,
+    SAMPLE_COUNT,
+    SAMPLE_S,
+    ClientQuotas,
+    Mutation,
+    MutationBuckets,
+    QuotaRate,
+)
 from triolog.server.system.client_memory import deep_bytes
 
 KEY = quota_entities.PRODUCER_BYTE_RATE
@@ -191,3 +202,127 @@ def test_long_names_have_their_own_use_and_take_little_memory() -> None:
     assert quotas.use(KEY, "u", second, 1.0, 0.0) == 0
     assert quotas.use(KEY, "u", first, 1.0, 0.0) > 0
     assert deep_bytes(list(quotas._limits)) + deep_bytes(list(quotas._rates)) < 2_000
+
+
+Uses = list[tuple[float, float]]
+"""(seconds since the use before, amount)."""
+rate_gaps = st.one_of(st.sampled_from([0.0, 0.25, 0.5, 1.0, 3.0, 10.0, 11.0, 100.0]), st.integers(0, 200).map(lambda n: n / 8))
+uses = st.lists(st.tuples(rate_gaps, st.integers(0, 1000).map(float)), max_size=60)
+
+
+def rate_model(used: Uses, now_s: float) -> tuple[float, float]:
+    """(rate, window) from the whole history: it is cut into samples, of which the last ones count that are not too old."""
+    samples: list[list[tuple[float, float]]] = []
+    at = 0.0
+    for gap, amount in used:
+        at += gap
+        if samples and at < samples[-1][0][0] + SAMPLE_S:
+            samples[-1].append((at, amount))
+        else:
+            samples.append([(at, amount)])
+    counted = [sample for sample in samples[-SAMPLE_COUNT:] if sample[-1][0] > now_s - SAMPLE_COUNT * SAMPLE_S]
+    elapsed = now_s - counted[0][0][0] if counted else 0.0
+    missing = max(0, SAMPLE_COUNT - 1 - math.floor(elapsed / SAMPLE_S)) * SAMPLE_S
+    window = elapsed + missing
+    return sum(amount for sample in counted for _, amount in sample) / window, window
+
+
+@given(uses, rate_gaps)
+def test_the_rate_is_that_of_the_model(used: Uses, behind: float) -> None:
+    rate, now = QuotaRate(), 0.0
+    for count, (gap, amount) in enumerate(used):
+        now += gap
+        rate.add(amount, now)
+        assert (rate.per_second(now), rate.window_s(now)) == rate_model(used[: count + 1], now)
+    now += behind
+    assert (rate.per_second(now), rate.window_s(now)) == rate_model(used, now)
+
+
+@example([1848, 727, 329, 796, 1848, 1808, 697], 72)
+@given(st.lists(st.integers(1, 5000), min_size=1, max_size=80), st.integers(1, 1000))
+def test_who_is_quiet_for_as_long_as_he_is_told_stays_near_the_bound(amounts: list[int], bound: int) -> None:
+    """All of a burst that fits into the least window is free. A pause that is longer than the window begins a new one, as in
+    Kafka: bursts that need such pauses come to at most 21/11 of the bound, and others to the bound."""
+    rate, now, longest = QuotaRate(), 0.0, 0.0
+    for amount in amounts:
+        rate.add(amount, now)
+        longest = max(longest, pause := rate.over_s(bound, now))
+        now += pause
+    share = 1.0 if longest < SAMPLE_S else (SAMPLE_COUNT * SAMPLE_S + LEAST_WINDOW_S) / (SAMPLE_COUNT * SAMPLE_S)
+    assert sum(amounts) <= bound * (now * share + LEAST_WINDOW_S) + max(amounts)
+
+
+@pytest.mark.parametrize(("amount", "seconds"), [(1000.0, 0.0), (1001.0, 0.01), (3000.0, 20.0)])
+def test_a_burst_is_measured_by_what_it_is_over_ten_seconds(amount: float, seconds: float) -> None:
+    rate = QuotaRate()
+    rate.add(amount, 5.0)
+    assert rate.over_s(100.0, 5.0) == pytest.approx(seconds)
+
+
+def test_what_is_taken_back_was_not_used() -> None:
+    rate = QuotaRate()
+    rate.add(70.0, 0.0)
+    rate.add(-70.0, 0.0)
+    assert rate.per_second(0.5) == 0.0
+
+
+def test_nothing_is_in_the_window_eleven_seconds_after_the_last_use() -> None:
+    rate = QuotaRate()
+    assert rate.is_unused(0.0)
+    rate.add(1.0, 0.0)
+    rate.add(1.0, 0.9)
+    assert not rate.is_unused(11.8)
+    assert rate.is_unused(11.9)
+
+
+ME = ("user", None)
+STEPS = st.lists(st.tuples(st.integers(0, 20_000), st.integers(1, 40), st.booleans()), max_size=30)
+
+
+def bucket_model(bound: int, steps: list[tuple[int, int, bool]]) -> list[tuple[bool, int]]:
+    """(allowed, throttle in ms) after each step, in whole thousandths of a token."""
+    tokens, answers = bound * 11_000, []
+    for passed_ms, partitions, is_strict in steps:
+        tokens = min(bound * 11_000, tokens + bound * passed_ms)
+        allowed = not (is_strict and tokens < 0)
+        if allowed:
+            tokens -= partitions * 1000
+        shown = min(tokens, 0) if not (is_strict and allowed) else 0
+        answers.append((allowed, round(-shown / bound)))
+    return answers
+
+
+@given(st.integers(1, 10), STEPS)
+def test_it_is_a_bucket_of_tokens(bound: int, steps: list[tuple[int, int, bool]]) -> None:
+    buckets, now_ms, found = MutationBuckets(), 0, []
+    for passed_ms, partitions, is_strict in steps:
+        now_ms += passed_ms
+        found.append(buckets.use(ME, partitions, bound, now_ms / 1000, is_strict=is_strict))
+    for one, (allowed, throttle_ms) in zip(found, bucket_model(bound, steps), strict=True):
+        assert one.is_allowed == allowed or abs(one.throttle_s) < 0.002, "owed less than a clock shows"
+        assert abs(one.throttle_s * 1000 - throttle_ms) <= 2
+
+
+def test_as_many_clients_are_remembered_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quotas, "MAX_BUCKETS", 4)
+    buckets = MutationBuckets()
+    for number in range(5):
+        buckets.use((str(number), None), 12, 1.0, number / 10, is_strict=True)
+    assert not buckets.use(("3", None), 1, 1.0, 0.5, is_strict=True).is_allowed
+    assert buckets.use(("0", None), 1, 1.0, 0.5, is_strict=True).is_allowed, "it was forgotten"
+
+
+def test_the_most_exact_quota_holds_and_what_it_throttles_is_counted() -> None:
+    quotas = ClientQuotas()
+    quotas.replace(
+        {
+            (("user", None),): {"controller_mutation_rate": 100.0},
+            (("client-id", "c"), ("user", "u")): {"controller_mutation_rate": 1.0},
+        }
+    )
+    assert quotas.is_active
+    assert quotas.mutate("u", "c", 12, 0, is_strict=False) == Mutation(True, 1.0)
+    assert quotas.mutate("u", "other", 12, 0, is_strict=False) == ALLOWED
+    assert quotas.statistics.throttled == {"controller_mutation_rate": 1}
+    quotas.replace({})
+    assert quotas.mutate("u", "c", 12, 0, is_strict=True) == ALLOWED

@@ -91,7 +91,7 @@ def test_other_machines_reach_a_control_port_with_a_token_only(server_folder: Se
     token = server_folder.path / "token"
     token.write_text("0123456789abcdef")
     server = server_folder.start("--control", "0.0.0.0:0", "--control-token-file", str(token))
-    port = int(json.loads(server.ready_file.read_text())["control"].rpartition(":")[2])
+    port = server.address_of("control").port
     shown = {"Authorization": "Bearer 0123456789abcdef"}
     for headers, status in (({}, 401), (shown, 200)):
         connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)

@@ -277,8 +277,7 @@ async def test_a_bug_at_one_departure_leaves_other_peers_watched(tmp_path: Path,
 
 
 def is_parked(server: KafkaServer) -> bool:
-    sessions = [served.serve.__self__ for served in server.listener._served]  # type: ignore[attr-defined]
-    return any(session._parked is not None for session in sessions)
+    return any(session._parked is not None for session in server.sessions())
 
 
 def broken_departure(*_: Any) -> None:
