@@ -14,7 +14,7 @@ from .conftest import console_of, produce
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory, server_forker: ServerForker) -> Iterator[str]:
+def three_topics(tmp_path_factory: pytest.TempPathFactory, server_forker: ServerForker) -> Iterator[str]:
     """Of a console with three topics."""
     with ServerFolder(tmp_path_factory.mktemp("keyboard"), command=server_forker) as folder:
         server = folder.start()
@@ -25,14 +25,14 @@ def address(tmp_path_factory: pytest.TempPathFactory, server_forker: ServerForke
             yield console
 
 
-def test_from_the_overview_to_a_topic_by_keys_only(chromium: Browser, address: str) -> None:
-    with opened(chromium, address) as found:
+def test_from_the_overview_to_a_topic_by_keys_only(chromium: Browser, three_topics: str) -> None:
+    with opened(chromium, three_topics) as found:
         page = found.go("/")
         expect(page.locator("h1")).to_have_text("Ready")
         page.keyboard.press("t")  # no way to anywhere without a g before it, also right after the page was opened
         page.keyboard.press("Tab")
         expect(page.locator(":focus")).to_have_text("Skip to content")
-        assert page.url == f"http://{address}/"
+        assert page.url == f"http://{three_topics}/"
         page.keyboard.press("g")
         page.keyboard.press("t")
         expect(page.locator("h1:focus")).to_have_text("Topics")
@@ -53,8 +53,8 @@ def test_from_the_overview_to_a_topic_by_keys_only(chromium: Browser, address: s
         found.check_quiet()
 
 
-def test_keys_are_told_and_a_dialog_gives_focus_back(chromium: Browser, address: str, axe: Path) -> None:
-    with opened(chromium, address, axe) as found:
+def test_keys_are_told_and_a_dialog_gives_focus_back(chromium: Browser, three_topics: str, axe: Path) -> None:
+    with opened(chromium, three_topics, axe) as found:
         page = found.go("/topics")
         page.keyboard.press("?")
         expect(page.get_by_role("dialog", name="Keys")).to_be_visible()

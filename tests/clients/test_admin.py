@@ -20,17 +20,17 @@ PATIENCE_S = 30.0
 
 
 @pytest.fixture
-def broker() -> Iterator[BlockingBroker]:
-    with BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0), lenient=False) as broker:
-        yield broker
+def strict() -> Iterator[BlockingBroker]:
+    with BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0), lenient=False) as strict:
+        yield strict
 
 
-def partitions(broker: BlockingBroker, topic: str) -> int:
-    return len(broker.describe_topic(topic).partitions)
+def partitions(strict: BlockingBroker, topic: str) -> int:
+    return len(strict.describe_topic(topic).partitions)
 
 
-def librdkafka(broker: BlockingBroker) -> AdminClient:
-    return AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+def librdkafka(strict: BlockingBroker) -> AdminClient:
+    return AdminClient({"bootstrap.servers": strict.bootstrap_servers, "log_level": 0})
 
 
 def librdkafka_error(future: object) -> int:
@@ -40,37 +40,37 @@ def librdkafka_error(future: object) -> int:
     return code
 
 
-def test_librdkafka_makes_grows_trims_and_deletes_topics(broker: BlockingBroker) -> None:
-    admin = librdkafka(broker)
+def test_librdkafka_makes_grows_trims_and_deletes_topics(strict: BlockingBroker) -> None:
+    admin = librdkafka(strict)
     new = [NewTopic("t", 2, 1, config={"retention.ms": "-1"}), NewTopic("by-hand", 2, replica_assignment=[[1], [1]])]
     for future in admin.create_topics(new).values():
         future.result(PATIENCE_S)
-    assert (partitions(broker, "t"), partitions(broker, "by-hand")) == (2, 2)
+    assert (partitions(strict, "t"), partitions(strict, "by-hand")) == (2, 2)
     [future] = admin.create_topics([NewTopic("three", 1, 3)]).values()
     assert librdkafka_error(future) == KafkaError.INVALID_REPLICATION_FACTOR
     [future] = admin.create_topics([NewTopic("unknown", 1, 1, config={"no.such.key": "1"})]).values()
     assert librdkafka_error(future) == KafkaError.INVALID_CONFIG
     [future] = admin.create_topics([NewTopic("validated", 1, 1)], validate_only=True).values()
     future.result(PATIENCE_S)
-    assert broker.topics() == ["by-hand", "t"]
+    assert strict.topics() == ["by-hand", "t"]
     admin.create_partitions([NewPartitions("t", 5)])["t"].result(PATIENCE_S)
-    assert partitions(broker, "t") == 5
+    assert partitions(strict, "t") == 5
     assert librdkafka_error(admin.create_partitions([NewPartitions("t", 2)])["t"]) == KafkaError.INVALID_PARTITIONS
-    broker.append("t", [b"a", b"b", b"c"], partition=1)
+    strict.append("t", [b"a", b"b", b"c"], partition=1)
     [trimmed] = admin.delete_records([TopicPartition("t", 1, 2)]).values()
     assert trimmed.result(PATIENCE_S).low_watermark == 2
     [earliest] = admin.list_offsets({TopicPartition("t", 1): OffsetSpec.earliest()}).values()
     assert earliest.result(PATIENCE_S).offset == 2
     admin.delete_topics(["by-hand"])["by-hand"].result(PATIENCE_S)
     assert librdkafka_error(admin.delete_topics(["nope"])["nope"]) == KafkaError.UNKNOWN_TOPIC_OR_PART
-    assert broker.topics() == ["t"]
+    assert strict.topics() == ["t"]
 
 
-def test_a_topic_can_be_deleted_while_librdkafka_produces_to_it(broker: BlockingBroker) -> None:
-    broker.create_topic("t")
+def test_a_topic_can_be_deleted_while_librdkafka_produces_to_it(strict: BlockingBroker) -> None:
+    strict.create_topic("t")
     settings = {"linger.ms": 0, "message.timeout.ms": 5000, "log_level": 0, "topic.metadata.propagation.max.ms": 100}
-    admin = librdkafka(broker)
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, **settings})
+    admin = librdkafka(strict)
+    producer = Producer({"bootstrap.servers": strict.bootstrap_servers, **settings})
     errors: list[KafkaError | None] = []
     for number in range(200):
         producer.produce("t", b"v", partition=0, on_delivery=lambda error, _: errors.append(error))
@@ -91,21 +91,21 @@ def test_a_topic_can_be_deleted_while_librdkafka_produces_to_it(broker: Blocking
     assert {error.code() for error in errors if error is not None} <= gone
 
 
-def test_kafka_python_finds_every_key_that_it_may_alter(broker: BlockingBroker) -> None:
+def test_kafka_python_finds_every_key_that_it_may_alter(strict: BlockingBroker) -> None:
     """It refuses by itself to alter a key that the broker does not list."""
-    broker.create_topic("t")
-    with closing(kafka.admin.KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)) as admin:
+    strict.create_topic("t")
+    with closing(kafka.admin.KafkaAdminClient(bootstrap_servers=strict.bootstrap_servers)) as admin:
         for key in ("min.insync.replicas", "unclean.leader.election.enable", "durability"):
             value = {"durability": "fsync", "min.insync.replicas": "2"}.get(key, "true")
             admin.alter_configs([kafka.admin.ConfigResource(kafka.admin.ConfigResourceType.TOPIC, "t", {key: value})])
-            assert broker.describe_topic("t").configs[key] == value
+            assert strict.describe_topic("t").configs[key] == value
 
 
 def test_an_embedded_broker_takes_the_replicas_and_keys_of_production() -> None:
-    with BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0)) as broker:
+    with BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0)) as strict:
         config = {"min.insync.replicas": "2", "confluent.placement.constraints": "{}", "remote.storage.enable": "true"}
-        admin = librdkafka(broker)
+        admin = librdkafka(strict)
         [future] = admin.create_topics([NewTopic("t", 3, 3, config=config)]).values()
         future.result(PATIENCE_S)
-        assert partitions(broker, "t") == 3
-        assert broker.describe_topic("t").configs == config
+        assert partitions(strict, "t") == 3
+        assert strict.describe_topic("t").configs == config

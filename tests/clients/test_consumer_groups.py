@@ -19,7 +19,7 @@ from tests.clients.python_driver import PolledMember
 TOPIC = "orders"
 GROUP = "group"
 PARTITIONS = 4
-PATIENCE_S = 60.0
+LONG_S = 60.0
 
 Join = Callable[..., PolledMember]
 
@@ -96,7 +96,7 @@ def test_a_group_goes_on_when_the_broker_was_killed_and_started_again(broker: Bl
 def test_a_test_waits_for_the_members_kicks_one_and_lets_all_join_again(broker: BlockingBroker, join: Join) -> None:
     for name in ("a", "b"):
         join(name=name)
-    found = broker.groups.wait_assigned(GROUP, 2, timeout_s=PATIENCE_S)
+    found = broker.groups.wait_assigned(GROUP, 2, timeout_s=LONG_S)
     assert sorted((member.client_id, len(member.partitions)) for member in found) == [("a", 2), ("b", 2)]
     assert sorted(each for member in found for each in member.partitions) == [
         TopicPartition(TOPIC, number) for number in range(PARTITIONS)
@@ -106,12 +106,12 @@ def test_a_test_waits_for_the_members_kicks_one_and_lets_all_join_again(broker: 
     broker.groups.kick(GROUP, found[0].member_id)
     with pytest.raises(RequestError, match="nobody"):
         broker.groups.kick(GROUP, "nobody")
-    broker.requests.wait_for("ConsumerGroupHeartbeat", error="UNKNOWN_MEMBER_ID", after=seen, timeout_s=PATIENCE_S)
-    assert len(broker.groups.wait_assigned(GROUP, 2, timeout_s=PATIENCE_S)) == 2
+    broker.requests.wait_for("ConsumerGroupHeartbeat", error="UNKNOWN_MEMBER_ID", after=seen, timeout_s=LONG_S)
+    assert len(broker.groups.wait_assigned(GROUP, 2, timeout_s=LONG_S)) == 2
 
     seen = broker.requests.last
-    broker.groups.rebalance(GROUP).wait_fired(2, timeout_s=PATIENCE_S)
+    broker.groups.rebalance(GROUP).wait_fired(2, timeout_s=LONG_S)
     fenced = broker.requests.wait_for("ConsumerGroupHeartbeat", error="FENCED_MEMBER_EPOCH", count=2, after=seen)
     assert {request.client_id for request in fenced} == {"a", "b"}
-    assert len(broker.groups.wait_assigned(GROUP, 2, timeout_s=PATIENCE_S)) == 2
+    assert len(broker.groups.wait_assigned(GROUP, 2, timeout_s=LONG_S)) == 2
     assert broker.groups.state(GROUP) == "Stable"

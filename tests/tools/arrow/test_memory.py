@@ -7,8 +7,6 @@ from typing import Final
 
 import pytest
 
-pytestmark = pytest.mark.merge  # some hundred MB are written and read
-
 MOST_MIB: Final = 200
 MEASURED: Final = """
 import pathlib, struct, sys
@@ -40,5 +38,6 @@ def most_mib(folder: Path, megabytes: int) -> int:
     return int(subprocess.run(command, check=True, capture_output=True, text=True, timeout=250).stdout)
 
 
+@pytest.mark.merge  # some hundred MB are written and read
 def test_a_read_of_some_hundred_megabytes_stays_below_200_mib(tmp_path: Path) -> None:
     assert most_mib(tmp_path / "some", 400) <= MOST_MIB

@@ -21,7 +21,7 @@ T0 = TopicPartition("t", 0)
 
 
 @pytest.fixture
-def broker() -> Iterator[BlockingBroker]:
+def three() -> Iterator[BlockingBroker]:
     """Topic t with three partitions; `os` durability, as nothing crashes."""
     with BlockingBroker(config={"retention.ms": "-1"}) as running:
         running.create_topic("t", 3)
@@ -63,15 +63,15 @@ async def cut_client(cutter: Cutter) -> AsyncIterator[Client]:
         yield client
 
 
-async def values(broker: BlockingBroker, partition: int = 0, **options: Any) -> list[int]:
-    async with connect(*broker.native) as client, open_consumer(client, follow=False, **options) as consumer:
+async def values(three: BlockingBroker, partition: int = 0, **options: Any) -> list[int]:
+    async with connect(*three.native) as client, open_consumer(client, follow=False, **options) as consumer:
         await consumer.assign(TopicPartition("t", partition))
         return [int(record.value or b"") async for _, record in consumer.records()]
 
 
 @pytest.mark.parametrize("seed", range(2))
-async def test_answers_that_are_cut_off_leave_no_duplicates_and_no_other_order(broker: BlockingBroker, seed: int) -> None:
-    cutter = Cutter(broker, seed)
+async def test_answers_that_are_cut_off_leave_no_duplicates_and_no_other_order(three: BlockingBroker, seed: int) -> None:
+    cutter = Cutter(three, seed)
     async with cut_client(cutter) as client:
         async with open_producer(client, linger_ms=0, batch_bytes=300, **RETRIES) as producer:
             sent = []
@@ -81,13 +81,13 @@ async def test_answers_that_are_cut_off_leave_no_duplicates_and_no_other_order(b
                     await producer.flush()
     assert cutter.opened > 5
     for partition in range(3):
-        assert await values(broker, partition) == list(range(partition, 300, 3))
+        assert await values(three, partition) == list(range(partition, 300, 3))
     assert [record.value().offset for record in sent] == [number // 3 for number in range(300)]
 
 
 @pytest.mark.parametrize("seed", range(2))
-async def test_transactions_over_cut_connections_are_seen_whole_and_once(broker: BlockingBroker, seed: int) -> None:
-    cutter = Cutter(broker, seed)
+async def test_transactions_over_cut_connections_are_seen_whole_and_once(three: BlockingBroker, seed: int) -> None:
+    cutter = Cutter(three, seed)
     expected = []
     async with cut_client(cutter) as client, open_producer(client, transactional_id="x", linger_ms=0, **RETRIES) as producer:
         for number in range(15):
@@ -102,17 +102,17 @@ async def test_transactions_over_cut_connections_are_seen_whole_and_once(broker:
                 await transaction.commit()
                 expected += [number * 3 + step for step in range(3)]
     assert cutter.opened > 5
-    assert await values(broker, isolation=Isolation.READ_COMMITTED) == expected
-    async with connect(*broker.native) as client, open_consumer(client, group="g") as consumer:
+    assert await values(three, isolation=Isolation.READ_COMMITTED) == expected
+    async with connect(*three.native) as client, open_consumer(client, group="g") as consumer:
         await consumer.assign(T0)
         assert (await consumer.committed())[T0].offset == 13
 
 
-async def test_reading_and_writing_in_transactions_copies_each_record_once(broker: BlockingBroker, door: Door) -> None:
+async def test_reading_and_writing_in_transactions_copies_each_record_once(three: BlockingBroker, door: Door) -> None:
     """Read, write and commit the position in one transaction; every second one aborts and is done again."""
     for number in range(10):
-        broker.append("t", [b"%d" % number], partition=0)
-    async with door.client(broker.native) as client, door.producer(client, transactional_id="copier") as producer:
+        three.append("t", [b"%d" % number], partition=0)
+    async with door.client(three.native) as client, door.producer(client, transactional_id="copier") as producer:
         for attempt in range(30):
             reading = {"follow": False, "group": "g", "isolation": "read_committed", "max_bytes": 1}
             async with door.consumer(client, **reading) as consumer:
@@ -127,11 +127,11 @@ async def test_reading_and_writing_in_transactions_copies_each_record_once(broke
                     await producer.send("t", record.value, partition=1)
                 await transaction.send_offsets("g", {T0: batch.next_offset})
                 await (transaction.abort() if attempt % 2 else transaction.commit())
-    assert await values(broker, 1, isolation=Isolation.READ_COMMITTED) == list(range(10))
+    assert await values(three, 1, isolation=Isolation.READ_COMMITTED) == list(range(10))
 
 
-async def test_a_committed_follower_is_woken_by_the_commit(broker: BlockingBroker, door: Door) -> None:
-    async with door.client(broker.native) as client, door.producer(client, transactional_id="x", linger_ms=0) as producer:
+async def test_a_committed_follower_is_woken_by_the_commit(three: BlockingBroker, door: Door) -> None:
+    async with door.client(three.native) as client, door.producer(client, transactional_id="x", linger_ms=0) as producer:
         async with door.consumer(client, isolation="read_committed", max_wait_ms=600_000) as consumer:
             await consumer.assign(T0)
             with trio.fail_after(30):
@@ -141,8 +141,8 @@ async def test_a_committed_follower_is_woken_by_the_commit(broker: BlockingBroke
                 assert [record.value for record in batch.records()] == [b"1"]
 
 
-async def test_a_transaction_that_the_server_never_heard_of_ends_either_way(broker: BlockingBroker, door: Door) -> None:
-    async with door.client(broker.native) as client:
+async def test_a_transaction_that_the_server_never_heard_of_ends_either_way(three: BlockingBroker, door: Door) -> None:
+    async with door.client(three.native) as client:
         async with door.producer(client, transactional_id="x", linger_ms=60_000) as producer:
             async with producer.transaction():
                 await producer.send("t", b"0", partition=0)
@@ -157,4 +157,4 @@ async def test_a_transaction_that_the_server_never_heard_of_ends_either_way(brok
                 await transaction.send_offsets("g", {})
             async with producer.transaction():
                 await producer.send("t", b"3", partition=0)
-    assert await values(broker, isolation=Isolation.READ_COMMITTED) == [0, 3]
+    assert await values(three, isolation=Isolation.READ_COMMITTED) == [0, 3]

@@ -23,7 +23,7 @@ T0 = TopicPartition("t", 0)
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[BlockingBroker]:
+def gapped(tmp_path: Path) -> Iterator[BlockingBroker]:
     """Offsets 0 to 8 in three batches, of which the middle one was damaged before an unclean start."""
     with BlockingBroker(tmp_path, durability="os", config={"retention.ms": "-1"}) as running:
         running.create_topic("t")
@@ -42,8 +42,8 @@ async def read(door: Door, client: Any, **options: Any) -> list[int]:
         return [record.offset async for _, record in consumer.records()]
 
 
-async def test_a_gap_is_refused_or_passed_over_as_the_request_or_the_topic_says(broker: BlockingBroker, door: Door) -> None:
-    async with door.client(broker.native) as client:
+async def test_a_gap_is_refused_or_passed_over_as_the_request_or_the_topic_says(gapped: BlockingBroker, door: Door) -> None:
+    async with door.client(gapped.native) as client:
         for shape in m.Format:
             request = m.FetchRequest((m.FetchPartition("t", 0, 4),), format=shape, gaps=m.Gaps.SKIP)
             (entry,) = (await client.fetch(request)).partitions
@@ -57,16 +57,16 @@ async def test_a_gap_is_refused_or_passed_over_as_the_request_or_the_topic_says(
         assert await read(door, client) == [6, 7, 8]
         with pytest.raises(CorruptRecordError, match="3 to 5"):
             await read(door, client, skip_gaps=False)
-        broker.alter_config("t", {"gap.policy": "refuse"})
+        gapped.alter_config("t", {"gap.policy": "refuse"})
         with pytest.raises(CorruptRecordError, match=r"3 to 5; .* `triolog gaps accept t 0 3`"):
             await read(door, client)
         assert await read(door, client, skip_gaps=True) == [6, 7, 8]
 
 
-async def test_a_gap_is_listed_and_accepted_and_stays_accepted(broker: BlockingBroker, door: Door) -> None:
-    broker.alter_config("t", {"gap.policy": "refuse"})
-    broker.create_topic("whole")
-    async with door.client(broker.native) as client:
+async def test_a_gap_is_listed_and_accepted_and_stays_accepted(gapped: BlockingBroker, door: Door) -> None:
+    gapped.alter_config("t", {"gap.policy": "refuse"})
+    gapped.create_topic("whole")
+    async with door.client(gapped.native) as client:
         admin = door.admin(client)
         (topic,) = await admin.list_gaps()
         ((gap,),) = [partition.gaps for partition in topic.partitions]
@@ -82,9 +82,9 @@ async def test_a_gap_is_listed_and_accepted_and_stays_accepted(broker: BlockingB
         assert await read(door, client) == [6, 7, 8]
         with pytest.raises(CorruptRecordError, match="3 to 5"):
             await read(door, client, skip_gaps=False)
-    await trio.to_thread.run_sync(broker.crash)
-    await trio.to_thread.run_sync(broker.restart)
-    async with door.client(broker.native) as client:
+    await trio.to_thread.run_sync(gapped.crash)
+    await trio.to_thread.run_sync(gapped.restart)
+    async with door.client(gapped.native) as client:
         assert await read(door, client) == [6, 7, 8]
         (topic,) = await door.admin(client).list_gaps("t")
         accepted_ms = topic.partitions[0].gaps[0].accepted_ms

@@ -20,7 +20,7 @@ T0 = TopicPartition("t", 0)
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[BlockingBroker]:
+def timed(tmp_path: Path) -> Iterator[BlockingBroker]:
     with BlockingBroker(tmp_path, durability="os") as running:
         running.create_topic("t", 2, {"retention.ms": "-1", "segment.bytes": "1000"})
         for offset, time in enumerate(TIMES):
@@ -38,9 +38,9 @@ def times(start: int, end: int) -> TimeRange:
 
 @pytest.mark.parametrize("options", [{}, {"follow": False}, {"partition_max_bytes": 1}, {"isolation": "read_committed"}])
 async def test_a_consumer_reads_exactly_the_range_and_it_is_explained(
-    broker: BlockingBroker, door: Door, options: dict[str, Any]
+    timed: BlockingBroker, door: Door, options: dict[str, Any]
 ) -> None:
-    async with door.client(broker.native) as client, door.consumer(client, **options) as consumer:
+    async with door.client(timed.native) as client, door.consumer(client, **options) as consumer:
         for start, end in ((10, 13), (0, 50), (49, 90), (90, 95), (7, 7)):
             await consumer.assign("t", times=times(start, end))
             found = [(partition, record.offset) async for partition, record in consumer.records()]

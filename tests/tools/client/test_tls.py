@@ -20,7 +20,7 @@ from .doors import Door
 
 
 @pytest.fixture
-def broker(certificates: Certificates) -> Iterator[BlockingBroker]:
+def tls_broker(certificates: Certificates) -> Iterator[BlockingBroker]:
     keys = {"native_security": "ssl", "native_ssl_client_auth": "required", **certificates.server_keys()}
     with BlockingBroker(security=keys) as running:
         running.create_topic("topic")
@@ -31,24 +31,24 @@ def tls(certificates: Certificates, **changes: Any) -> TlsConfig:
     return TlsConfig(**{"ca_file": certificates.ca, "certificate_file": certificates.client, **changes})
 
 
-async def test_a_client_sends_large_and_small_records(broker: BlockingBroker, certificates: Certificates, door: Door) -> None:
+async def test_a_client_sends_large_and_small_records(tls_broker: BlockingBroker, certificates: Certificates, door: Door) -> None:
     sizes = [1, 100, 70_000, 900_000] * 3
-    async with door.client(broker.native, ClientConfig(tls=tls(certificates))) as client:
+    async with door.client(tls_broker.native, ClientConfig(tls=tls(certificates))) as client:
         async with door.producer(client) as producer:
             for size in sizes:
                 await producer.send("topic", value=bytes(size))
-    found = [len(record.value or b"") for record in broker.fetch("topic", max_bytes=2**30)]
+    found = [len(record.value or b"") for record in tls_broker.fetch("topic", max_bytes=2**30)]
     assert found == sizes
 
 
-async def test_a_client_in_trio_has_many_calls_at_once(broker: BlockingBroker, certificates: Certificates) -> None:
-    async with connect(address=broker.native, config=ClientConfig(tls=tls(certificates))) as client:
+async def test_a_client_in_trio_has_many_calls_at_once(tls_broker: BlockingBroker, certificates: Certificates) -> None:
+    async with connect(address=tls_broker.native, config=ClientConfig(tls=tls(certificates))) as client:
         async with trio.open_nursery() as nursery:
             for _ in range(50):
                 nursery.start_soon(client.metadata, MetadataRequest(None))
 
 
-async def test_who_is_not_trusted_is_not_connected(broker: BlockingBroker, certificates: Certificates, door: Door) -> None:
+async def test_who_is_not_trusted_is_not_connected(tls_broker: BlockingBroker, certificates: Certificates, door: Door) -> None:
     for config, reason in (
         (ClientConfig(tls=tls(certificates, certificate_file=None)), "could not connect"),
         (ClientConfig(tls=tls(certificates, ca_file=None)), "could not connect.*certificate"),
@@ -56,12 +56,12 @@ async def test_who_is_not_trusted_is_not_connected(broker: BlockingBroker, certi
         (ClientConfig(connect_timeout_ms=5_000), None),  # without TLS
     ):
         with pytest.raises(ConnectionLostError, match=reason):
-            async with door.client(broker.native, config) as client:
+            async with door.client(tls_broker.native, config) as client:
                 await client.hello()
 
 
-def test_the_command_line_reaches_a_server_with_tls(broker: BlockingBroker, certificates: Certificates) -> None:
-    host, port = broker.native
+def test_the_command_line_reaches_a_server_with_tls(tls_broker: BlockingBroker, certificates: Certificates) -> None:
+    host, port = tls_broker.native
     options = ["--server", f"{host}:{port}", "--tls-ca", certificates.ca, "--tls-cert", certificates.client]
     result = CliRunner().invoke(main, ["topics", "list", "--json", *options])
     assert result.exit_code == 0, result.output

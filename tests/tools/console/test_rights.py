@@ -41,7 +41,7 @@ async def test_changes_around_the_server_need_the_right_to_change_it(tmp_path: P
     assert there in answers[1]
 
 
-def logged_in(sessions: Sessions, user: str, used_s: float) -> None:
+def add_session(sessions: Sessions, user: str, used_s: float) -> None:
     """As `log_in` does behind the connection."""
     sessions._make_room(user)
     watcher: Any = None
@@ -54,9 +54,9 @@ def counts(sessions: Sessions) -> Counter[str]:
 
 def test_logins_of_one_user_end_the_oldest_of_his_own() -> None:
     sessions = Sessions("c")
-    logged_in(sessions, "alice", 0.0)
+    add_session(sessions, "alice", 0.0)
     for number in range(2 * MAX_SESSIONS):
-        logged_in(sessions, "bob", 1.0 + number)
+        add_session(sessions, "bob", 1.0 + number)
     assert counts(sessions) == {"alice": 1, "bob": MAX_USER_SESSIONS}
     assert max(each.used_s for each in sessions._logged_in.values()) == 2 * MAX_SESSIONS
     assert min(each.used_s for each in sessions._logged_in.values() if each.user == "bob") > MAX_SESSIONS
@@ -64,12 +64,12 @@ def test_logins_of_one_user_end_the_oldest_of_his_own() -> None:
 
 def test_where_all_places_are_taken_the_user_with_most_gives_one() -> None:
     sessions = Sessions("c")
-    logged_in(sessions, "alice", 0.0)
+    add_session(sessions, "alice", 0.0)
     users = [f"user-{number}" for number in range(MAX_SESSIONS)]
     for number in range(MAX_USER_SESSIONS):
         for user in users[: MAX_SESSIONS // MAX_USER_SESSIONS]:
-            logged_in(sessions, user, 1.0 + number)
+            add_session(sessions, user, 1.0 + number)
     for user in users[MAX_SESSIONS // MAX_USER_SESSIONS :][:8]:
-        logged_in(sessions, user, 100.0)
+        add_session(sessions, user, 100.0)
     assert len(sessions._logged_in) == MAX_SESSIONS
     assert counts(sessions)["alice"] == 1

@@ -14,7 +14,7 @@ def opened(path: Path, job: str = "export", **settings: Any) -> Manifest:
     return Manifest.open(path, job, {"topics": ("a", "b"), **settings})
 
 
-def written(**other: Any) -> str:
+def manifest_text(**other: Any) -> str:
     """A manifest with something else in it."""
     parts = {"version": VERSION, "job": "export", "settings": {}, "files": {}, "plan": [], "done": {}, "is_complete": False}
     return json.dumps(parts | other)
@@ -40,10 +40,10 @@ def test_second_run_finds_plan_and_results_of_the_first(tmp_path: Path) -> None:
         ("{}", "is no manifest of a job"),
         ("[]", "is no manifest of a job"),
         ('{"version": 3, "job": "export"}', "version 3"),
-        (written(settings=[]), "settings is of another type"),
-        (written(plan={}), "plan is of another type"),
-        (written(done=[1]), "done is of another type"),
-        (written(done={"x": 1}), "done is of another type"),
+        (manifest_text(settings=[]), "settings is of another type"),
+        (manifest_text(plan={}), "plan is of another type"),
+        (manifest_text(done=[1]), "done is of another type"),
+        (manifest_text(done={"x": 1}), "done is of another type"),
     ],
 )
 def test_file_that_is_no_manifest_is_refused(tmp_path: Path, content: str, complaint: str) -> None:

@@ -11,7 +11,7 @@ from .test_delivery import numbered
 NOBODY = "127.0.0.1:1"
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def quick_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("triolog.tools.forward.upstream.connection.CONNECT_S", 0.2)
 
@@ -21,6 +21,7 @@ def tried_in_vain(link: Link) -> None:
         until(lambda: link.progress.state is LinkState.BACKING_OFF, "a failure")
 
 
+@pytest.mark.usefixtures("quick_connections")
 def test_what_is_lost_before_the_upstream_was_ever_reached_is_told(pair: Forwarding, caplog: pytest.LogCaptureFixture) -> None:
     """It was taken for the beginning, and nobody was told."""
     pair.append(numbered(0, 20))
@@ -57,6 +58,7 @@ def test_records_from_before_the_link_are_no_loss(pair: Forwarding, caplog: pyte
     assert "the upstream has no offset" not in caplog.text
 
 
+@pytest.mark.usefixtures("quick_connections")
 def test_latest_is_decided_when_the_upstream_is_reached(pair: Forwarding) -> None:
     pair.append(numbered(0, 20))
     tried_in_vain(pair.link(to=NOBODY, start="latest"))

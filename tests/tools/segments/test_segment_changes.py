@@ -12,7 +12,7 @@ from triolog.tools.segments.splits import SegmentSplit
 from tests.support.segment_files import DrawnBatch, WrittenLog, write_log
 from tests.tools.segments.test_segment_reader import READ, log_in, offsets_of, splits_of, uniform
 
-LENIENT = attrs.evolve(READ, fail_on_data_loss=False)
+WITH_LOSS = attrs.evolve(READ, fail_on_data_loss=False)
 
 
 def cut(path: Path, size: int) -> None:
@@ -28,7 +28,7 @@ def test_a_file_that_is_cut_meanwhile_is_data_loss(tmp_path: Path, behind: int, 
     cut(written.log_path, written.batches[5][1] + behind)
     with pytest.raises(SegmentGoneError, match=f"end at position {written.batches[5][1] + behind} now, 1170 were planned"):
         offsets_of(splits)
-    assert offsets_of(splits, LENIENT) == list(range(10))
+    assert offsets_of(splits, WITH_LOSS) == list(range(10))
     assert "may be lost" in caplog.text
 
 
@@ -68,7 +68,7 @@ def test_a_closed_segment_that_is_compacted_meanwhile_is_not_read_by_old_positio
     for split in splits[:-1]:
         with pytest.raises(SegmentGoneError, match="it was compacted or cut"):
             offsets_of([split])
-        assert offsets_of([split], LENIENT) == []
+        assert offsets_of([split], WITH_LOSS) == []
     assert offsets_of(splits[-1:]) == [40, 41]
 
 

@@ -11,7 +11,7 @@ from triolog.tools.client.sending.partition_queue import Delivery, PartitionQueu
 from triolog.tools.client.sending.request_limits import RequestLimits
 
 
-def delivery_of(size_bytes: int, partition: int = INT32_MAX) -> Delivery:
+def sized_delivery(size_bytes: int, partition: int = INT32_MAX) -> Delivery:
     queue = PartitionQueue("t" * MAX_TOPIC_NAME_CHARS, partition, Backoff(1, 1), 1)
     delivery = Delivery(queue, ())
     delivery.records = bytes(size_bytes)
@@ -27,7 +27,7 @@ def frame_bytes(request: list[Delivery]) -> int:
 @pytest.mark.parametrize("max_frame_bytes", [3_000, 20_000, 1_000_000])
 def test_the_longest_names_fit_the_frame_too(max_frame_bytes: int) -> None:
     limits = RequestLimits(max_request_bytes=10**9, max_frame_bytes=max_frame_bytes)
-    deliveries = [delivery_of(size, size) for size in (limits.max_records_bytes, 100, 200, 300, limits.max_records_bytes - 1)]
+    deliveries = [sized_delivery(size, size) for size in (limits.max_records_bytes, 100, 200, 300, limits.max_records_bytes - 1)]
     requests = list(limits.split(deliveries * 20))
     assert [delivery for request in requests for delivery in request] == deliveries * 20
     assert all(frame_bytes(request) <= max_frame_bytes + 4 for request in requests)
@@ -35,10 +35,10 @@ def test_the_longest_names_fit_the_frame_too(max_frame_bytes: int) -> None:
 
 def test_a_delivery_above_the_limits_is_alone_and_a_record_is_judged_where_its_size_is_known() -> None:
     limits = RequestLimits(max_request_bytes=500, max_frame_bytes=5_000)
-    deliveries = [delivery_of(size) for size in (100, 9_000, 100, 600)]
+    deliveries = [sized_delivery(size) for size in (100, 9_000, 100, 600)]
     assert [len(request) for request in limits.split(deliveries)] == [1, 1, 1, 1]
     assert [limits.is_sendable(delivery) for delivery in deliveries] == [True, False, True, True]
-    queue = delivery_of(0, 3).queue
+    queue = sized_delivery(0, 3).queue
     limits.check_record(queue, 9_000, CompressionType.GZIP)
     with pytest.raises(RecordTooLargeError, match=r"9000 bytes for t+-3; the server takes frames of at most"):
         limits.check_record(queue, 9_000, CompressionType.NONE)
