@@ -19,12 +19,12 @@ import attrs
 from tests.simulation.checker import check, write_cycles
 from tests.simulation.history import Acknowledged, Event, Happened, Polled, Send
 from tests.simulation.loading import load
+from tests.soak import troubling
+from tests.soak.processes import installed
+from tests.soak.sampling import draw, rates
 
-from . import troubles
-from .families import installed
 from .flatness import judge
 from .layout import SOAK
-from .plot import draw, rates
 from .run import Run
 from .sampling import Sample, Sampler, load_samples
 
@@ -37,7 +37,7 @@ SOAK_RATE: Final = 15.0
 def histories(folder: Path, seed: str, families: Sequence[str], minutes: float, rate: float = HISTORIES_RATE) -> int:
     """Run, check, tell; the exit code."""
     shutil.rmtree(folder, ignore_errors=True)
-    run = Run(folder, seed, installed(families), troubles.HISTORIES, rate=rate)
+    run = Run(folder, seed, installed(families), troubling.HISTORIES, rate=rate)
     run.play(minutes * 60)
     told = {"seed": seed, "minutes": minutes, "rate": rate, **of_run(run)}
     return _tell(folder, told)
@@ -48,7 +48,7 @@ def soak(folder: Path, seed: str, families: Sequence[str], hours: float, rate: f
     shutil.rmtree(folder, ignore_errors=True)
     seconds = hours * 3600
     run = Run(
-        folder, seed, installed(families), troubles.SOAK, rate=rate, configurations=SOAK, quiet_server_after_s=seconds / 2
+        folder, seed, installed(families), troubling.SOAK, rate=rate, configurations=SOAK, quiet_server_after_s=seconds / 2
     )
     sampler = Sampler(folder / "samples.txt", run.server)
     run.on_turn = sampler.turn

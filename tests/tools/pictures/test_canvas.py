@@ -1,9 +1,16 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from triolog.tools.cli.terminal.times import parse_time
 from triolog.tools.pictures.canvas import WIDTH, Canvas, fitted, fitting_size, merged, text_width
+from triolog.tools.pictures.colors import FILLS, PAPER, style
+from triolog.tools.pictures.time_axis import time_ticks
+from triolog.tools.pictures.treemap import Box, treemap
 
 from tests.support.drawings import Drawing
 
@@ -61,3 +68,107 @@ def test_close_spans_become_one_among_many(
     spans: list[tuple[float, float]], most: int, expected: list[tuple[float, float]]
 ) -> None:
     assert merged(spans, most) == expected
+
+
+LEAST_CONTRAST = 4.5
+"""WCAG 2.2, 1.4.3."""
+
+
+def luminance(color: str) -> float:
+    parts = [int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("side", [0, 1], ids=["light", "dark"])
+@pytest.mark.parametrize(
+    ("words", "below"),
+    [
+        *((words, below) for words in ("ink", "quiet") for below in ("paper", "panel", "zoom")),
+        *(("found", "paper"), ("asked", "paper"), ("on-log", "log"), ("on-log", "other")),
+    ],
+)
+def test_words_can_be_read(words: str, below: str, side: int) -> None:
+    assert contrast(FILLS[words][side], FILLS[below][side]) >= LEAST_CONTRAST
+
+
+def test_there_are_rules_for_light_and_for_dark() -> None:
+    light, _, dark = style().partition("@media (prefers-color-scheme:dark)")
+    assert f".tp .paper{{fill:{PAPER[0]}}}" in light
+    assert f".tp .paper{{fill:{PAPER[1]}}}" in dark
+
+
+WHOLE = Box(20, 50, 840, 250)
+
+
+@given(st.lists(st.integers(0, 10**15), min_size=1, max_size=60).map(lambda sizes: sorted(sizes, reverse=True)))
+def test_areas_are_shares_of_the_whole_and_stay_inside(sizes: list[int]) -> None:
+    boxes = treemap(sizes, WHOLE)
+    assert len(boxes) == len(sizes)
+    for size, box in zip(sizes, boxes, strict=True):
+        share = size / sum(sizes) if sum(sizes) else 0
+        assert box.width * box.height == pytest.approx(share * WHOLE.width * WHOLE.height, abs=0.01)
+        assert WHOLE.x - 0.01 <= box.x <= box.x + box.width <= WHOLE.x + WHOLE.width + 0.01
+        assert WHOLE.y - 0.01 <= box.y <= box.y + box.height <= WHOLE.y + WHOLE.height + 0.01
+
+
+def test_boxes_are_about_square_and_do_not_lie_on_each_other() -> None:
+    boxes = treemap([50, 30, 10, 5, 3, 1, 1], WHOLE)
+    for number, one in enumerate(boxes):
+        for other in boxes[number + 1 :]:
+            across = min(one.x + one.width, other.x + other.width) - max(one.x, other.x)
+            down = min(one.y + one.height, other.y + other.height) - max(one.y, other.y)
+            assert across < 0.01 or down < 0.01
+    assert all(0.5 < box.width / box.height < 2 for box in treemap([7] * 12, WHOLE))
+    assert treemap([0, 0], WHOLE) == [Box(20, 50, 0, 0)] * 2
+    assert treemap([5], Box(0, 0, 0, 10)) == [Box(0, 0, 0, 0)]
+    assert Box(0, 0, 1, 9).inset(2) == Box(0.5, 0.5, 0, 8)
+
+
+NEW_YORK = ZoneInfo("America/New_York")
+
+
+def ms(text: str) -> int:
+    return parse_time(text, NEW_YORK)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "words"),
+    [
+        ("2013-07-04T00:00:00.100", "2013-07-04T00:00:00.350", ["00:00:00.100", "00:00:00.150", "00:00:00.200"]),
+        ("2013-07-04T23:59:58", "2013-07-05T00:00:02", ["23:59:58", "23:59:59", "00:00:00"]),
+        ("2013-07-04T10:01", "2013-07-04T10:20", ["10:05", "10:10", "10:15"]),
+        ("2013-07-04T00:00", "2013-07-05T00:00", ["07-04 00:00", "07-04 06:00", "07-04 12:00"]),
+        ("2013-07-04T03:00", "2013-07-08T03:00", ["2013-07-05", "2013-07-06", "2013-07-07"]),
+        ("2013-01-01T01:00", "2013-12-31", ["2013-03", "2013-05", "2013-07"]),
+        ("1995-06-01", "2024-01-01", ["2000", "2005", "2010"]),
+    ],
+)
+def test_marks_are_round_times_of_the_zone(start: str, end: str, words: list[str]) -> None:
+    assert [text for _, text in time_ticks(ms(start), ms(end), 7, NEW_YORK)][:3] == words
+
+
+def test_days_begin_at_midnight_on_both_sides_of_a_change_of_clocks() -> None:
+    ticks = time_ticks(ms("2013-03-08T12:00"), ms("2013-03-12T12:00"), 7, NEW_YORK)
+    assert [at for at, _ in ticks] == [ms(f"2013-03-{day:02d}") for day in range(9, 13)]
+
+
+@given(st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1), st.sampled_from([UTC, NEW_YORK, None]))
+def test_marks_lie_inside_and_are_few(one: int, other: int, zone: ZoneInfo | None) -> None:
+    low, high = sorted((one, other))
+    found = [at for at, _ in time_ticks(low, high, 7, zone)]
+    assert found == sorted(found)
+    assert len(found) <= 7
+    assert all(low <= at <= high for at in found)
+
+
+@given(st.integers(0, 4 * 10**12), st.integers(0, 36).map(lambda power: int(2.1**power)))
+def test_there_is_a_mark_or_two_in_every_span_with_a_calendar(low: int, span: int) -> None:
+    high = min(low + span, int(datetime(2200, 1, 1, tzinfo=UTC).timestamp()) * 1000)
+    if high - low >= 2:
+        assert time_ticks(low, high, 7, UTC)

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import pytest
+from confluent_kafka import KafkaError
 from triolog.protocol.types import TopicPartition
 from triolog.tools.client.procedures.groups import CommittedOffset
 from triolog.tools.forward.errors import TopicStoppedError
 from triolog.tools.forward.source.source import OffsetRange
+from triolog.tools.forward.upstream import verdict
 from triolog.tools.forward.upstream.resume import Mark, Resumed, check_last, resume
+from triolog.tools.forward.upstream.verdict import Verdict, judge, words
 
 PARTITION = TopicPartition("readings", 2)
 ID = "JUj1PIuBQCmVS0Ws5NGv2w"
@@ -74,3 +77,33 @@ def test_another_record_where_the_last_one_was_is_seen_by_its_time() -> None:
         match=r"offset 399 of partition 2 has time 1700000000001, and the one that was forwarded last had 1700",
     ):
         check_last(PARTITION, mark, 1_700_000_000_001)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (KafkaError._FENCED, Verdict.FENCED),
+        (KafkaError.INVALID_PRODUCER_EPOCH, Verdict.FENCED),
+        (KafkaError.MSG_SIZE_TOO_LARGE, Verdict.REFUSED),
+        (KafkaError.INVALID_RECORD, Verdict.REFUSED),
+        (KafkaError.INVALID_TIMESTAMP, Verdict.REFUSED),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, Verdict.TOPIC),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, Verdict.TOPIC),
+        (KafkaError._UNKNOWN_PARTITION, Verdict.TOPIC),
+        (KafkaError._TRANSPORT, Verdict.AGAIN),
+        (KafkaError._AUTHENTICATION, Verdict.AGAIN),
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, Verdict.AGAIN),
+        (KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, Verdict.AGAIN),
+    ],
+)
+def test_a_code_has_its_verdict(code: int, expected: Verdict) -> None:
+    assert judge(code) is expected
+
+
+def test_numbers_are_those_of_the_library_and_an_error_is_one_line() -> None:
+    assert {KafkaError._PURGE_INFLIGHT, KafkaError._PURGE_QUEUE} == verdict.PURGED
+    assert {KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE} <= verdict.HOPELESS
+    unknown = {verdict.LOCAL_UNKNOWN_TOPIC, verdict.LOCAL_UNKNOWN_PARTITION}
+    assert {KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION} == unknown
+    error = KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED, "not\n  allowed")
+    assert words(error) == "not allowed (GROUP_AUTHORIZATION_FAILED)"
