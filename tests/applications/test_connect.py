@@ -15,8 +15,7 @@ import pytest
 from triolog.server.config.broker_config import Address
 from triolog.server.fake.ports import Ports
 
-from tests.applications.java_process import DEADLINE_S, POLL_S, SINGLE, JavaProcess
-from tests.applications.restarted_server import RestartedServer
+from tests.applications.processes import DEADLINE_S, POLL_S, SINGLE, JavaProcess, RestartedServer
 from tests.applications.topics import make_topics, read_all
 from tests.support.forked_servers import ServerForker
 

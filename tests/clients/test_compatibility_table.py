@@ -4,7 +4,7 @@ import pytest
 
 from tests.clients.clients import CLIENTS
 from tests.clients.compatibility_table import BEGIN, END, PAGE, Cells, Outcome, Table, differences, documented, replaced
-from tests.clients.rows import FEATURES
+from tests.clients.scenarios import FEATURES
 
 EMPTY = f"before\n{BEGIN}\n{END}\nbehind\n"
 CELLS = {

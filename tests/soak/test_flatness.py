@@ -11,9 +11,9 @@ from typing import Final
 
 import pytest
 
+from tests.soak.report import EVERY_QUANTITY, LIMITS, MIB, judge
 from tests.soak.sampling import draw, rates
 
-from .flatness import EVERY_QUANTITY, LIMITS, MIB, judge
 from .sampling import Sample, disk_bytes, memory_of, values_of
 
 HOUR_S: Final = 3600

@@ -1,8 +1,14 @@
-"""What the demo claims, judged on accounts that are wrong."""
+"""What the demo claims, judged on accounts that are wrong.
+
+`triolog edge-demo` with everything that is in it: a small disk, a slow link, kills. `test_accounts.py` has its checks.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from itertools import pairwise
@@ -237,3 +243,23 @@ def test_where_nothing_can_be_mounted_the_logs_have_a_bound(tmp_path: Path, monk
     with small_disk(tmp_path) as disk:
         assert disk.settings == {"TRIOLOG_LOG_MAX_BYTES": str(LOGS_BYTES)}
         assert "because no file system of 64 MiB can be mounted" in disk.what
+
+
+@pytest.mark.merge
+@pytest.mark.timeout(300)
+def test_a_week_without_an_uplink_adds_up() -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "triolog.tools.cli", "edge-demo", "--json"], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    found = json.loads(run.stdout)
+    assert found["ok"]
+    assert len(found["checks"]) == 7
+    topics = found["topics"]
+    assert sum(topic["written"] + topic["refused"] for topic in topics.values()) == 336_776
+    assert all(topic["written"] == topic["forwarded"] + topic["dropped"] for topic in topics.values())
+    assert topics[DEPARTURES]["dropped"] == topics[DEPARTURES]["told"] > 0
+    assert topics[DELAYS]["written"] == topics[DELAYS]["forwarded"] > 20_000
+    assert topics[CANCELLATIONS]["refused"] > 0
+    assert found["refused_connections"] > 0
+    assert found["forwarded_at_kill"] > 0
