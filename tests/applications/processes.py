@@ -1,7 +1,4 @@
-"""A Java program in a process of its own: started, killed; nothing is left behind.
-
-`triolog serve` on one directory and one port, killed and started again under applications that know nothing of it.
-"""
+"""A Java program, and `triolog serve` on one directory and one port, in processes that are killed and started again."""
 
 from __future__ import annotations
 

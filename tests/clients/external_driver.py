@@ -1,8 +1,6 @@
 """Clients of other languages: a program that drives one of them, as a driver like those of Python.
 
-The program lives as long as the session; each driver tells it the servers. Bytes are Base64 within JSON.
-
-A program that drives a client of another language, asked with a line of JSON, answering with a line of JSON.
+The program lives as long as the session, and gets a line of JSON for each question, with the servers; bytes are Base64.
 """
 
 from __future__ import annotations

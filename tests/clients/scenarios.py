@@ -1,12 +1,4 @@
-"""Producing and reading: rows of the compatibility table. A new row is a function here.
-
-Groups: rows of the compatibility table.
-
-Share groups (KIP-932) and Streams groups (KIP-1071): rows of the compatibility table.
-
-Transactions, administration, and ways to get in: rows of the compatibility table.
-
-The rows of the conformance suite: what a client has to be able to do, each a function that is told its cell of the table.
+"""The rows of the compatibility table: what a client must be able to do, each a function.
 
 A scenario says what it expects in plain asserts and reaches the broker through the client alone.
 """

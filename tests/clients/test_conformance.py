@@ -2,8 +2,6 @@
 
 `TRIOLOG_WRITE_TABLE=1` writes it. Otherwise a whole run is compared with it, and fails where the two differ. The commit tier
 runs librdkafka's cells; the merge tier runs the other clients of Python, and builds the programs of Go, Node and Java.
-
-The brokers that the conformance suite shares: one process for each way in, for as long as the module runs.
 """
 
 from __future__ import annotations

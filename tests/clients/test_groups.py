@@ -1,7 +1,4 @@
-"""
-
-librdkafka with `group.protocol=consumer` (KIP-848): static members, expressions, a restart, what a test does to members.
-"""
+"""librdkafka in groups of both protocols: static members, expressions, a restart, what a test does to members."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""
-
-Administration with real clients beyond what `test_conformance.py` asks of each. A strict broker, as `triolog serve` is.
-"""
+"""Several nodes, and administration beyond what `test_conformance.py` asks of each client."""
 
 from __future__ import annotations
 

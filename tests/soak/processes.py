@@ -1,7 +1,4 @@
-"""Client processes of a run: started, told what to do, killed, stopped for a while, started again under the next number.
-
-How a client process of each family is run; those of Go and Java are built when they are needed.
-"""
+"""Client processes of a run: started, told what to do, killed, stopped for a while, started again under the next number."""
 
 from __future__ import annotations
 

@@ -1,22 +1,4 @@
-"""What came of a run: the checker over its history, whether the server grew, and figures.
-
-Whether a server grows: the slope of what it holds, within each life that is long enough to tell.
-
-A life is judged from `WARM_S` on, where `JUDGED_S` are left of it. Until then caches fill, clients come, and the heap grows by
-steps of some MiB that become rare: in the first soak it was 62 MiB after 5 minutes, 65 after 17, then +0.8 an hour.
-Samples become medians of a minute, so that a round of compaction or a scrape counts for little; the slope is that of Theil and
-Sen, the median of the slopes between all pairs of minutes, which a step or a few outliers do not move. A quantity is flat in a
-life when its slope is at most `LIMITS`, in units an hour. A server is flat when every judged life is, and one at least was.
-
-| quantity | may grow by, an hour | which is |
-|---|---:|---|
-| pss, private | 6 MiB | 9 bytes for each of 200 records a second; 64 bytes that are lost with one request of ten are as much |
-| descriptors | 6 | segments of the load open some and close them again |
-| threads | 1 | |
-| tasks | 6 | |
-
-Less is not found by this: a run of two hours has a life of one hour.
-"""
+"""What came of a run: the checker over its history, whether the server grew, and figures."""
 
 from __future__ import annotations
 
@@ -220,7 +202,17 @@ class Flatness:
 
 
 def judge(samples: Iterable[Sample]) -> Flatness:
-    """Of a run."""
+    """Whether a server grows: the slope of what it holds, within each life that is long enough to tell.
+
+    A life is judged from `WARM_S` on, where `JUDGED_S` are left of it. Until then caches fill, clients come, and the heap grows
+    by steps of some MiB that become rare: in the first soak it was 62 MiB after 5 minutes, 65 after 17, then +0.8 an hour.
+    Samples become medians of a minute, so that a round of compaction or a scrape counts for little; the slope is that of Theil
+    and Sen, the median of the slopes between all pairs of minutes, which a step or a few outliers do not move. A quantity is
+    flat in a life when its slope is at most `LIMITS`. A server is flat when every judged life is, and one at least was.
+
+    6 MiB an hour are 9 bytes for each of 200 records a second; 64 bytes that are lost with one request of ten are as much.
+    Segments of the load open some descriptors and close them again. A run of two hours has a life of one hour.
+    """
     judgements: list[Judgement] = []
     by_life = itertools.groupby(sorted(samples, key=lambda each: (each.life, each.age_s)), key=lambda each: each.life)
     for life, group in by_life:

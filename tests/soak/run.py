@@ -1,10 +1,6 @@
 """A run: the server, its clients and what goes wrong, by a seed; then calm, and everything is read back.
 
 What its driver did stands in `driver.jsonl`, as what the clients did in files of theirs; together they are the history.
-
-A topic that the driver has deleted and created again under its name, all through a run: see `kill_recreated`.
-
-Its notes are its own: the history of the run knows partitions by their names.
 """
 
 from __future__ import annotations

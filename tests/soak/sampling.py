@@ -1,8 +1,6 @@
-"""What a server holds, every few seconds: memory, descriptors, threads, tasks, segments, bytes on disk, records.
+"""What a server holds, every few seconds: memory, descriptors, threads, tasks, segments, bytes on disk, records; its curves.
 
 Memory is of the process alone, from `/proc`: `pss` counts shared pages by their part, `private` not at all, `rss` in full.
-
-The curves of a soak as one SVG: each quantity over the hours, restarts of the server as vertical lines.
 """
 
 from __future__ import annotations

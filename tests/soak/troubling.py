@@ -1,6 +1,6 @@
-"""Who lets things go wrong: kills and pauses of the server and its clients, faults of requests and of the disk, zombies.
+"""What goes wrong in a run: kills and pauses of the server and its clients, faults of requests and of the disk, zombies.
 
-What goes wrong in a run, and when: all of it from the seed, but for the moment to the microsecond.
+All of it comes from the seed, but for the moment to the microsecond.
 """
 
 from __future__ import annotations

@@ -3,11 +3,9 @@
 A process gets one argument, a `Task` in JSON. On standard input it is told `quiet` (send nothing more) and `over` (end). The
 end of the input means that its driver is gone: it ends at once, so that nobody outlives the run.
 
-What a client process writes down: one line of JSON for each invocation and each completion, in a file of its own.
-
-A line is written by one system call before the client goes on, so it outlives a SIGKILL of the process; what a call was to do
-is noted before it is made, what came of it after. `at` is CLOCK_MONOTONIC in ns, which all processes of a machine share: lines
-of several files sorted by it are what happened. `tests.simulation.loading` reads them.
+Notes are lines of JSON, in a file of the process, which `tests.simulation.loading` reads. A line is written by one system call
+before the client goes on, so it outlives a SIGKILL of the process; what a call was to do is noted before it is made, what came
+of it after. `at` is CLOCK_MONOTONIC in ns, which all processes of a machine share: it puts the lines of several files in order.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Its generator is in Go, which compiles it for minutes on a fresh machine: what runs it is `full`. The rows of `test_table.py` go
 through the same harness in Python.
-
-How forwarding is watched from outside. The rows themselves run in `test_kafka.py`.
 """
 
 from __future__ import annotations

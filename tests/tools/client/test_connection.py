@@ -1,7 +1,4 @@
-"""What only the client for trio does with its connections; what one does by itself is in test_greeted_connection.
-
-One connection, asked through a client that has no other.
-"""
+"""What only the client for trio does with its connections, and one connection, asked through a client that has no other."""
 
 from __future__ import annotations
 
@@ -106,9 +103,7 @@ async def test_server_that_is_down_is_said_at_once_and_found_when_it_is_back(ser
         await client.metadata(m.MetadataRequest())
 
 
-async def test_leaving_the_block_fails_calls_of_other_tasks_and_its_exception_leaves_as_it_was(
-    server: NativeServer, clock: MockClock, nursery: trio.Nursery
-) -> None:
+async def test_leaving_the_block_fails_other_calls(server: NativeServer, clock: MockClock, nursery: trio.Nursery) -> None:
     never = trio.Event()
     server.faults.append(lambda request: never if is_fetch(request) else None)
     failure: list[BaseException] = []
@@ -186,9 +181,7 @@ class Throttled(WrappedStream):
 
 
 @pytest.mark.parametrize("cancel_at", [0, 1, 5, 40, 200])
-async def test_call_cancelled_half_sent_leaves_the_connection_whole(
-    server: NativeServer, clock: MockClock, cancel_at: int
-) -> None:
+async def test_call_cancelled_half_sent_breaks_nothing(server: NativeServer, clock: MockClock, cancel_at: int) -> None:
     scope = trio.CancelScope()
     sent = 0
 
@@ -236,9 +229,7 @@ async def test_cancelled_connect_leaves_nothing_open(server: NativeServer, clock
         assert await peer.receive_some() == b"", "the client's end is closed"
 
 
-async def test_refused_hello_is_the_servers_error_and_nonsense_a_lost_connection(
-    server: NativeServer, clock: MockClock
-) -> None:
+async def test_refused_hello_is_an_error_and_nonsense_a_lost_connection(server: NativeServer, clock: MockClock) -> None:
     server.faults.append(lambda request: UnsupportedVersionError("too new") if isinstance(request, m.HelloRequest) else None)
     with pytest.raises(UnsupportedVersionError, match="too new"):
         async with connect(open_stream=server.open_stream):

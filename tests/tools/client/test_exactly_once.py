@@ -1,9 +1,4 @@
-"""Idempotent and transactional producers on a real server, over connections that are cut between a write and its answer.
-
-Both consumers read a range of times of a real broker. The naive answer is the filter of everything.
-
-Both consumers, and who administers, on a log from which recovery took a damaged batch.
-"""
+"""The clients on a real server: connections cut between a write and its answer, ranges of times, gaps, stages."""
 
 from __future__ import annotations
 
@@ -54,9 +49,7 @@ def times(start: int, end: int) -> TimeRange:
 
 
 @pytest.mark.parametrize("options", [{}, {"follow": False}, {"partition_max_bytes": 1}, {"isolation": "read_committed"}])
-async def test_a_consumer_reads_exactly_the_range_and_it_is_explained(
-    timed: BlockingBroker, door: Door, options: dict[str, Any]
-) -> None:
+async def test_exactly_the_range_is_read_and_explained(timed: BlockingBroker, door: Door, options: dict[str, Any]) -> None:
     async with door.client(timed.native) as client, door.consumer(client, **options) as consumer:
         for start, end in ((10, 13), (0, 50), (49, 90), (90, 95), (7, 7)):
             await consumer.assign("t", times=times(start, end))

@@ -103,9 +103,7 @@ def tls(certificates: Certificates, **changes: Any) -> TlsConfig:
     return TlsConfig(**{"ca_file": certificates.ca, "certificate_file": certificates.client, **changes})
 
 
-async def test_a_client_sends_large_and_small_records(
-    tls_broker: BlockingBroker, certificates: Certificates, door: Door
-) -> None:
+async def test_large_and_small_records_are_sent(tls_broker: BlockingBroker, certificates: Certificates, door: Door) -> None:
     sizes = [1, 100, 70_000, 900_000] * 3
     async with door.client(tls_broker.native, ClientConfig(tls=tls(certificates))) as client:
         async with door.producer(client) as producer:

@@ -1,4 +1,4 @@
-"""What only the producer for trio does: it waits beside other tasks, and is cancelled."""
+"""What only the producer for trio does: it waits beside other tasks, and is cancelled. Both appenders."""
 
 from __future__ import annotations
 
@@ -106,9 +106,7 @@ async def test_a_server_that_cannot_be_asked_for_a_topic_is_said(server: NativeS
             await producer.send("t", b"a")
 
 
-async def test_a_transaction_whose_end_is_unknown_is_left_behind_for_another_epoch(
-    server: NativeServer, clock: MockClock
-) -> None:
+async def test_a_transaction_of_unknown_end_leads_to_another_epoch(server: NativeServer, clock: MockClock) -> None:
     async def fail(producer: Producer) -> None:
         async with producer.transaction():
             await (await producer.send("t", b"a", partition=0))
@@ -155,9 +153,7 @@ async def test_a_closed_producer_abandons_what_waits_for_a_producer_id(server: N
 
 
 @pytest.mark.parametrize("kind", [m.ProduceRequest, m.EndTransactionRequest])
-async def test_a_cancelled_commit_leaves_room_for_the_next_transaction(
-    server: NativeServer, clock: MockClock, kind: type[Any]
-) -> None:
+async def test_a_cancelled_commit_is_no_obstacle(server: NativeServer, clock: MockClock, kind: type[Any]) -> None:
     faults_on(server, kind, trio.Event())
     async with producing(server, transactional_id="x") as producer:
         with trio.move_on_after(1) as scope:

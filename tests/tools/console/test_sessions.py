@@ -1,8 +1,3 @@
-"""
-
-Who may only look changes nothing around the server, and one user's logins end no other user's session.
-"""
-
 from __future__ import annotations
 
 import json

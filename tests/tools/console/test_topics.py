@@ -70,9 +70,7 @@ async def test_a_topic_has_its_partitions_and_where_its_configuration_comes_from
 
 
 @pytest.mark.parametrize("most", [2, 10_000])
-async def test_segments_come_with_their_sizes_and_times_however_many_answers_it_takes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
-) -> None:
+async def test_segments_come_with_sizes_and_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     monkeypatch.setattr(segment_bars, "MAX_DESCRIBED_SEGMENTS", most)
     async with shown_broker(path=tmp_path) as shown:
         await shown.broker.create_topic("t", partitions=2, config={"segment.bytes": "1024", "retention.ms": "-1"})

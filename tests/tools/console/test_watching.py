@@ -188,9 +188,7 @@ async def test_a_search_finds_what_holds_the_text_either_way_and_says_when_it_is
     assert (await shown.browser.get("/api/topics/nothing/search?q=x")).status == 404
 
 
-async def test_a_search_from_the_newest_on_finds_the_same_in_any_stretches(
-    shown: Shown, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_search_from_the_newest_on_finds_the_same(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     for size in (1, 700, 40, 1300, 3):  # records of a batch: stretches begin and end inside of some
         await shown.broker.append("flights", [f"value {i % 10}".encode() for i in range(size)], partition=1)
     await shown.broker.append("flights", [b"value 7"] * 5, partition=2)
@@ -219,9 +217,7 @@ async def test_a_search_looks_into_compressed_batches(shown: Shown) -> None:
         assert (len(found), last["records"]) == (1, 500), name
 
 
-async def test_a_search_reports_its_progress_and_is_over_when_nobody_listens(
-    shown: Shown, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_search_reports_its_progress_and_ends_with_its_reader(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("triolog.tools.console.records.search.PROGRESS_S", 0.0)
     for _ in range(3):
         await shown.broker.append("flights", [b"x" * 100] * 2000)

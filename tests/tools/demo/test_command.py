@@ -1,7 +1,4 @@
-"""`triolog demo` with a real server that is really killed, and with faults planted between its chapters.
-
-`triolog damage-demo` with a real server that is really killed, with librdkafka and without.
-"""
+"""`triolog demo` and `triolog damage-demo` with a real server that is really killed, with faults planted between chapters."""
 
 from __future__ import annotations
 

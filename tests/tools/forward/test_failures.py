@@ -1,8 +1,3 @@
-"""
-
-Records that cannot go upstream: those before them go, gaps are told, the error has the size and a remedy that helps.
-"""
-
 from __future__ import annotations
 
 import json
@@ -49,9 +44,7 @@ def test_the_gap_before_a_dead_letter_is_in_its_headers(pair: Forwarding, delive
 @pytest.mark.parametrize("delivery", DELIVERIES)
 @pytest.mark.parametrize("settings", [{}, {"dead_letter_topic": "dead"}])
 @pytest.mark.usefixtures("limited")
-def test_what_is_before_a_record_that_librdkafka_does_not_accept_is_sent_once(
-    pair: Forwarding, delivery: str, settings: dict[str, str]
-) -> None:
+def test_records_before_one_that_librdkafka_refuses_go_once(pair: Forwarding, delivery: str, settings: dict[str, str]) -> None:
     before = [b"%d" % number for number in range(30)]
     pair.append([*before, b"x" * (LIMIT + 1), b"behind"])
     link = pair.link(delivery=delivery, **settings)
@@ -159,9 +152,7 @@ def test_a_second_forwarder_takes_over_and_the_first_ends_with_a_clear_message(p
     assert pair.values() == numbered(0, 30)
 
 
-def test_a_forwarder_that_was_fenced_while_it_had_nothing_to_send_ends(
-    pair: Forwarding, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_forwarder_that_was_fenced_while_idle_ends(pair: Forwarding, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("triolog.tools.forward.session.PROVE_S", 0.1)
     with Running(pair.link()) as first:
         until(lambda: first.link.progress.state is LinkState.RUNNING, "that the first runs")
@@ -223,9 +214,7 @@ def test_a_missing_topic_that_is_not_to_be_made_or_may_not_be_stops_the_topic(pa
     assert TOPIC not in pair.upstream.topics()
 
 
-def test_an_upstream_that_does_not_answer_while_a_topic_is_made_is_tried_again(
-    pair: Forwarding, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_upstream_that_does_not_create_a_topic_is_retried(pair: Forwarding, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("triolog.tools.forward.upstream.topics.CONNECT_S", 0.2)
     silent = pair.upstream.faults.add("CreateTopics", delay_ms=2000, once=True)
     pair.append([b"a"])
@@ -236,9 +225,7 @@ def test_an_upstream_that_does_not_answer_while_a_topic_is_made_is_tried_again(
     assert pair.values() == [b"a"]
 
 
-def test_a_topic_that_is_deleted_upstream_while_it_is_forwarded_is_made_anew_and_goes_on(
-    pair: Forwarding, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_topic_deleted_upstream_is_created_again_and_resumes(pair: Forwarding, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("triolog.tools.forward.memory.FIRST_PAUSE_S", 0.1)
     pair.append(numbered(0, 10))
     with Running(pair.link(kafka={"topic.metadata.propagation.max.ms": 100})):
@@ -421,9 +408,7 @@ def test_a_server_that_starts_again_costs_nothing_and_doubles_nothing(pair: Forw
         until(lambda: pair.values() == numbered(0, 500), "all records")
 
 
-def test_somebody_who_waits_until_nothing_is_left_does_not_wait_for_a_pause(
-    pair: Forwarding, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_drain_does_not_wait_for_a_pause(pair: Forwarding, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("FIRST_PAUSE_MS", "LONGEST_PAUSE_MS", "LONGEST_REFUSED_MS"):
         monkeypatch.setattr(f"triolog.tools.forward.pacing.retry.{name}", 3_600_000)
     pair.upstream.create_topic(TOPIC)

@@ -1,8 +1,3 @@
-"""
-
-An unhandled exception of one link: it retries, or fails alone. The other links of its process continue.
-"""
-
 from __future__ import annotations
 
 import threading

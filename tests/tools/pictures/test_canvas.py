@@ -67,9 +67,7 @@ def test_words_are_whole_in_the_largest_size_that_has_room_or_end_with_dots() ->
         ([(0, 1), (10, 11), (12, 13), (30, 31)], 1, [(0, 31)]),
     ],
 )
-def test_close_spans_become_one_among_many(
-    spans: list[tuple[float, float]], most: int, expected: list[tuple[float, float]]
-) -> None:
+def test_close_spans_become_one(spans: list[tuple[float, float]], most: int, expected: list[tuple[float, float]]) -> None:
     assert merged(spans, most) == expected
 
 

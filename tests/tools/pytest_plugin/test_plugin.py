@@ -1,7 +1,4 @@
-"""The plug-in as other projects meet it: in a pytest of its own, with other plug-ins beside it.
-
-What is said of a broker beside a failed test. How pytest shows it is in test_plugin.py.
-"""
+"""The plug-in as other projects meet it: in a pytest of its own, with other plug-ins beside it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""
-
-Index files as arrays: what the broker's own reading of them says, and nothing where they are damaged.
-
-Damaged batches of transactions, and indexes that a broker did not finish: what a committed read makes of them.
-"""
+"""Lookups by time, indexes and markers of transactions, whole and damaged, as a read of segment files sees them."""
 
 from __future__ import annotations
 
@@ -70,9 +65,7 @@ def ordered(batches: int) -> list[DrawnBatch]:
 
 
 @pytest.mark.parametrize("points", [{TopicPartition("topic", 0): 20}, {}, None], ids=["below", "not there", "no file"])
-def test_an_unfinished_index_is_not_taken_for_the_whole_segment(
-    tmp_path: Path, points: dict[TopicPartition, int] | None
-) -> None:
+def test_an_unfinished_index_is_not_the_whole_segment(tmp_path: Path, points: dict[TopicPartition, int] | None) -> None:
     written = write_log(tmp_path / "topic-0", [ordered(40), ordered(3)], index_interval_bytes=300)
     closed = min(written.directory.glob("*.timeindex"))
     closed.write_bytes(closed.read_bytes()[: 12 * 3])
@@ -242,9 +235,7 @@ def test_a_damaged_marker_does_not_decide_what_was_aborted(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("points", [None, {}, {PARTITION: 2}])
-def test_no_transaction_index_behind_the_recovery_point_counts(
-    tmp_path: Path, points: dict[TopicPartition, int] | None
-) -> None:
+def test_no_index_behind_the_recovery_point_counts(tmp_path: Path, points: dict[TopicPartition, int] | None) -> None:
     """A partition that the checkpoint does not have was never synced as far as anybody knows."""
     log = TransactionLog()
     log.add(1)

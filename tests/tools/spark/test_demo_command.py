@@ -1,7 +1,4 @@
-"""`triolog spark demo` with a real server and a real job that is really killed.
-
-What the Spark demo claims, judged on results that are wrong.
-"""
+"""`triolog spark demo` with a real job that is really killed, and what it claims, judged on results that are wrong."""
 
 from __future__ import annotations
 

@@ -1,8 +1,3 @@
-"""
-
-Questions about topics that strangers write to, on a machine that others use.
-"""
-
 from __future__ import annotations
 
 import datetime
@@ -285,9 +280,7 @@ def test_types_are_inferred_up_to_a_depth() -> None:
     assert infer_msgpack(pa.array([msgpack.packb(deep), msgpack.packb({"b": 1})])).names == ["b"]
 
 
-def test_what_is_too_large_for_memory_goes_to_a_private_folder_that_goes_again(
-    strange: BlockingBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_spills_goes_to_a_private_folder(strange: BlockingBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     (tmp_path / "triolog-sql").symlink_to(tmp_path / "elsewhere")
     strange.create_topic("t")

@@ -1,8 +1,3 @@
-"""
-
-What is given up and what the others count on from there; against a log that counts too: test_sequences.
-"""
-
 from __future__ import annotations
 
 import random
@@ -252,9 +247,7 @@ def verdict(error: errors.TriologError, count: int = 1, *, is_late: bool = False
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, errors.TriologError) else "",
 )
-def test_an_error_has_its_fate_alone_and_in_company(
-    error: errors.TriologError, alone: Fate, in_company: Fate, is_undecided: bool
-) -> None:
+def test_an_error_has_its_fate(error: errors.TriologError, alone: Fate, in_company: Fate, is_undecided: bool) -> None:
     """Records may be there unless the server has refused them or never got them."""
     assert (verdict(error).fate, verdict(error, 3).fate, verdict(error).is_undecided) == (alone, in_company, is_undecided)
     if error.__class__ is errors.InvalidProducerEpochError:

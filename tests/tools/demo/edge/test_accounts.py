@@ -1,7 +1,4 @@
-"""What the demo claims, judged on accounts that are wrong.
-
-`triolog edge-demo` with everything that is in it: a small disk, a slow link, kills. `test_accounts.py` has its checks.
-"""
+"""`triolog edge-demo` with everything that is in it, and what it claims, judged on accounts that are wrong."""
 
 from __future__ import annotations
 

@@ -1,5 +1,3 @@
-"""Orders on a link's socket that make no sense: each gets an error, and the link, and SIGTERM, work as before."""
-
 from __future__ import annotations
 
 import json

@@ -59,9 +59,7 @@ def test_it_goes_on_where_the_dead_server_s_link_was(tmp_path: Path, upstream: B
     assert upstream.log(TOPIC).values(0) == numbered(0, 100)
 
 
-def test_what_the_dead_server_had_noted_counts_where_the_upstream_has_forgotten(
-    tmp_path: Path, upstream: BlockingBroker
-) -> None:
+def test_the_dead_servers_notes_count_where_the_upstream_forgot(tmp_path: Path, upstream: BlockingBroker) -> None:
     filled(tmp_path / "data", upstream, forwarded=30)
     upstream.delete_topic(TOPIC)
     upstream.create_topic(TOPIC, 2)
@@ -95,9 +93,7 @@ def test_a_damaged_batch_is_a_gap_that_the_upstream_is_told_of(tmp_path: Path, u
     assert records[0].headers == (("triolog.gap", b"0-9"),)
 
 
-def test_a_directory_that_a_server_uses_is_refused_and_so_is_an_upstream_that_does_not_note_how_far_it_is(
-    tmp_path: Path, upstream: BlockingBroker
-) -> None:
+def test_a_directory_in_use_or_at_least_once_is_refused(tmp_path: Path, upstream: BlockingBroker) -> None:
     with BlockingBroker(tmp_path / "data", config=FOR_EVER) as source:
         source.create_topic(TOPIC)
         assert sent(tmp_path / "data", upstream, tmp_path / "state").exit_code == 3

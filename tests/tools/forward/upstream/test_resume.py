@@ -34,9 +34,7 @@ def at(offset: int, topic_id: str = ID) -> CommittedOffset:
         (None, at(350), Resumed(offset=350, mark=Mark(ID))),  # an upstream that never had anything has forgotten nothing
     ],
 )
-def test_the_upstream_says_where_it_goes_on(
-    upstream: CommittedOffset | None, local: CommittedOffset | None, expected: Resumed
-) -> None:
+def test_upstream_decides(upstream: CommittedOffset | None, local: CommittedOffset | None, expected: Resumed) -> None:
     assert resumed(upstream, local) == expected
 
 

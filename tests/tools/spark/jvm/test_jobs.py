@@ -92,9 +92,7 @@ def exported(target: Path) -> list[dict[str, object]]:
     return sorted(table.to_pylist(), key=lambda row: (row["topic"], row["partition"], row["offset"]))
 
 
-def test_export_writes_each_record_once_by_topic_and_day(
-    spark: SparkSession, stopped: StoppedDirectory, tmp_path: Path
-) -> None:
+def test_export_writes_each_record_once_by_day(spark: SparkSession, stopped: StoppedDirectory, tmp_path: Path) -> None:
     target = tmp_path / "out"
     source = LogSource(directories=(stopped.path,), split_bytes=30_000)
     seen: list[JobProgress] = []
@@ -144,7 +142,7 @@ def test_export_into_a_folder_with_something_else_fails(spark: SparkSession, sto
     assert sorted(path for path in target.rglob("*")) == [path for path in before if path.name != MANIFEST]
 
 
-def test_paths_are_those_of_where_the_job_was_called(
+def test_paths_are_the_callers(
     spark: SparkSession, stopped: StoppedDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Executors have a working directory of their own, and the same command may be given from another one."""
@@ -155,9 +153,7 @@ def test_paths_are_those_of_where_the_job_was_called(
     assert len(exported(tmp_path / "out")) == 2 * RECORDS + 1
 
 
-def test_verify_finds_nothing_in_a_sound_directory_with_its_indexes_rebuilt(
-    spark: SparkSession, stopped: StoppedDirectory
-) -> None:
+def test_verify_finds_nothing_where_indexes_were_rebuilt(spark: SparkSession, stopped: StoppedDirectory) -> None:
     done = verify(spark, stopped)
     assert done.findings == ()
     assert (done.records, done.partitions) == (2 * RECORDS + 1, 3)
@@ -178,9 +174,7 @@ def test_verify_finds_nothing_in_a_sound_directory_with_its_indexes_rebuilt(
     assert verify(spark, directory(Path(stopped.path))).damages == 0
 
 
-def test_verify_goes_on_from_its_manifest_and_looks_at_everything_again_when_it_was_finished(
-    spark: SparkSession, stopped: StoppedDirectory, tmp_path: Path
-) -> None:
+def test_verify_resumes_and_begins_again_when_finished(spark: SparkSession, stopped: StoppedDirectory, tmp_path: Path) -> None:
     manifest = tmp_path / "verify.json"
     first = verify(spark, stopped, manifest=manifest)
     kept = json.loads(manifest.read_text())

@@ -107,7 +107,7 @@ def test_a_write_that_fails_says_why_and_leaves_nothing(spark: SparkSession, ser
     assert server.records(topics[1]) == []
 
 
-def test_streaming_read_transform_write_goes_on_where_it_was_and_repeats_no_batch_that_was_committed(
+def test_a_stream_resumes_and_repeats_no_batch(
     spark: SparkSession, server: Server, topics: tuple[str, str], tmp_path: Path
 ) -> None:
     """The second run repeats the last batch: Spark has lost its note of the commit, as in a crash between ours and its own."""

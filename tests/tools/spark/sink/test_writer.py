@@ -233,7 +233,7 @@ def test_abort_after_the_commit_changes_nothing(broker: BlockingBroker) -> None:
     assert not committed(broker, part)
 
 
-def test_abort_of_a_server_that_is_gone_only_says_so(
+def test_abort_without_a_server_says_so(
     broker: BlockingBroker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "ABORT_TIMEOUT_MS", 1)
@@ -301,7 +301,7 @@ def test_staging_again_after_a_restart_is_an_error_where_the_server_changes_batc
 
 
 @pytest.mark.parametrize("seed", seeds(60))
-def test_what_is_staged_is_every_batch_once_and_in_order_whichever_answers_are_lost(
+def test_lost_answers_stage_every_batch_once_in_order(
     broker: BlockingBroker, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     monkeypatch.setattr(delivery, "REQUEST_BYTES", 2000)
