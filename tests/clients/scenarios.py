@@ -17,7 +17,7 @@ import pytest
 from tests.clients import external_programs
 from tests.clients.driver import CODECS, COOPERATIVE, EARLIEST, SERVER, Driver, Given, Message, Sharer, SharingDriver
 from tests.clients.external_driver import ExternalDriver
-from tests.clients.streams_application import WordCount
+from tests.clients.external_programs import WordCount
 
 START_MS: Final = 1_750_000_000_000
 KEPT: Final = {"retention.ms": "-1"}

@@ -20,7 +20,7 @@ from triolog.server.embedded import BlockingBroker
 
 from tests.clients import external_programs
 from tests.clients.clients import CLIENTS, Client, Running
-from tests.clients.compatibility_table import PAGE, Outcome, Table, differences, replaced
+from tests.clients.compatibility_table import BEGIN, END, PAGE, Cells, Outcome, Table, differences, documented, replaced
 from tests.clients.conftest import CELL, Found
 from tests.clients.driver import Access
 from tests.clients.external_programs import ProgramUnavailableError
@@ -213,3 +213,58 @@ def conformance_brokers(folder: Path, certificates: Certificates) -> Iterator[Br
             broker: json.loads(server.wait_ready().ready_file.read_text())["kafka"] for broker, server in servers.items()
         }
         yield Brokers(addresses, certificates)
+
+
+EMPTY_PAGE = f"before\n{BEGIN}\n{END}\nbehind\n"
+SAMPLE = {
+    ("one", "read"): Outcome.PASSED,
+    ("two", "read"): Outcome.FAILED,
+    ("one", "groups: static"): Outcome.CANNOT,
+    ("two", "groups: static"): Outcome.PASSED,
+}
+SAMPLE_TABLE = Table(
+    cells=SAMPLE,
+    versions={"one": "1.0, lib 2", "two": "3"},
+    cannot={("one", "groups: static"): "one has no static members"},
+)
+
+
+def test_what_is_written_is_read_again() -> None:
+    page = replaced(EMPTY_PAGE, SAMPLE_TABLE)
+    assert documented(page) == SAMPLE
+    assert replaced(page, SAMPLE_TABLE) == page
+    assert page.splitlines() == [
+        "before",
+        BEGIN,
+        "|  | one 1.0, lib 2 | two 3 |",
+        "|---|---|---|",
+        "| read | yes | fails |",
+        "| groups: static | - (1) | yes |",
+        "",
+        "1. one has no static members",
+        END,
+        "behind",
+    ]
+
+
+MISSING = {cell: outcome for cell, outcome in SAMPLE.items() if cell != ("two", "groups: static")}
+
+
+@pytest.mark.parametrize(
+    ("found", "unasked", "said"),
+    [
+        (SAMPLE, set(), []),
+        ({**SAMPLE, ("one", "read"): Outcome.FAILED}, set(), ["read with one: the page says yes, the run says fails"]),
+        ({**SAMPLE, ("two", "new"): Outcome.PASSED}, set(), ["new with two: the page says nothing, the run says yes"]),
+        (MISSING, set(), ["groups: static with two: the page says yes, the run says nothing"]),
+        (MISSING, {("two", "groups: static")}, []),
+        ({("two", "read"): Outcome.FAILED, ("two", "groups: static"): Outcome.PASSED}, set(), []),  # `one` is not here
+    ],
+)
+def test_a_run_that_found_something_else_is_told_where(found: Cells, unasked: set[tuple[str, str]], said: list[str]) -> None:
+    assert differences(found, replaced(EMPTY_PAGE, SAMPLE_TABLE), unasked=unasked) == said
+
+
+def test_the_page_has_every_client_and_what_is_declared_is_a_feature() -> None:
+    assert documented(PAGE.read_text()).keys() == {(client, name) for client in CLIENTS for name in FEATURES}
+    assert {name for client in CLIENTS.values() for name in client.cannot} <= FEATURES.keys()

@@ -21,9 +21,8 @@ from tests.simulation.checker import check, write_cycles
 from tests.simulation.history import Acknowledged, Event, Happened, Polled, Send
 from tests.simulation.loading import load
 from tests.soak import troubling
-from tests.soak.layout import SOAK
 from tests.soak.processes import installed
-from tests.soak.run import Run
+from tests.soak.run import SOAK, Run
 from tests.soak.sampling import Sample, Sampler, draw, load_samples, rates
 
 MOST_SHOWN: Final = 10

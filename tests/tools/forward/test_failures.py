@@ -278,18 +278,6 @@ def test_batches_are_no_larger_than_the_upstream_topic_takes(pair: Forwarding) -
     assert [len(value or b"") for value in pair.values()[200:]] == [3_000_000, 6], "larger than usual batches"
 
 
-def test_a_topic_that_was_made_anew_is_not_forwarded_before_somebody_says_so(pair: Forwarding) -> None:
-    pair.append(numbered(0, 10))
-    pair.drain()
-    pair.source.delete_topic(TOPIC)
-    pair.source.create_topic(TOPIC)
-    pair.append([b"anew"] * 20)
-    reason = trouble_of(pair)
-    assert "it was deleted and made again" in reason
-    assert f"triolog forward reset --topic {TOPIC} --start earliest" in reason
-    assert pair.values() == numbered(0, 10)
-
-
 def test_a_topic_that_is_made_anew_while_it_is_forwarded_is_seen_before_anything_is_committed(pair: Forwarding) -> None:
     pair.append(numbered(0, 10))
     link = pair.link()
