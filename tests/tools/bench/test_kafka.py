@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import attrs
 import pytest
@@ -30,17 +29,11 @@ from triolog.tools.bench.measuring.measure import Verdict
 from triolog.tools.bench.peers.peer import PeerMissingError
 
 from tests.support.forwarding import ANY_PORT
+from tests.support.kafka_jars import unavailable
 
 TINY: Final = Scale("tiny", 1, 0.0005)
 WITH_KAFKA: Final = ("consume", "synced", "forward")
 """Rows with figures of all brokers, with a topic of Kafka's that syncs, and with MirrorMaker."""
-
-
-def unavailable(reason: str) -> NoReturn:
-    """Skip, or fail where the tests must run."""
-    if os.environ.get("CI", "").lower() not in ("", "0", "false"):
-        pytest.fail(f"CI is set, so the benchmark must run: {reason}", pytrace=False)
-    pytest.skip(reason)
 
 
 def bench_in(directory: Path, *, with_peers: bool) -> Bench:
