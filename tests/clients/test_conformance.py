@@ -251,7 +251,7 @@ MISSING = {cell: outcome for cell, outcome in SAMPLE.items() if cell != ("two", 
 
 
 @pytest.mark.parametrize(
-    ("found", "unasked", "said"),
+    ("ran", "unasked", "said"),
     [
         (SAMPLE, set(), []),
         ({**SAMPLE, ("one", "read"): Outcome.FAILED}, set(), ["read with one: the page says yes, the run says fails"]),
@@ -261,8 +261,8 @@ MISSING = {cell: outcome for cell, outcome in SAMPLE.items() if cell != ("two", 
         ({("two", "read"): Outcome.FAILED, ("two", "groups: static"): Outcome.PASSED}, set(), []),  # `one` is not here
     ],
 )
-def test_a_run_that_found_something_else_is_told_where(found: Cells, unasked: set[tuple[str, str]], said: list[str]) -> None:
-    assert differences(found, replaced(EMPTY_PAGE, SAMPLE_TABLE), unasked=unasked) == said
+def test_a_run_that_found_something_else_is_told_where(ran: Cells, unasked: set[tuple[str, str]], said: list[str]) -> None:
+    assert differences(ran, replaced(EMPTY_PAGE, SAMPLE_TABLE), unasked=unasked) == said
 
 
 def test_the_page_has_every_client_and_what_is_declared_is_a_feature() -> None:

@@ -8,10 +8,12 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from confluent_kafka import KafkaError
 from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.types import TopicPartition
-from triolog.tools.forward.errors import LinkStoppedError
+from triolog.tools.client.procedures.groups import CommittedOffset
+from triolog.tools.forward.errors import LinkStoppedError, TopicStoppedError
 from triolog.tools.forward.link import Claims, Link
 from triolog.tools.forward.memory import BURST_S, FIRST_PAUSE_S, LONGEST_PAUSE_S, Caution, RateCap, Troubles
 from triolog.tools.forward.pacing.retry import Failure, Retry
@@ -21,6 +23,9 @@ from triolog.tools.forward.progress import LinkProgress
 from triolog.tools.forward.settings.forward_settings import read_link
 from triolog.tools.forward.source.source import Gap, OffsetRange, SourceTopic
 from triolog.tools.forward.states import TRANSITIONS, LinkEvent, LinkState, next_state
+from triolog.tools.forward.upstream import verdict
+from triolog.tools.forward.upstream.resume import Mark, Resumed, check_last, resume
+from triolog.tools.forward.upstream.verdict import Verdict, judge, words
 from triolog.tools.forward.wishes import Wishes
 
 from tests.support.forwarding import until
@@ -367,3 +372,100 @@ def test_what_is_no_window_is_refused() -> None:
     for text in ("", "25:00-26:00", "22:00", "22:00-22:00", "monday 01:00-02:00", "mon tue", "01:60-02:00", "24:00-24:00"):
         with pytest.raises(ValueError, match=r"no window|no span|no day"):
             parse_window(text)
+
+
+READINGS = TopicPartition("readings", 2)
+ID = "JUj1PIuBQCmVS0Ws5NGv2w"
+THERE = OffsetRange(100, 500, 40_000)
+
+
+def resumed(upstream: CommittedOffset | None, local: CommittedOffset | None) -> Resumed:
+    return resume(READINGS, ID, THERE, upstream, local, start=300)
+
+
+def offset_at(offset: int, topic_id: str = ID) -> CommittedOffset:
+    return CommittedOffset(offset, topic_id)
+
+
+@pytest.mark.parametrize(
+    ("upstream", "local", "expected"),
+    [
+        (None, None, Resumed(offset=300, is_first=True)),  # where the link says
+        (offset_at(400), offset_at(350), Resumed(offset=400, avoided=50, mark=Mark(ID))),  # the upstream is believed
+        (offset_at(400), offset_at(450), Resumed(offset=400, mark=Mark(ID))),
+        (offset_at(20), None, Resumed(offset=20, mark=Mark(ID))),  # before the start of the log, so that the gap is seen
+        (CommittedOffset(120, ""), offset_at(350), Resumed(offset=120, avoided=0)),  # set by hand
+        (None, offset_at(350), Resumed(offset=350, mark=Mark(ID))),  # an upstream that never had anything has forgotten nothing
+    ],
+)
+def test_upstream_decides(upstream: CommittedOffset | None, local: CommittedOffset | None, expected: Resumed) -> None:
+    assert resumed(upstream, local) == expected
+
+
+def test_an_upstream_that_has_forgotten_leaves_what_the_source_has_noted() -> None:
+    found = resumed(None, offset_at(350, f"{ID} 349:1700000000000"))
+    assert found.offset == 350
+    assert "the upstream has no offset" in str(found.note)
+
+
+@pytest.mark.parametrize("is_upstreams", [True, False])
+@pytest.mark.parametrize(
+    ("known", "reason"),
+    [
+        (offset_at(400, "other"), r"it was deleted and made again.*id other, this one is JUj1.*forward reset --topic readings"),
+        (offset_at(501), r"has partition 2 up to 501 and the source ends at 500.*--start latest"),
+    ],
+)
+def test_a_topic_that_was_made_anew_or_is_behind_is_not_gone_on_with(
+    known: CommittedOffset, reason: str, is_upstreams: bool
+) -> None:
+    with pytest.raises(TopicStoppedError, match=reason):
+        resumed(*((known, None) if is_upstreams else (None, known)))
+
+
+@pytest.mark.parametrize("mark", [Mark(ID), Mark(ID, 0, 0), Mark(ID, 499, 1_700_000_000_000), Mark(ID, 499, -1)])
+def test_a_mark_is_read_as_it_was_written(mark: Mark) -> None:
+    assert Mark.parse(str(mark)) == mark
+    assert resumed(offset_at(500, str(mark)), None).mark == mark
+    assert Mark.parse(None) is Mark.parse("") is None
+
+
+def test_another_record_where_the_last_one_was_is_seen_by_its_time() -> None:
+    mark = Mark(ID, 399, 1_700_000_000_000)
+    check_last(READINGS, mark, 1_700_000_000_000)
+    check_last(READINGS, mark, -1)
+    with pytest.raises(
+        TopicStoppedError,
+        match=r"offset 399 of partition 2 has time 1700000000001, and the one that was forwarded last had 1700",
+    ):
+        check_last(READINGS, mark, 1_700_000_000_001)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (KafkaError._FENCED, Verdict.FENCED),
+        (KafkaError.INVALID_PRODUCER_EPOCH, Verdict.FENCED),
+        (KafkaError.MSG_SIZE_TOO_LARGE, Verdict.REFUSED),
+        (KafkaError.INVALID_RECORD, Verdict.REFUSED),
+        (KafkaError.INVALID_TIMESTAMP, Verdict.REFUSED),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, Verdict.TOPIC),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, Verdict.TOPIC),
+        (KafkaError._UNKNOWN_PARTITION, Verdict.TOPIC),
+        (KafkaError._TRANSPORT, Verdict.AGAIN),
+        (KafkaError._AUTHENTICATION, Verdict.AGAIN),
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, Verdict.AGAIN),
+        (KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, Verdict.AGAIN),
+    ],
+)
+def test_a_code_has_its_verdict(code: int, expected: Verdict) -> None:
+    assert judge(code) is expected
+
+
+def test_numbers_are_those_of_the_library_and_an_error_is_one_line() -> None:
+    assert {KafkaError._PURGE_INFLIGHT, KafkaError._PURGE_QUEUE} == verdict.PURGED
+    assert {KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE} <= verdict.HOPELESS
+    unknown = {verdict.LOCAL_UNKNOWN_TOPIC, verdict.LOCAL_UNKNOWN_PARTITION}
+    assert {KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION} == unknown
+    error = KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED, "not\n  allowed")
+    assert words(error) == "not allowed (GROUP_AUTHORIZATION_FAILED)"
