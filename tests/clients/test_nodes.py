@@ -7,17 +7,14 @@ import warnings
 from collections.abc import Iterator
 from contextlib import closing
 
-import confluent_kafka
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Producer, ShareConsumer
+from confluent_kafka import KafkaError, Producer, ShareConsumer
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
-    NewPartitions,
     NewTopic,
-    OffsetSpec,
     ResourceType,
 )
 from triolog.protocol.types import TopicPartition
@@ -41,39 +38,6 @@ def partitions(strict: BlockingBroker, topic: str) -> int:
 
 def librdkafka(strict: BlockingBroker) -> AdminClient:
     return AdminClient({"bootstrap.servers": strict.bootstrap_servers, "log_level": 0})
-
-
-def librdkafka_error(future: object) -> int:
-    with pytest.raises(KafkaException) as raised:
-        future.result(PATIENCE_S)  # type: ignore[attr-defined]
-    code: int = raised.value.args[0].code()
-    return code
-
-
-def test_librdkafka_makes_grows_trims_and_deletes_topics(strict: BlockingBroker) -> None:
-    admin = librdkafka(strict)
-    new = [NewTopic("t", 2, 1, config={"retention.ms": "-1"}), NewTopic("by-hand", 2, replica_assignment=[[1], [1]])]
-    for future in admin.create_topics(new).values():
-        future.result(PATIENCE_S)
-    assert (partitions(strict, "t"), partitions(strict, "by-hand")) == (2, 2)
-    [future] = admin.create_topics([NewTopic("three", 1, 3)]).values()
-    assert librdkafka_error(future) == KafkaError.INVALID_REPLICATION_FACTOR
-    [future] = admin.create_topics([NewTopic("unknown", 1, 1, config={"no.such.key": "1"})]).values()
-    assert librdkafka_error(future) == KafkaError.INVALID_CONFIG
-    [future] = admin.create_topics([NewTopic("validated", 1, 1)], validate_only=True).values()
-    future.result(PATIENCE_S)
-    assert strict.topics() == ["by-hand", "t"]
-    admin.create_partitions([NewPartitions("t", 5)])["t"].result(PATIENCE_S)
-    assert partitions(strict, "t") == 5
-    assert librdkafka_error(admin.create_partitions([NewPartitions("t", 2)])["t"]) == KafkaError.INVALID_PARTITIONS
-    strict.append("t", [b"a", b"b", b"c"], partition=1)
-    [trimmed] = admin.delete_records([confluent_kafka.TopicPartition("t", 1, 2)]).values()
-    assert trimmed.result(PATIENCE_S).low_watermark == 2
-    [earliest] = admin.list_offsets({confluent_kafka.TopicPartition("t", 1): OffsetSpec.earliest()}).values()
-    assert earliest.result(PATIENCE_S).offset == 2
-    admin.delete_topics(["by-hand"])["by-hand"].result(PATIENCE_S)
-    assert librdkafka_error(admin.delete_topics(["nope"])["nope"]) == KafkaError.UNKNOWN_TOPIC_OR_PART
-    assert strict.topics() == ["t"]
 
 
 def test_a_topic_can_be_deleted_while_librdkafka_produces_to_it(strict: BlockingBroker) -> None:
