@@ -42,7 +42,7 @@ BEGUN_FIRST: Final = (
     "tests/simulation/test_worlds.py",
     "tests/tools/forward/test_sigkill.py",
     "tests/kafka/test_forward.py",
-    "tests/tools/demo/edge/test_command.py",
+    "tests/tools/demo/edge/test_accounts.py",
     "tests/browser/test_views.py",
     "tests/browser/test_pictures.py",
     "tests/browser/test_live.py",

@@ -1,16 +1,21 @@
-"""A Java program in a process of its own: started, killed; nothing is left behind."""
+"""A Java program, and `triolog serve` on one directory and one port, in processes that are killed and started again."""
 
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 import attrs
+from triolog.server.config.broker_config import Address
+from triolog.server.fake.ports import Ports
 
+from tests.support.forked_servers import ServerForker
 from tests.support.kafka_jars import JVM_OPTIONS
+from tests.support.server_process import ServerFolder, ServerProcess
 
 DEADLINE_S: Final = 90.0
 POLL_S: Final = 0.02
@@ -76,3 +81,39 @@ class JavaProcess:
 
     def _close(self) -> None:
         self.process.stdin.close()
+
+
+QUICK: Final = {
+    "TRIOLOG_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
+    "TRIOLOG_GROUP_STREAMS_INITIAL_REBALANCE_DELAY_MS": "0",
+    "TRIOLOG_GROUP_STREAMS_SESSION_TIMEOUT_MS": "6000",
+}
+"""Nothing here is about how long members wait for others, alive or dead."""
+
+
+@attrs.define(eq=False)
+class RestartedServer:
+    """Strict, as `triolog serve` is. Owner: the test."""
+
+    address: str
+    """Of a port that nobody else is given while no server listens there."""
+    _folder: ServerFolder
+    _server: ServerProcess
+
+    @classmethod
+    @contextmanager
+    def running(cls, path: Path, forker: ServerForker) -> Iterator[Self]:
+        path.mkdir()
+        with ServerFolder(path, command=forker) as folder, closing(Ports()) as ports:
+            address = str(ports.keep(Address("127.0.0.1", 0)))
+            server = cls(address, folder, folder.start("--kafka", address, extra_environment=QUICK))
+            yield server
+            assert server._server.stop() == 0
+            assert "Traceback" not in folder.wrote()
+
+    def kill(self) -> None:
+        self._server.kill()
+
+    def start(self) -> None:
+        """On what the last one left behind."""
+        self._server = self._folder.start("--kafka", self.address, extra_environment=QUICK)
