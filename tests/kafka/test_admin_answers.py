@@ -30,7 +30,7 @@ from tests.support.kafka_admin import (
     more_partitions,
     new_topic,
 )
-from tests.support.kafka_asking import ask
+from tests.support.kafka_wire import ask
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_wire import KafkaWire
 

@@ -11,7 +11,7 @@ from triolog.server.config.broker_config import Address
 from triolog.server.embedded import MEMORY, BlockingBroker
 
 from tests.support import client_metrics
-from tests.support.kafka_asking import ask
+from tests.support.kafka_wire import ask
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_wire import KafkaWire
 

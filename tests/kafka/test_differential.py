@@ -13,7 +13,7 @@ from typing import Final, NoReturn
 
 import pytest
 
-from tests.kafka.differential.brokers import both, both_sharing
+from tests.kafka.differential.sides import both, both_sharing
 from tests.kafka.differential.lookups import Lookups
 from tests.kafka.differential.script import QUOTAS, WEIGHTS, Difference, Script
 from tests.kafka.differential.sharing.script import SharingScript

@@ -10,9 +10,9 @@ from triolog.server.config.broker_config import Address
 from triolog.server.embedded import MEMORY, BlockingBroker
 
 from tests.kafka.tools import Tools, lines, table
-from tests.support.kafka_asking import ask
+from tests.support.kafka_wire import ask
 from tests.support.kafka_stream import connected
-from tests.support.streams_requests import MEMBER, heartbeat, internal, part, topology
+from tests.support.streams_members import MEMBER, heartbeat, internal, part, topology
 
 TOPIC: Final = "orders"
 GROUP: Final = "barista"

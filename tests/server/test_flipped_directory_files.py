@@ -23,7 +23,8 @@ from triolog.server.storage.disk import checkpoints
 from triolog.server.storage.disk.checkpoints import PRODUCER_ID_BLOCK_FILE, decode_producer_id_block
 from triolog.server.storage.errors import CheckpointError
 
-from tests.support import counts, flipped_files, memory_image
+from tests.support import counts, flipped_files
+from tests.support import crash_fs
 
 READERS: Final[dict[str, Callable[[str, bytes], Any]]] = {
     TOPICS_FILE: lambda path, data: (decode_topics(path, data), decode_deleted_topic_ids(path, data)),
@@ -86,7 +87,7 @@ async def test_a_start_with_a_damaged_file_serves_everything_or_names_it(
     store: flipped_files.Store, caplog: pytest.LogCaptureFixture, name: str, directory: int
 ) -> None:
     path = f"{store.paths[directory]}/{name}"
-    content, logs = store.fs.content(path), memory_image.logs_of(store.fs)
+    content, logs = store.fs.content(path), crash_fs.logs_of(store.fs)
     chosen = cases(path, content, READERS[name])
     for number, (damage, damaged) in enumerate(chosen):
         if counts.tier() == counts.LONG and number % 2 != directory and len(chosen) > 2:
@@ -96,13 +97,13 @@ async def test_a_start_with_a_damaged_file_serves_everything_or_names_it(
         fs = flipped_files.with_file(store.fs, path, damaged)
         outcome, found = await store.start(fs)
         check_logged(caplog.records, case)
-        assert memory_image.logs_of(fs) == logs, case
+        assert crash_fs.logs_of(fs) == logs, case
         assert outcome is not flipped_files.Outcome.PART, f"{case}: {found}\n{caplog.text}"
         if outcome is flipped_files.Outcome.REFUSED:
             assert path in str(found), f"{case}: {found}"
             assert REMEDY.search(str(found)), f"{case}: {found}"
             assert all(fs.content(f"{each}/{checkpoints.CLEAN_SHUTDOWN_FILE}") for each in store.paths), case
-            memory_image.put(fs, path, content)
+            crash_fs.put(fs, path, content)
             assert (await store.start(fs))[0] is flipped_files.Outcome.WHOLE, case
 
 
@@ -110,19 +111,19 @@ async def test_a_damaged_partition_metadata_is_its_partitions_matter_and_named(
     store: flipped_files.Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = f"{store.paths[0]}/{flipped_files.PLAIN[0]}/{checkpoints.PARTITION_METADATA_FILE}"
-    content, logs = store.fs.content(path), memory_image.logs_of(store.fs)
+    content, logs = store.fs.content(path), crash_fs.logs_of(store.fs)
     for damage, damaged in cases(path, content, checkpoints.decode_partition_metadata):
         case = f"{damage}: {damaged!r}"
         caplog.clear()
         fs = flipped_files.with_file(store.fs, path, damaged)
         outcome, found = await store.start(fs)
         check_logged(caplog.records, case)
-        assert memory_image.logs_of(fs) == logs, case
+        assert crash_fs.logs_of(fs) == logs, case
         if outcome is flipped_files.Outcome.WHOLE:
             continue
         assert isinstance(found, flipped_files.Content), f"{case}: {found}"
         assert path in str(found.records[flipped_files.PLAIN[0]]), case
         expected = {**store.content.records, flipped_files.PLAIN[0]: found.records[flipped_files.PLAIN[0]]}
         assert found == flipped_files.Content(expected, store.content.others), case
-        memory_image.put(fs, path, content)
+        crash_fs.put(fs, path, content)
         assert (await store.start(fs))[0] is flipped_files.Outcome.WHOLE, case

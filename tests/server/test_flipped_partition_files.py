@@ -17,7 +17,8 @@ from triolog.server.storage.disk.checkpoints import PARTITION_METADATA_FILE, enc
 from triolog.server.storage.log.prepare import prepare_marker
 from triolog.server.storage.log.retention import increment_log_start_offset
 
-from tests.support import counts, crash_fs, flipped_files, memory_image
+from tests.support import counts, crash_fs, flipped_files
+from tests.support import crash_fs
 from tests.support.logs import START_MS, DrivenLog, batch, open_driven
 
 DIRECTORY: Final = "/logs/topic-0"
@@ -78,7 +79,7 @@ def stopped() -> tuple[crash_fs.CrashFileSystem, int]:
         if number < 2:
             driven.roll()
     driven.run(increment_log_start_offset(driven.log, TRIMMED_TO))
-    memory_image.put(fs, f"{DIRECTORY}/{PARTITION_METADATA_FILE}", encode_partition_metadata(uuid.UUID(int=5000)))
+    crash_fs.put(fs, f"{DIRECTORY}/{PARTITION_METADATA_FILE}", encode_partition_metadata(uuid.UUID(int=5000)))
     driven.close()
     fs.end_process()
     return fs, driven.log.log_end_offset
@@ -112,7 +113,7 @@ def test_a_log_with_a_damaged_small_file_opens_with_everything_it_has(
         every = counts.draws(len(kind)).sample(every, counts.by_tier(commit=COMMIT_CASES, merge=MERGE_CASES, long=0))
     elif not was_clean:
         every = every[::KILLED_STEP]  # all of these files are made anew then
-    logs = memory_image.logs_of(fs)
+    logs = crash_fs.logs_of(fs)
     for path, damage, damaged in every:
         case = f"{path} {damage}: {damaged!r}"
         copy = flipped_files.with_file(fs, path, damaged)
@@ -120,4 +121,4 @@ def test_a_log_with_a_damaged_small_file_opens_with_everything_it_has(
         if path.endswith(MAY_CHANGE_EPOCHS):
             found = attrs.evolve(found, epochs=whole.epochs)
         assert found == whole, case
-        assert memory_image.logs_of(copy) == logs, case
+        assert crash_fs.logs_of(copy) == logs, case

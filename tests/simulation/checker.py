@@ -41,7 +41,7 @@ from .checks.facts import Anomaly, Facts, copied, copy_id
 from .checks.groups import check_coverage, check_group_offsets, check_pipes
 from .checks.kept import check_kept, check_refusals, check_witnesses
 from .checks.records import check_offsets, check_polls, check_sequences, check_stored
-from .checks.times import check_times
+from tests.simulation.checks.records import check_times
 from .checks.transactions import check_flows, check_transactions, check_zombies, write_cycles
 from .history import Event
 

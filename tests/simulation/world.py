@@ -18,10 +18,10 @@ from .clients.bundles import Bundler
 from .clients.classic_members import ClassicMember
 from .clients.consumer_members import ConsumerMember
 from .clients.drivers import Driver
-from .clients.fetching import fetch
+from tests.simulation.clients.readers import fetch
 from .clients.inhabitant import Inhabitant, KafkaConnection
 from .clients.kafka_transactions import KafkaMover
-from .clients.keyed import Keeper, KeyedProducer
+from tests.simulation.clients.transactions import Keeper, KeyedProducer
 from .clients.mixers import Mixer
 from .clients.people import Administrator, Operator
 from .clients.producers import KafkaProducer, NativeProducer

@@ -15,7 +15,6 @@ journal keeps or stops over: a failed `sync_directory` leaves names unsynced, an
 """
 
 from __future__ import annotations
-
 import errno
 import functools
 import itertools
@@ -23,10 +22,8 @@ import os
 import random
 from collections.abc import Iterable, Sequence
 from typing import Final
-
 import attrs
 from triolog.protocol.types import Bytes
-
 from tests.support.crash_nodes import (
     SECTORS_PER_PAGE,
     Directory,
@@ -39,6 +36,7 @@ from tests.support.crash_nodes import (
     nodes_below,
     survivor,
 )
+from triolog.server.storage.disk.filesystem import CREATE
 
 PAGE_BYTES: Final = 4096
 
@@ -473,3 +471,19 @@ def _names(path: str) -> tuple[str, ...]:
 
 def _os_error(error: int, what: object) -> OSError:
     return OSError(error, f"{os.strerror(error)}: {what}")
+
+
+def put(fs: CrashFileSystem, path: str, content: bytes) -> None:
+    """Let a file have that content."""
+    fd = fs.open(path, CREATE)
+    try:
+        fs.truncate(fd, 0)
+        if content:
+            fs.write(fd, [content], 0)
+    finally:
+        fs.close(fd)
+
+
+def logs_of(fs: CrashFileSystem) -> dict[str, bytes]:
+    """Content of every segment's log by its path."""
+    return {path: content for path, content in fs.tree().items() if path.endswith(".log")}

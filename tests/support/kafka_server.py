@@ -26,7 +26,7 @@ from triolog.server.listeners.kafka.calls import listener_of
 from triolog.server.listeners.kafka.door import NO_TOPIC_ID, KafkaDoor
 
 from tests.support.brokers import LARGE, running_broker
-from tests.support.kafka_asking import ask
+from tests.support.kafka_wire import ask
 from tests.support.kafka_stream import KafkaStream, connected
 from tests.support.logs import START_MS
 

@@ -20,7 +20,7 @@ from triolog.protocol.kafka.messages.share_groups import (
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.record import iter_records
 
-from tests.support.kafka_asking import ask
+from tests.support.kafka_wire import ask
 from tests.support.kafka_stream import KafkaStream
 
 GROUP: Final = "group"

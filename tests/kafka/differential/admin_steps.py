@@ -23,9 +23,9 @@ from tests.support.kafka_admin import (
     more_partitions,
     new_topic,
 )
-from tests.support.kafka_asking import ask
+from tests.support.kafka_wire import ask
 
-from .names import Symbol
+from tests.kafka.differential.symbols import Symbol
 from .world import GROUPS, TOPICS, TRANSACTIONAL_IDS, Step, Topic, World
 
 KEPT: Final = {"retention.ms": "-1", "min.compaction.lag.ms": str(10**15)}

@@ -10,11 +10,11 @@ import attrs
 from triolog.protocol.types import CompressionType
 
 from tests.support.kafka_admin import create_topics, new_topic
-from tests.support.kafka_asking import ask
+from tests.support.kafka_wire import ask
 
 from .answers import differences
-from .names import Symbol
-from .requests import After, Batch
+from tests.kafka.differential.symbols import Symbol
+from tests.kafka.differential.symbols import After, Batch
 from .sides import Side
 from .world import NOON
 

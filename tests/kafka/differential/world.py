@@ -12,8 +12,8 @@ from triolog.protocol.types import CompressionType
 from tests.support.kafka_wire import api_of
 from tests.support.record_batches import RecordTuple
 
-from .names import MADE_UP_ID, Symbol
-from .requests import Batch
+from tests.kafka.differential.symbols import MADE_UP_ID, Symbol
+from tests.kafka.differential.symbols import Batch
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from triolog.server.broker import Broker, StartProgress, open_broker_core
 from triolog.server.storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_FILE
 
 from tests.support.brokers import TOPIC, broker_config, running_broker, value, values_from
-from tests.support.call_counting_fs import CallCountingFileSystem
+from tests.support.counting_fs import CallCountingFileSystem
 from tests.support.gate_fs import GateFileSystem
 from tests.support.logs import Clock
 

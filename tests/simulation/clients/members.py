@@ -22,7 +22,7 @@ from triolog.protocol.types import TopicPartition
 from ..groups.events import Commits, Committed, Dismissed, Heard, LetsGo, Resumes, Told
 from ..groups.lives import TOPICS
 from ..history import Moved, Polled, Refused
-from .fetching import fetch
+from tests.simulation.clients.readers import fetch
 from .inhabitant import Inhabitant, KafkaConnection, Surroundings
 
 BEAT_S: Final = 0.8

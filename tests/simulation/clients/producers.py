@@ -18,7 +18,7 @@ from tests.support.kafka_server import produce_request
 
 from ..history import Acknowledged, GivenUp, Send, Sent
 from ..script import Step
-from .fetching import fields_of
+from tests.simulation.clients.readers import fields_of
 from .inhabitant import Inhabitant, KafkaConnection, native_client
 
 PRODUCE_VERSION: Final = 9

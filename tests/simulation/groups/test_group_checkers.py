@@ -8,7 +8,7 @@ import pytest
 from triolog.protocol.types import TopicPartition
 
 from ..history import Damaged, Event, Found, Polled, Send, Sent, Stored
-from .checker import check_groups
+from tests.simulation.verdict import check_groups
 from .events import (
     CLASSIC,
     CONSUMERS,

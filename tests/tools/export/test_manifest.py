@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from triolog.tools.export.manifest import VERSION, Manifest, ManifestError, replace_file
 
-from tests.support.synced_files import synced_inodes
+from tests.support.counting_fs import synced_inodes
 
 
 def opened(path: Path, job: str = "export", **settings: Any) -> Manifest:

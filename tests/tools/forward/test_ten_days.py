@@ -27,7 +27,7 @@ from triolog.tools.forward.process.place import CONTROL
 
 from tests.support.forwarding import LINK, NODE
 from tests.support.server_process import Address, ServerFolder, ServerProcess
-from tests.support.small_devices import mounted_device
+from tests.support.failing_device import mounted_device
 from tests.tools.cli.forward.test_command import running
 
 pytestmark = [pytest.mark.merge, pytest.mark.timeout(300)]

@@ -11,31 +11,31 @@ import attrs
 from triolog.protocol.kafka.messages.share_groups import ShareFetchRequest
 
 from tests.support.kafka_admin import GROUP_TYPE, NO_ID, SET, alter_incrementally, create_topics, new_topic
-from tests.support.kafka_asking import ask
+from tests.support.kafka_wire import ask
 from tests.support.kafka_wire import KafkaWire
 
 from ..answers import differences
 from ..script import LAST, Difference
 from ..sides import DEADLINE_S, Late, Side
 from ..world import Step, Topic
-from . import member_steps, reading_steps
+from tests.kafka.differential.sharing import steps
 from .deviations import excuse
 from .world import CLASSIC, LOCK_MS, SHARED, Sharing
 
 WEIGHTS: Final[Mapping[Callable[[Sharing], Step], int]] = {
-    reading_steps.produce: 10,
-    reading_steps.fetch: 30,
-    reading_steps.acknowledge: 28,
-    reading_steps.drop: 1,
-    member_steps.heartbeat: 6,
-    member_steps.odd_heartbeat: 4,
-    member_steps.describe: 3,
-    member_steps.list_groups: 2,
-    member_steps.describe_offsets: 5,
-    member_steps.alter_offsets: 3,
-    member_steps.delete_offsets: 2,
-    member_steps.delete_groups: 1,
-    member_steps.other_kind: 3,
+    steps.produce: 10,
+    steps.fetch: 30,
+    steps.acknowledge: 28,
+    steps.drop: 1,
+    steps.heartbeat: 6,
+    steps.odd_heartbeat: 4,
+    steps.describe: 3,
+    steps.list_groups: 2,
+    steps.describe_offsets: 5,
+    steps.alter_offsets: 3,
+    steps.delete_offsets: 2,
+    steps.delete_groups: 1,
+    steps.other_kind: 3,
 }
 CONFIG: Final = {
     "share.auto.offset.reset": "earliest",
@@ -74,11 +74,11 @@ class SharingScript:
         """So many requests, behind those that make topics and let everybody join."""
         for side in (self.kafka, self.ours):
             self._prepare(side)
-        yield from self._take(member_steps.commit(self.world, CLASSIC))
+        yield from self._take(steps.commit(self.world, CLASSIC))
         for reader in self.world.readers:
-            yield from self._take(member_steps.join(self.world, reader))
+            yield from self._take(steps.join(self.world, reader))
         for group in LOCK_MS:
-            for step in reading_steps.look_around(self.world, self.world.joined(group)[0]):
+            for step in steps.look_around(self.world, self.world.joined(group)[0]):
                 yield from self._take(step)
         for turn, make in enumerate(self.world.rng.choices(list(WEIGHTS), list(WEIGHTS.values()), k=count)):
             self.world.turn = turn
@@ -129,7 +129,7 @@ class SharingScript:
             group = self.world.unsettled.pop()
             for side in (self.kafka, self.ours):
                 self._settle(side, group)
-            yield from self._take(member_steps.described(self.world, group))
+            yield from self._take(steps.described(self.world, group))
 
     def _sides(self, member: str) -> tuple[Side, Side]:
         if member == "":

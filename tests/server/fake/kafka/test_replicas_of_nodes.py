@@ -14,7 +14,7 @@ from triolog.server.config.broker_config import Address
 from triolog.server.embedded import EmbeddedBroker, open_broker
 
 from tests.support.kafka_admin import by_hand, create_topics, new_topic
-from tests.support.kafka_asking import ask
+from tests.support.kafka_wire import ask
 from tests.support.kafka_stream import KafkaStream, connected
 
 NODES = (1, 2, 3)

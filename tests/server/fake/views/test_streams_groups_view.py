@@ -15,7 +15,7 @@ from triolog.server.embedded import MEMORY, BlockingBroker
 
 from tests.support.kafka_wire import CLIENT_ID, KafkaWire
 from tests.support.streams_members import StreamsMember
-from tests.support.streams_requests import CHANGELOG, GROUP, MEMBER, REPARTITION, SOURCE, heartbeat
+from tests.support.streams_members import CHANGELOG, GROUP, MEMBER, REPARTITION, SOURCE, heartbeat
 
 PARTITIONS: Final = 2
 SESSION_S: Final = 45

@@ -11,7 +11,7 @@ from triolog.protocol.types import TopicPartition
 
 from tests.support.brokers import actor_of
 from tests.support.kafka_admin import error_names
-from tests.support.kafka_asking import ask
+from tests.support.kafka_wire import ask
 from tests.support.kafka_server import TOPIC, KafkaServer
 from tests.support.kafka_stream import KafkaStream
 

@@ -12,7 +12,7 @@ from triolog.protocol.types import CompressionType
 
 from tests.server.listeners.test_turns import served, short_turns
 from tests.support.client_metrics import setting
-from tests.support.kafka_asking import ask
+from tests.support.kafka_wire import ask
 from tests.support.kafka_server import TOPIC, KafkaServer, kafka_server
 
 GROUPS: Final = 3_000

@@ -10,7 +10,7 @@ import pytest
 from triolog.protocol.native import messages
 
 from tests.server.listeners.test_turns import Served, served, short_turns
-from tests.support.kafka_asking import ask
+from tests.support.kafka_wire import ask
 
 pytestmark = pytest.mark.merge
 

@@ -16,7 +16,7 @@ from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.server.figures.prometheus import scrape
 
 from tests.support.client_metrics import ALTERATIONS, DESCRIPTIONS, altered, altering, described, describing, setting
-from tests.support.kafka_asking import ask
+from tests.support.kafka_wire import ask
 from tests.support.kafka_server import kafka_server
 from tests.support.kafka_wire import KafkaWire
 

@@ -11,7 +11,7 @@ import pytest
 from triolog.server.storage.disk.filesystem import CREATE, READ, WRITE, FileSystem, OsFileSystem, replace_file
 from triolog.server.storage.disk.filesystem_layers import LaterSyncs, RememberedNames
 
-from tests.support.call_counting_fs import CallCountingFileSystem
+from tests.support.counting_fs import CallCountingFileSystem
 from tests.support.crash_fs import CrashFileSystem
 
 

@@ -20,7 +20,7 @@ from triolog.server.config import LogConfig, RecordValidation
 from triolog.server.storage.log.prepare import PreparedAppend, prepare_append
 from triolog.server.storage.log.prepare_one import MOST_RECORDS, prepare_one, steps_of
 
-from tests.support.large_batches import tiny_records
+from tests.support.record_batches import tiny_records
 from tests.support.logs import START_MS, TOPIC_PARTITION, batch
 from tests.support.record_batches import damaged, headers, patched, record_lists
 

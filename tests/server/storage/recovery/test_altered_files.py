@@ -13,7 +13,8 @@ from triolog.server.config import LogConfig
 from triolog.server.storage.log.changes import raise_leader_epoch
 from triolog.server.storage.log.retention import expire_segments
 
-from tests.support import counts, memory_image
+from tests.support import counts
+from tests.support import crash_fs
 from tests.support.altered_files import EPOCHS, FACTS, altered
 from tests.support.compaction import end_transaction
 from tests.support.crash_fs import CrashFileSystem
@@ -150,7 +151,7 @@ def with_file(path: str, content: bytes | None) -> CrashFileSystem:
     if content is None:
         fs.unlink(path)
     else:
-        memory_image.put(fs, path, content)
+        crash_fs.put(fs, path, content)
     return fs
 
 

@@ -29,7 +29,7 @@ from triolog.server.storage.log.gaps import OffsetGap
 from triolog.server.storage.log.prepare import prepare_append, prepare_marker
 from triolog.server.storage.lookups.fetch import fetch_batches
 
-from tests.support.check_log import check_everything, check_indexes
+from tests.support.model_log import check_everything, check_indexes
 from tests.support.counts import LONG, by_tier, counts, draws, tier
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.inline_log import ORDERS, InlineLog

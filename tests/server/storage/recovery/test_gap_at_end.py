@@ -9,7 +9,7 @@ from triolog.protocol.records.batch import iter_batches, parse_header
 from triolog.server.config import LogConfig
 from triolog.server.storage.errors import OffsetInGapError
 
-from tests.support import memory_image
+from tests.support import crash_fs
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.logs import DrivenLog, batch, open_driven
 
@@ -28,7 +28,7 @@ def damaged(fs: CrashFileSystem, first: int) -> None:
         if header.base_offset >= first:
             data[at + CRC] ^= 1
         at += header.size_bytes
-    memory_image.put(fs, path, bytes(data))
+    crash_fs.put(fs, path, bytes(data))
 
 
 def stored() -> CrashFileSystem:
@@ -75,7 +75,7 @@ def test_a_log_that_lost_its_end_while_it_was_stopped_is_covered_too() -> None:
     fs = stored()
     path = f"{DIRECTORY}/{0:020}.log"
     content = fs.content(path)
-    memory_image.put(fs, path, content[: 5 * len(content) // BATCHES])
+    crash_fs.put(fs, path, content[: 5 * len(content) // BATCHES])
     driven = open_driven(DIRECTORY, fs=fs, config=SKIP, recovery_point=BATCHES)
     assert [(gap.start_offset, gap.end_offset) for gap in driven.log.gaps] == [(5, BATCHES)]
     assert end_of_read(driven, 0) == end_of_read(driven, 5) == BATCHES
@@ -93,8 +93,8 @@ def test_an_empty_segment_behind_a_gap_that_nothing_covers_is_led_to(left: int, 
     content = fs.content(path)
     covered = next(at for at in range(0, len(content), 1) if at and parse_header(content[at:] + bytes(61)).base_offset == 5)
     torn = content[covered : covered + left] + bytes(len(content) - covered - left) if left else b""
-    memory_image.put(fs, path, content[:covered] + torn)
-    memory_image.put(fs, f"{DIRECTORY}/{BATCHES:020}.log", b"")
+    crash_fs.put(fs, path, content[:covered] + torn)
+    crash_fs.put(fs, f"{DIRECTORY}/{BATCHES:020}.log", b"")
     again = open_driven(DIRECTORY, fs=fs, config=SKIP, was_clean=was_clean, recovery_point=BATCHES)
     assert again.log.log_end_offset == again.log.active.base_offset == BATCHES
     assert end_of_read(again, 5) == BATCHES

@@ -23,7 +23,7 @@ from triolog.tools.spark.sink.write_rows import RowError
 from triolog.tools.spark.sink.writer import Staged, WriteTask
 
 from tests.support.counts import seeds
-from tests.support.weather_proxy import WeatherProxy
+from tests.support.forwarding_chain import WeatherProxy
 
 MB = 1_000_000
 LARGE = 64 * 2**20
