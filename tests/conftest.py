@@ -1,20 +1,21 @@
 """Rules for every test: the examples that hypothesis draws, the tiers, and the check that a test leaves nothing behind."""
 
 from __future__ import annotations
+
 import gc
 import os
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+import attrs
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
+
 from tests.support import bytecode, counts, leaks
-import re
-from typing import Final
-import attrs
-from tests.support import counts
 
 if TYPE_CHECKING:
     from tests.support.certificates import Certificates

@@ -1,19 +1,20 @@
 """The rules of the house that a machine can check: floors, doors, packages, names, what is tracked."""
 
 from __future__ import annotations
+
 import ast
 import functools
+import graphlib
 import re
 import shutil
 import subprocess
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
+
 import attrs
 import pytest
-import graphlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
 
 DISTRIBUTION = "triolog"
 

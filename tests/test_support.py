@@ -8,28 +8,30 @@ The leak check finds less plain leaks than those of `test_suite_rules.py`, and i
 """
 
 from __future__ import annotations
+
 import errno
-import random
-from typing import Final
-import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
-from triolog.server.storage.disk.filesystem import CREATE, READ, replace_file
-from tests.support.crash_fs import CrashFileSystem, PowerCut
-from triolog.protocol.types import Record, TopicPartition
-from tests.support.kill_history import KillHistory, Numbered
-from tests.support.kill_history import StoredLog
 import os
+import random
 import select
-from pathlib import Path
-from tests.support.descriptor_limits import TELLS_IMPORTS, imports_of
-from tests.support.forked_servers import PROGRAM, ServerForker
-from tests.support.server_process import DEADLINE_S, ServerFolder, environment, python_command
 import subprocess
 import sys
 import threading
+from pathlib import Path
+from typing import Final
+
+import pytest
 import trio
+from hypothesis import example, given
+from hypothesis import strategies as st
+from triolog.protocol.types import Record, TopicPartition
+from triolog.server.storage.disk.filesystem import CREATE, READ, replace_file
+
 from tests.support import leaks
+from tests.support.crash_fs import CrashFileSystem, PowerCut
+from tests.support.descriptor_limits import TELLS_IMPORTS, imports_of
+from tests.support.forked_servers import PROGRAM, ServerForker
+from tests.support.kill_history import KillHistory, Numbered, StoredLog
+from tests.support.server_process import DEADLINE_S, ServerFolder, environment, python_command
 
 SEEDS: Final = range(300)
 Step = tuple[int, bytes] | int | str

@@ -5,26 +5,28 @@ not tried, only judged by `systemd-analyze security`.
 """
 
 from __future__ import annotations
+
 import importlib.util
 import json
 import os
+import re
+import shlex
 import shutil
 import signal
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
+
+import attrs
 import pytest
 from triolog.server.config.broker_settings import read_settings
 from triolog.tools.cli.main import SUBCOMMANDS
+
 from tests.support.forwarding import TOPIC, forwarding, until
 from tests.support.server_process import COMMAND, environment
 from tests.support.supervisor import StandInSupervisor
 from tests.tools.cli.conftest import call
-import re
-import shlex
-from collections.abc import Mapping
-from typing import Final, Self
-import attrs
 
 FOLDER: Final = Path(__file__).resolve().parent.parent / "packaging/systemd"
 SERVER: Final = "triolog.service"

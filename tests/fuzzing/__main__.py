@@ -6,23 +6,24 @@ them up. `--minimise` puts the smallest inputs that reach the same into `tests/d
 """
 
 from __future__ import annotations
+
 import hashlib
 import re
 import resource
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+import types
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
 import attrs
 import click
 from triolog.protocol.limits import KIB
+
 from tests.fuzzing import targets
 from tests.fuzzing.target import Target
-import types
-from collections.abc import Iterable, Iterator
-from typing import Any
 
 BUILD: Final = Path("build/fuzz")
 RUNS_PER_PROCESS: Final = 500_000

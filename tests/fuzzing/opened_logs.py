@@ -29,7 +29,6 @@ from triolog.server.storage.recovery.recovery import OpenLog, open_log
 
 from tests.fuzzing.target import BrokenInvariantError, Target, require
 from tests.support import crash_fs, logs
-from tests.support import crash_fs
 from tests.support.altered_files import ENTRIES, EPOCHS, FACTS, altered
 
 DIRECTORY: Final = f"/logs/{logs.TOPIC_PARTITION}"

@@ -6,11 +6,13 @@ An input that once broke an invariant has a name before it, and stays when a min
 """
 
 from __future__ import annotations
-from typing import Final
-from tests.fuzzing import coordinator_records, kafka_requests, native_frames, opened_logs, record_batches, stored_files
-from tests.fuzzing.target import Target
+
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
+
+from tests.fuzzing import coordinator_records, kafka_requests, native_frames, opened_logs, record_batches, stored_files
+from tests.fuzzing.target import Target
 
 TARGETS: Final[dict[str, Target]] = {
     module.TARGET.name: module.TARGET

@@ -5,19 +5,19 @@ triolog: who may is the same.
 """
 
 from __future__ import annotations
+
 from contextlib import closing
-from typing import Final
-from triolog.server.config.broker_config import Address
-from triolog.server.embedded import BlockingBroker
-from tests.support import kafka_quotas
-from tests.support.kafka_broker import KafkaBroker
-from tests.support.kafka_wire import CLIENT_ID, KafkaWire
 from typing import Any, Final
+
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages.groups import ConsumerGroupHeartbeatTopicPartitions
+from triolog.server.config.broker_config import Address
+from triolog.server.embedded import BlockingBroker
+
+from tests.support import kafka_quotas
 from tests.support.kafka_admin import create_topics, new_topic
-from tests.support.kafka_wire import ask
-from tests.support.kafka_wire import KafkaWire
+from tests.support.kafka_broker import KafkaBroker
+from tests.support.kafka_wire import CLIENT_ID, KafkaWire, ask
 
 # A broker starts. Scripts compare what is set and described (test_differential.py); the commit tier has what Kafka answered.
 

@@ -1,18 +1,12 @@
-"""The comparison of docs/benchmarks, small: a flipped bit after SIGKILL, in the same files for Apache Kafka and triolog.
+"""One flipped bit in a log whose server was killed: how many of its records Apache Kafka still has, and how many triolog.
 
-One flipped bit in a log whose server was killed: how many of its records Apache Kafka still has, and how many triolog.
-
-Run as `python -m tests.kafka.test_damage --flips 500` to print the table of docs/benchmarks. Both sides open the same files, as a
+`python -m tests.kafka.test_damage --flips 500` prints the table of docs/benchmarks. Both sides open the same files, as a
 broker does after an unclean stop (Kafka: UnifiedLog and LogLoader on Kafka's own jars), and everything is then read by a reader
 that checks CRCs and goes past every error. A record counts when it is at the offset where it was written.
 """
 
 from __future__ import annotations
-from pathlib import Path
-from typing import Final
-import pytest
-from tests.support.counts import counts
-from tests.support.kafka_jars import KafkaCalls
+
 import argparse
 import logging
 import random
@@ -21,8 +15,11 @@ import statistics
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final, NamedTuple
+
 import attrs
+import pytest
 from click.testing import CliRunner
 from triolog.protocol.errors import RequestError
 from triolog.protocol.records.batch import iter_batches
@@ -33,7 +30,9 @@ from triolog.server.config import LogConfig
 from triolog.server.storage.errors import StorageError
 from triolog.server.storage.lookups import fetch
 from triolog.tools.cli.main import main
+
 from tests.kafka.written_logs import files_of
+from tests.support.counts import counts
 from tests.support.kafka_jars import KafkaCalls, class_path
 from tests.support.logs import START_MS, DrivenLog, open_driven
 

@@ -4,21 +4,24 @@
 """
 
 from __future__ import annotations
+
 import os
+from collections.abc import Mapping
 from itertools import product
+from pathlib import Path
 from random import Random
 from typing import Final
+
+import attrs
 import pytest
 from triolog.protocol.kafka.apis import APIS
 from triolog.protocol.schema import codec
 from triolog.server.fake.kafka.kafka_versions import maxima_of
+
 from tests.support.counts import seeds
 from tests.support.kafka_jars import KafkaUnavailableError, clients_jar, unavailable
 from tests.support.kafka_oracles import KafkaJar, declared_here
 from tests.support.kafka_values import MESSAGES, anything, random_value
-from collections.abc import Mapping
-from pathlib import Path
-import attrs
 
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "kafka-compatibility.md"
 BEGIN: Final = "<!-- APIs: made by TRIOLOG_WRITE_TABLE=1 make test ARGS=tests/kafka/test_message_definitions.py -->"

@@ -10,8 +10,8 @@ from triolog.server.config.broker_config import Address
 from triolog.server.embedded import MEMORY, BlockingBroker
 
 from tests.kafka.tools import Tools, lines, table
-from tests.support.kafka_wire import ask
 from tests.support.kafka_stream import connected
+from tests.support.kafka_wire import ask
 from tests.support.streams_members import MEMBER, heartbeat, internal, part, topology
 
 TOPIC: Final = "orders"

@@ -26,11 +26,10 @@ from tests.support import golden_questions
 from tests.support.golden import KAFKA_4_3
 from tests.support.golden_questions import CLASSIC, CODECS, COMPACTED, CONSUMERS, MOVES, QUEUE, SHARERS
 from tests.support.kafka_admin import GROUP_TYPE, NO_ID, SET, alter_incrementally, create_topics, new_topic
-from tests.support.kafka_wire import ask
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_jars import KafkaCalls, class_path
 from tests.support.kafka_server import batch, produce_request
-from tests.support.kafka_wire import KafkaWire
+from tests.support.kafka_wire import KafkaWire, ask
 from tests.support.logs import START_MS
 from tests.support.share_members import ACCEPT, REJECT, RELEASE
 from tests.support.share_wire import WireMember

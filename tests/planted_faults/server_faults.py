@@ -1,16 +1,13 @@
-"""Faults in what the server does with its logs: acknowledging, deleting, coordinating, failing, copying.
-
-Faults in what share groups deliver, and in what they remember of it.
-
-Faults in how topics are made, and undone when that was cut off.
-
-The oldest bugs of the changelog that the server had, put back.
-"""
+"""Faults in what the server does with its logs (acknowledging, deleting, coordinating, failing, copying), in what share groups
+deliver and remember, in how topics are made and undone; and the oldest bugs of the changelog, put back."""
 
 from __future__ import annotations
+
 from typing import Final
+
 from tests.planted_faults.planting import Fault
 
+STORAGE: Final = "tests/server/storage"
 RECREATED: Final = "tests/server/logs/test_recreated_names.py"
 LOST_NAMES: Final = "tests/server/logs/test_lost_names.py"
 TOPIC_CRASHES: Final = "tests/server/logs/test_topic_crashes.py"

@@ -4,33 +4,33 @@ served beside peers that open connections to the limit.
 """
 
 from __future__ import annotations
+
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
+
 import pytest
-from triolog.protocol.kafka.apis import APIS
+from triolog.protocol.kafka.apis import APIS, Api
 from triolog.protocol.kafka.messages import cluster, groups, security, transactions
+from triolog.protocol.kafka.messages.records import ProduceRequest
 from triolog.protocol.native import messages
 from triolog.protocol.native.connection import NativeConnection, Role
 from triolog.protocol.native.messages import AuthenticateRequest
+from triolog.protocol.schema.fields import RECORDS, STRING, Element, Field, Primitive, fields_of
 from triolog.protocol.types import CompressionType
+
 from tests.support import descriptor_limits
 from tests.support.certificates import HOST, Certificates
 from tests.support.counts import counts
+from tests.support.kafka_login import ScramClient
 from tests.support.kafka_server import fetch_partition, fetch_request, produce_request
 from tests.support.kafka_wire import KafkaWire, api_of, frame
 from tests.support.logs import START_MS, batch
-from tests.support.kafka_login import ScramClient
 from tests.support.server_process import ServerFolder, ServerProcess, python_command
 from tests.support.wire_client import WireClient
-from typing import Any, Final
-from triolog.protocol.kafka.apis import Api
-from triolog.protocol.kafka.messages.records import ProduceRequest
-from triolog.protocol.schema.fields import RECORDS, STRING, Element, Field, Primitive, fields_of
-from tests.support.logs import batch
 
 NAME: Final = "first"
 """Of every topic, group, transactional id, member and key."""

@@ -23,8 +23,7 @@ from triolog.server.storage.disk import checkpoints
 from triolog.server.storage.disk.checkpoints import PRODUCER_ID_BLOCK_FILE, decode_producer_id_block
 from triolog.server.storage.errors import CheckpointError
 
-from tests.support import counts, flipped_files
-from tests.support import crash_fs
+from tests.support import counts, crash_fs, flipped_files
 
 READERS: Final[dict[str, Callable[[str, bytes], Any]]] = {
     TOPICS_FILE: lambda path, data: (decode_topics(path, data), decode_deleted_topic_ids(path, data)),

@@ -18,7 +18,6 @@ from triolog.server.storage.log.prepare import prepare_marker
 from triolog.server.storage.log.retention import increment_log_start_offset
 
 from tests.support import counts, crash_fs, flipped_files
-from tests.support import crash_fs
 from tests.support.logs import START_MS, DrivenLog, batch, open_driven
 
 DIRECTORY: Final = "/logs/topic-0"

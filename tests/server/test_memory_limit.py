@@ -1,33 +1,35 @@
 """A real server whose memory has a limit below what its peers send: the connections that ask too much end, and no other."""
 
 from __future__ import annotations
+
 import contextlib
 import json
+import os
+import re
 import resource
 import struct
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
+
+import attrs
 import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 from triolog.protocol.limits import MIB
 from triolog.protocol.native import messages
 from triolog.protocol.types import CompressionType
+
 from tests.support.attackers import unfinished_frame
+from tests.support.failing_device import mounted_device
 from tests.support.forked_servers import ServerForker
 from tests.support.kafka_admin import BROKER_TYPE
 from tests.support.kafka_server import TOPIC, batch, fetch_partition, fetch_request, produce_request
 from tests.support.kafka_wire import KafkaWire
 from tests.support.record_batches import zeros
 from tests.support.server_process import Address, ServerFolder, ServerProcess
-from tests.support.failing_device import mounted_device
 from tests.support.wire_client import WireClient
-import os
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-import attrs
 
 SPARE_BYTES: Final = 48 * MIB
 """What the server may take beside what it has when it is started."""

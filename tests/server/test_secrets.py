@@ -34,9 +34,7 @@ from triolog.tools.client.config import ClientConfig
 from triolog.tools.client.login import LoginConfig
 from triolog.tools.client.tls import TlsConfig
 
-from tests.support import kafka_wire, server_process
-from tests.support import descriptor_limits
-from tests.support import kafka_login
+from tests.support import descriptor_limits, kafka_login, kafka_wire, server_process
 from tests.support.certificates import HOST, Certificates, make_certificates
 
 DIGESTS: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}

@@ -37,14 +37,12 @@ from tests.server.test_sigkill_children import children
 from tests.support.altered_files import alter_folders
 from tests.support.counts import counts
 from tests.support.forked_servers import ServerForker
-from tests.support.kill_loads import OLD_MS, Caller, LoadThread, Progress
-from tests.support.kill_loads import RecreatingLoad
-from tests.support.kill_loads import TransactionLoad
+from tests.support.kill_history import id_of, read_committed, read_stored_log
+from tests.support.kill_loads import OLD_MS, Caller, LoadThread, Progress, RecreatingLoad, TransactionLoad
 from tests.support.kill_workload import TRANSACTION_PARTITIONS, TRANSACTIONS, Workload
 from tests.support.logs import scan_for_timestamp
 from tests.support.server_process import ServerFolder, ServerProcess
 from tests.support.stopped_logs import Seen
-from tests.support.kill_history import id_of, read_committed, read_stored_log
 from tests.support.wire_client import WireClient
 
 RUNS: Final = int(os.environ.get("TRIOLOG_TEST_SIGKILL_RUNS") or counts(25, commit=1))

@@ -7,30 +7,32 @@ speaks, waits for a line, or looks whether its server is still there. In between
 """
 
 from __future__ import annotations
+
+import json
 import logging
-from collections.abc import Mapping
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
+
 import attrs
 import trio
 from triolog.server.broker import Broker, open_broker_core
 from triolog.server.config.broker_config import Address
 from triolog.server.listeners.opening import Addresses, Listeners
-from triolog.server.storage.errors import StorageError
-from tests.support.brokers import broker_config
-from tests.support.crash_fs import PowerCut
-from tests.simulation.device.disk import Device
-from tests.simulation.network import HOST, Network
-import json
-import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
 from triolog.server.logs.cleaner_process import ChildDiedError
 from triolog.server.offline.scrub import scrub_for_server
 from triolog.server.storage.child_process import ServerGoneError, Throttle
 from triolog.server.storage.cleaner.__main__ import clean_for_server
 from triolog.server.storage.disk.filesystem import FileSystem
+from triolog.server.storage.errors import StorageError
+
+from tests.simulation.device.disk import Device
+from tests.simulation.network import HOST, Network
+from tests.support.brokers import broker_config
+from tests.support.crash_fs import PowerCut
 
 LOGGER: Final = logging.getLogger(__name__)
 

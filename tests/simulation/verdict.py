@@ -1,21 +1,21 @@
 """What became of a world: its anomalies, or why it ended early."""
 
 from __future__ import annotations
+
+import itertools
 import logging
 import time
+from collections.abc import Iterable
+
 import attrs
+
 from tests.simulation.checker import Anomaly, check, write_cycles
-from tests.simulation.history import History
+from tests.simulation.groups.deliveries import deliveries
+from tests.simulation.groups.ownership import mixed_offsets, offsets, ownership, processed
+from tests.simulation.groups.stages import stages
+from tests.simulation.history import Event, History, Lost
 from tests.simulation.script import Script, script_of
 from tests.simulation.world import simulate
-import itertools
-from collections.abc import Iterable
-from tests.simulation.checker import Anomaly
-from tests.simulation.history import Event, Lost
-from tests.simulation.groups.deliveries import deliveries
-from tests.simulation.groups.ownership import mixed_offsets, offsets
-from tests.simulation.groups.ownership import ownership, processed
-from tests.simulation.groups.stages import stages
 
 
 @attrs.frozen(kw_only=True)

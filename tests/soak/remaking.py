@@ -15,8 +15,7 @@ from triolog.protocol.native import messages
 from triolog.protocol.types import TopicPartition
 
 from tests.support.kill_history import KillHistory, Numbered
-from tests.support.kill_loads import OLD_MS, Caller, Progress, ServerGoneError
-from tests.support.kill_loads import RecreatingLoad
+from tests.support.kill_loads import OLD_MS, Caller, Progress, RecreatingLoad, ServerGoneError
 from tests.support.server_process import Address
 from tests.support.wire_client import WireClient
 

@@ -1,16 +1,19 @@
-"""File systems that count: syncs, and refuse those of some files; calls; and the inodes that this process forces to the device."""
+"""File systems that count syncs and refuse some, or count calls; and the inodes that this process syncs."""
 
 from __future__ import annotations
+
 import errno
-from pathlib import Path
-from tests.support.crash_fs import CrashFileSystem
+import os
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
-from triolog.server.storage.disk.filesystem import FileSystem, OsFileSystem
-import os
+
 import pytest
+from triolog.server.storage.disk.filesystem import FileSystem, OsFileSystem
+
+from tests.support.crash_fs import CrashFileSystem
 
 
 class SyncCountingFileSystem(CrashFileSystem):

@@ -15,6 +15,7 @@ journal keeps or stops over: a failed `sync_directory` leaves names unsynced, an
 """
 
 from __future__ import annotations
+
 import errno
 import functools
 import itertools
@@ -22,8 +23,11 @@ import os
 import random
 from collections.abc import Iterable, Sequence
 from typing import Final
+
 import attrs
 from triolog.protocol.types import Bytes
+from triolog.server.storage.disk.filesystem import CREATE
+
 from tests.support.crash_nodes import (
     SECTORS_PER_PAGE,
     Directory,
@@ -36,7 +40,6 @@ from tests.support.crash_nodes import (
     nodes_below,
     survivor,
 )
-from triolog.server.storage.disk.filesystem import CREATE
 
 PAGE_BYTES: Final = 4096
 

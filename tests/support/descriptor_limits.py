@@ -5,16 +5,18 @@ fails with EMFILE, until the limit is raised again.
 """
 
 from __future__ import annotations
+
 import json
+import logging
 import os
 import resource
-from pathlib import Path
-from typing import Final
-from tests.support.server_process import ServerProcess
-import logging
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from tests.support.server_process import ServerProcess
 
 TELLS_IMPORTS: Final = """
 import os, sys

@@ -10,6 +10,7 @@ Mounted file systems of a few megabytes that can really be full. Where mounting 
 """
 
 from __future__ import annotations
+
 import fcntl
 import os
 import shutil
@@ -21,6 +22,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
+
 import attrs
 import pytest
 

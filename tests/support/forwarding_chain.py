@@ -10,15 +10,19 @@ What stands behind it may move: the target is asked for with every connection, a
 """
 
 from __future__ import annotations
+
 import contextlib
 import json
 import logging
 import random
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from types import TracebackType
+from typing import Any, Final, Protocol, Self
+
 import attrs
 from confluent_kafka import Consumer, TopicPartition
 from triolog.protocol.native.messages import NewTopic
@@ -33,14 +37,11 @@ from triolog.tools.client.config import ProducerConfig
 from triolog.tools.client.errors import ConnectionLostError
 from triolog.tools.forward.process.asking import ask
 from triolog.tools.forward.process.place import CONTROL
+
 from tests.support.forked_servers import ForkedProcess, ServerForker
 from tests.support.forwarding import NODE, until
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.server_process import ServerFolder, ServerProcess, environment
-import socket
-from collections.abc import Callable
-from types import TracebackType
-from typing import Final, Self
 
 PARTITIONS: Final = 3
 PATIENCE_S: Final = 120.0

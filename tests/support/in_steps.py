@@ -1,8 +1,10 @@
 """Work in steps, done without pauses."""
 
 from __future__ import annotations
+
 from collections.abc import Generator
 from typing import Any, TypeVar
+
 from triolog.protocol.kafka.connection import KafkaConnection, Request
 
 T = TypeVar("T")

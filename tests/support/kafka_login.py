@@ -3,22 +3,24 @@ the server's code, and rights of clients that do not say who they are.
 """
 
 from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
-from triolog.protocol.kafka.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
-from triolog.server.config.listener_security import ListenerSecurity
-from tests.support.kafka_server import KafkaServer, kafka_server
-from tests.support.kafka_stream import KafkaStream
+
+import attrs
 from triolog.protocol.kafka.authorization import AclOperation, AclPermission, PatternType, ResourceType
+from triolog.protocol.kafka.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
 from triolog.protocol.types import ANONYMOUS
 from triolog.server.broker import Acl, AclFilter
-from tests.support.kafka_server import KafkaServer
-import base64
-import hashlib
-import hmac
-import attrs
+from triolog.server.config.listener_security import ListenerSecurity
+
+from tests.support.kafka_server import KafkaServer, kafka_server
+from tests.support.kafka_stream import KafkaStream
 
 USERS: Final = {"root": "r", "alice": "a", "bob": "b"}
 

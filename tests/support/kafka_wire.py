@@ -4,6 +4,7 @@ It neither retries nor looks for versions; a test says which version it speaks. 
 """
 
 from __future__ import annotations
+
 import itertools
 import socket
 import struct
@@ -11,10 +12,10 @@ from collections import deque
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
+
 import attrs
 from triolog.protocol.kafka.apis import APIS, Api, ApiKey
 from triolog.protocol.schema import codec
-from typing import Any
 from triolog.protocol.schema.fields import all_fields
 
 TIMEOUT_S: Final = 60.0

@@ -7,21 +7,22 @@ A partition as readers get it from a server, whole. Every record says in a heade
 """
 
 from __future__ import annotations
+
+import functools
 import threading
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+
 import attrs
-from triolog.protocol.types import Bytes, Record, TopicPartition
-from tests.simulation.checker import check
-from tests.simulation.history import KEY_MARK, TOMBSTONE_MARK, Acknowledged, Event, Found, Polled, Send, Sent, Stored
-import functools
-from typing import Final
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.native import messages
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.record import iter_records
-from triolog.protocol.types import Isolation, Record
+from triolog.protocol.types import Bytes, Isolation, Record, TopicPartition
+
+from tests.simulation.checker import check
+from tests.simulation.history import KEY_MARK, TOMBSTONE_MARK, Acknowledged, Event, Found, Polled, Send, Sent, Stored
 from tests.support.wire_client import WireClient
 
 

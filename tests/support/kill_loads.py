@@ -9,28 +9,26 @@ A transactional producer as a load, and what it is owed: a transaction is there 
 """
 
 from __future__ import annotations
+
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
+
 import attrs
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.native import messages
 from triolog.protocol.native.connection import LastError, Response
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import CompressionType, TopicPartition
-from tests.simulation.history import CommitsOffset, OffsetCommitted, OffsetFetched, Trimmed, Trims
-from tests.support.kill_history import KillHistory, Numbered
+
+from tests.simulation.history import CommitsOffset, Ended, OffsetCommitted, OffsetFetched, Trimmed, Trims
+from tests.support.kill_history import KillHistory, Numbered, read_stored_log
 from tests.support.server_process import DEADLINE_S, Address
 from tests.support.wire_client import WireClient
-from functools import partial
-from triolog.protocol.types import TopicPartition
-from tests.support.kill_history import read_stored_log
-from collections import deque
-from collections.abc import Callable, Sequence
-from tests.simulation.history import CommitsOffset, Ended, OffsetFetched
-from tests.support.kill_history import Numbered
 
 OLD_MS: Final = 1_600_000_000_000
 MAX_BATCHES: Final = 5

@@ -13,9 +13,7 @@ from triolog.protocol.types import CompressionType, TopicPartition
 
 from tests.simulation.history import Expires, Made
 from tests.support.kill_history import KillHistory, Numbered
-from tests.support.kill_loads import OLD_MS, CommitterLoad, Load, ProducerLoad, TrimmingLoad
-from tests.support.kill_loads import RecreatingLoad
-from tests.support.kill_loads import TransactionLoad
+from tests.support.kill_loads import OLD_MS, CommitterLoad, Load, ProducerLoad, RecreatingLoad, TransactionLoad, TrimmingLoad
 
 TRANSACTIONS: Final = "transactions"
 TRANSACTION_PARTITIONS: Final = 2

@@ -7,12 +7,13 @@ What holds of every log: its answers are those of a scan, and its indexes say wh
 """
 
 from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Sequence
+
 import attrs
-from triolog.protocol.types import NO_TIMESTAMP, Record
-from collections.abc import Iterable
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.record import iter_records
+from triolog.protocol.types import NO_TIMESTAMP, Record
 from triolog.server.storage.disk.diskops import Procedure, drive
 from triolog.server.storage.disk.filesystem import FileSystem
 from triolog.server.storage.indexes.offset_and_time import OffsetIndex, TimeIndex
@@ -21,6 +22,7 @@ from triolog.server.storage.lookups.explain import explain_offset, explain_times
 from triolog.server.storage.lookups.fetch import fetch_batches
 from triolog.server.storage.lookups.timestamps import offset_for_timestamp
 from triolog.server.storage.segments.segment import LogSegment
+
 from tests.support.inline_log import InlineLog
 
 NewRecord = tuple[int, bytes | None, bytes | None]

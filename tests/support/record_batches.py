@@ -4,18 +4,20 @@ Batches that are small on the wire and take long to look into.
 """
 
 from __future__ import annotations
+
 import struct
 from typing import Any, Final
-from hypothesis import strategies as st
-from triolog.protocol.records.batch import BatchHeader, parse_header
-from triolog.protocol.records.crc32c import crc32c
-from triolog.protocol.types import CompressionType
+
 import cramjam
-from triolog.protocol.records.batch import assemble_batch
+from hypothesis import strategies as st
+from triolog.protocol.records.batch import BatchHeader, assemble_batch, parse_header
 from triolog.protocol.records.builder import BatchBuilder
 from triolog.protocol.records.compression import compress
+from triolog.protocol.records.crc32c import crc32c
 from triolog.protocol.records.framing import LZ4_END_MARK, LZ4_FRAME_HEADER, XERIAL_HEADER
 from triolog.protocol.records.varint import encode_varint
+from triolog.protocol.types import CompressionType
+
 from tests.support.logs import START_MS
 
 RecordTuple = tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]

@@ -20,8 +20,8 @@ from triolog.protocol.kafka.messages.share_groups import (
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.record import iter_records
 
-from tests.support.kafka_wire import ask
 from tests.support.kafka_stream import KafkaStream
+from tests.support.kafka_wire import ask
 
 GROUP: Final = "group"
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)

@@ -1,14 +1,16 @@
 """A member of a Streams group that speaks Kafka's protocol by hand: it runs at once what it is told to, and says so."""
 
 from __future__ import annotations
+
 from typing import Any, Final
+
 import attrs
 from triolog.protocol.kafka.messages.streams_groups import (
     StreamsGroupHeartbeatResponse,
     StreamsGroupTaskIds,
 )
-from tests.support.kafka_wire import KafkaWire
-from tests.support.kafka_wire import ask
+
+from tests.support.kafka_wire import KafkaWire, ask
 
 GROUP: Final = "app"
 MEMBER: Final = "member-1"

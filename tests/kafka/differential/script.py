@@ -1,16 +1,12 @@
 """A script: as many requests as wanted, drawn by a seed. The same seed and the same answers of Kafka give the same requests."""
 
 from __future__ import annotations
+
 import random
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
+
 import attrs
-from triolog.protocol.kafka.messages.records import ProduceRequest
-from tests.kafka.differential import admin_steps, data_steps, group_steps, quota_steps, streams_steps, transaction_steps
-from tests.kafka.differential.answers import differences
-from tests.kafka.differential.sides import Late, Side
-from tests.kafka.differential.world import GROUPS, TOPICS, Step, World
-from collections.abc import Iterator
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages.groups import JoinGroupRequest
 from triolog.protocol.kafka.messages.offsets import OffsetCommitRequest
@@ -18,7 +14,11 @@ from triolog.protocol.kafka.messages.records import FetchRequest, ListOffsetsReq
 from triolog.protocol.kafka.messages.streams_groups import StreamsGroupDescribeRequest, StreamsGroupHeartbeatRequest
 from triolog.protocol.kafka.messages.transactions import EndTxnRequest, TxnOffsetCommitRequest
 from triolog.protocol.records.batch import COMPRESSION_MASK
-from tests.kafka.differential.world import Step
+
+from tests.kafka.differential import admin_steps, data_steps, group_steps, quota_steps, streams_steps, transaction_steps
+from tests.kafka.differential.answers import differences
+from tests.kafka.differential.sides import Late, Side
+from tests.kafka.differential.world import GROUPS, TOPICS, Step, World
 
 Weights = Mapping[Callable[[World], Step], int]
 WEIGHTS: Final[Weights] = {

@@ -1,28 +1,27 @@
 """The two brokers, and what has to be waited for until Kafka has done what it has answered."""
 
 from __future__ import annotations
+
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, Self
+
 import attrs
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages.records import ProduceRequest
-from tests.support.kafka_admin import NO_ID, SET, TOPIC_TYPE, alter_incrementally, create_topics, describe, new_topic
-from tests.support.kafka_wire import ask
-from tests.support.kafka_wire import TIMEOUT_S, KafkaWire
-from tests.kafka.differential.answers import Reading
-from tests.kafka.differential.symbols import Names
-from tests.kafka.differential.symbols import resolved
-from tests.kafka.differential.world import FENCE, STEADY
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from pathlib import Path
-from typing import Final
 from triolog.server.config.broker_config import Address
 from triolog.server.embedded import MEMORY, BlockingBroker
+
+from tests.kafka.differential.answers import Reading
+from tests.kafka.differential.symbols import Names, resolved
+from tests.kafka.differential.world import FENCE, STEADY
+from tests.support.kafka_admin import NO_ID, SET, TOPIC_TYPE, alter_incrementally, create_topics, describe, new_topic
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_jars import KafkaCalls
+from tests.support.kafka_wire import TIMEOUT_S, KafkaWire, ask
 
 DISCONNECTED: Final = {"the connection": "ended by the broker"}
 UNANSWERED: Final = {"the answer": "none, as asked for"}

@@ -11,16 +11,18 @@ Requests with symbols in them, and record batches whose bytes depend on what a b
 """
 
 from __future__ import annotations
-from collections.abc import Iterator
-from itertools import count
-from typing import Any, Final
-import attrs
+
+import struct
 import time
 from bisect import bisect_right
-from collections.abc import Callable
-import struct
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any, Final
+
+import attrs
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, CompressionType
+
 from tests.support.record_batches import RecordTuple, patched
 
 TOPIC: Final = "topic id"

@@ -4,12 +4,13 @@ The record of a classic group: bytes that Apache Kafka 4.1.0's generated classes
 """
 
 from __future__ import annotations
+
+import struct
+
 import attrs
 import pytest
 from triolog.protocol.coordinator import classic_group_records
-from triolog.protocol.errors import RemoteProtocolError
-import struct
-from triolog.protocol.errors import InvalidRecordError
+from triolog.protocol.errors import InvalidRecordError, RemoteProtocolError
 
 SUBSCRIPTION = classic_group_records.ConsumerProtocolSubscription(
     topics=["orders", "réturns"],

@@ -4,11 +4,13 @@ The answer of a produce or a lookup without errors, written from numbers, is the
 """
 
 from __future__ import annotations
+
 import io
 import itertools
 import struct
 from random import Random
 from typing import Any, Final
+
 import attrs
 import pytest
 from hypothesis import given
@@ -21,11 +23,16 @@ from kio.serial import entity_reader, entity_writer
 from triolog.protocol.errors import ErrorCode, LocalProtocolError, RemoteProtocolError
 from triolog.protocol.kafka.apis import APIS, ApiKey
 from triolog.protocol.kafka.connection import (
+    LISTED,
+    PRODUCED,
     KafkaConnection,
+    PartitionProduced,
     Request,
+    TopicProduced,
     answer_buffers,
     encode_answer,
 )
+from triolog.protocol.kafka.messages import records
 from triolog.protocol.kafka.messages.cluster import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from triolog.protocol.kafka.messages.groups import HeartbeatRequest
 from triolog.protocol.kafka.messages.records import (
@@ -41,11 +48,10 @@ from triolog.protocol.kafka.messages.topics import MetadataRequest, MetadataRequ
 from triolog.protocol.limits import MAX_REQUEST_BYTES
 from triolog.protocol.schema import codec
 from triolog.protocol.schema.primitives import COPIED_BYTES
-from tests.support.kafka_oracles import ORACLES
+
 from tests.support.in_steps import next_request
+from tests.support.kafka_oracles import ORACLES
 from tests.support.kafka_values import MESSAGES, Message, random_value
-from triolog.protocol.kafka.connection import LISTED, PRODUCED, PartitionProduced, Request, TopicProduced, answer_buffers
-from triolog.protocol.kafka.messages import records
 
 PRODUCE = APIS[ApiKey.PRODUCE]
 VERSIONS = range(PRODUCE.lowest_read, PRODUCE.highest + 1)

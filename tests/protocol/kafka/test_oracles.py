@@ -4,24 +4,31 @@ What fields stand for, against kio's types, which are made from `entityType` in 
 """
 
 from __future__ import annotations
-from itertools import product
-from random import Random
-import pytest
-from triolog.protocol.schema import codec
-from tests.support.counts import seeds
-from tests.support.kafka_oracles import NEWER, ORACLES, WITHOUT_KAFKA_PYTHON, WITHOUT_KIO, declared_here
-from tests.support.kafka_values import MESSAGES, random_value, without_absent
+
 import dataclasses
 from collections.abc import Iterator
+from itertools import product
+from random import Random
 from typing import Any, Final
-from triolog.protocol.kafka.apis import GROUP_ID, PRODUCER_ID, TOPIC_NAME, TRANSACTIONAL_ID
-from triolog.protocol.schema.fields import Entity, Primitive, fields_of
-from tests.support.kafka_oracles import ORACLES, kio_element, kio_name, kio_schema
-from tests.support.kafka_values import MESSAGES
+
+import pytest
 from kio.index import load_request_schema
-from triolog.protocol.kafka.apis import APIS, ApiKey
-from triolog.protocol.schema.fields import INT16_MAX
-from tests.support.kafka_oracles import NEWER, WITHOUT_KIO
+from triolog.protocol.kafka.apis import APIS, GROUP_ID, PRODUCER_ID, TOPIC_NAME, TRANSACTIONAL_ID, ApiKey
+from triolog.protocol.schema import codec
+from triolog.protocol.schema.fields import INT16_MAX, Entity, Primitive, fields_of
+
+from tests.support.counts import seeds
+from tests.support.kafka_oracles import (
+    NEWER,
+    ORACLES,
+    WITHOUT_KAFKA_PYTHON,
+    WITHOUT_KIO,
+    declared_here,
+    kio_element,
+    kio_name,
+    kio_schema,
+)
+from tests.support.kafka_values import MESSAGES, random_value, without_absent
 
 
 def test_every_message_has_an_oracle_and_nearly_every_one_has_both() -> None:

@@ -4,32 +4,27 @@ Requests read in steps are what they are when they are read at once.
 """
 
 from __future__ import annotations
+
+import copy
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
+
+import attrs
 import msgpack
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from triolog.protocol import errors, limits
-from triolog.protocol.errors import ErrorCode
-from triolog.protocol.native import messages
-from triolog.protocol.native.messages import decode_request, decode_response
-from tests.support.counts import counts
-from tests.support.native_messages import MSGPACK_VALUES, REQUESTS, RESPONSES
-import attrs
-from triolog.protocol.native import kinds, structs
-from hypothesis import given
-from triolog.protocol import errors
 from triolog.protocol.errors import ErrorCode, RequestError
-from triolog.protocol.native.kinds import FieldError, decode_error, encode_error
-from tests.support.native_messages import ERRORS, MSGPACK_VALUES
-import copy
-from typing import Any, Final
-from triolog.protocol.errors import RequestError
 from triolog.protocol.limits import MAX_PARTITIONS_PER_REQUEST
+from triolog.protocol.native import kinds, messages, structs
 from triolog.protocol.native.calls.produce import RECORDS_PER_PAUSE
+from triolog.protocol.native.kinds import FieldError, decode_error, encode_error
+from triolog.protocol.native.messages import decode_request, decode_response
+
+from tests.support.counts import counts
 from tests.support.in_steps import finished
-from tests.support.native_messages import REQUESTS
+from tests.support.native_messages import ERRORS, MSGPACK_VALUES, REQUESTS, RESPONSES
 
 APIS = st.sampled_from(list(messages.REQUESTS))
 OF_EACH = settings(max_examples=counts(100))

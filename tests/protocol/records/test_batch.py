@@ -4,6 +4,10 @@ Batches that Apache Kafka 4.1.0 stored. `server/storage/test_golden.py` has thei
 """
 
 from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,18 +26,13 @@ from triolog.protocol.records.batch import (
     stamp,
     with_timestamp,
 )
-from triolog.protocol.records.builder import build_batch
+from triolog.protocol.records.builder import BatchBuilder, build_batch
 from triolog.protocol.records.control import ControlRecordType, control_record_type, coordinator_epoch
-from triolog.protocol.records.record import iter_records
-from triolog.protocol.types import CompressionType, TimestampType
-from tests.support.record_batches import damaged, patched
-from pathlib import Path
-from typing import Final
-from triolog.protocol.records.batch import BatchHeader, check_batch, iter_batches, with_timestamp
-from triolog.protocol.records.builder import BatchBuilder
-from triolog.protocol.records.control import ControlRecordType, control_record_type
 from triolog.protocol.records.record import iter_records, walk_records
+from triolog.protocol.types import CompressionType, TimestampType
+
 from tests.support.golden import GOLDEN
+from tests.support.record_batches import damaged, patched
 
 THREE = build_batch([(1, b"a", b"1", ()), (2, b"b", b"2", ()), (3, b"c", b"3", ())])
 ONE = build_batch([(5, None, b"test", ())], base_offset=40)

@@ -4,7 +4,10 @@ Control records: what is accepted as one, and what the types are.
 """
 
 from __future__ import annotations
+
 import contextlib
+from typing import NamedTuple
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -14,12 +17,14 @@ from triolog.protocol.errors import (
     RecordTooLargeError,
     UnsupportedCompressionTypeError,
 )
-from triolog.protocol.records.batch import BatchHeader, parse_header
+from triolog.protocol.records.batch import BatchHeader, empty_batch_header, end_txn_marker, iter_batches, parse_header, stamp
 from triolog.protocol.records.builder import BatchBuilder, build_batch
 from triolog.protocol.records.compression import compress
-from triolog.protocol.records.record import RecordsWalk, first_record_at, iter_records, walk_records
+from triolog.protocol.records.control import ControlRecordType, control_record_type, coordinator_epoch
+from triolog.protocol.records.record import CommittedFilter, RecordsWalk, first_record_at, iter_records, walk_records
 from triolog.protocol.records.varint import encode_varint
 from triolog.protocol.types import CompressionType, Record, TimestampType
+
 from tests.support.record_batches import (
     RecordTuple,
     compression_types,
@@ -29,13 +34,6 @@ from tests.support.record_batches import (
     timestamps,
     with_records,
 )
-from typing import NamedTuple
-from hypothesis import given
-from triolog.protocol.records.batch import empty_batch_header, end_txn_marker, iter_batches, parse_header, stamp
-from triolog.protocol.records.builder import build_batch
-from triolog.protocol.records.record import CommittedFilter
-from triolog.protocol.errors import InvalidRecordError
-from triolog.protocol.records.control import ControlRecordType, control_record_type, coordinator_epoch
 
 DOCUMENTED = (InvalidRecordError, CorruptRecordError, RecordTooLargeError, UnsupportedCompressionTypeError)
 MAX_BYTES = 1 << 20

@@ -4,7 +4,9 @@ CRC-32C: the published check values, and that it can be continued.
 """
 
 from __future__ import annotations
+
 from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

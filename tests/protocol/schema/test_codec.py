@@ -1,25 +1,25 @@
 from __future__ import annotations
+
+import io
 import struct
+from collections.abc import Callable
 from random import Random
 from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kio.serial.readers import read_unsigned_varint as read_with_kio
+from kio.serial.writers import write_unsigned_varint as write_with_kio
 from triolog.protocol.errors import RemoteProtocolError
-from triolog.protocol.schema import codec
+from triolog.protocol.limits import INT16_MAX, UINT32_MAX
+from triolog.protocol.schema import codec, primitives
+from triolog.protocol.schema.fields import Versions, all_fields, fields_of
 from triolog.protocol.schema.primitives import COPIED_BYTES
+
 from tests.support.in_steps import finished
 from tests.support.kafka_everything import FIRST_FLEXIBLE, LAST_VERSION, Everything, Inner, Leaf, Small
 from tests.support.kafka_values import random_value
-from triolog.protocol.limits import INT16_MAX
-from triolog.protocol.schema.fields import Versions, all_fields, fields_of
-from tests.support.kafka_everything import Everything, Inner, Leaf
-import io
-from collections.abc import Callable
-from kio.serial.readers import read_unsigned_varint as read_with_kio
-from kio.serial.writers import write_unsigned_varint as write_with_kio
-from triolog.protocol.limits import UINT32_MAX
-from triolog.protocol.schema import primitives
 
 VERSIONS = range(LAST_VERSION + 1)
 SEEDS = st.integers(0, 2**32 - 1)

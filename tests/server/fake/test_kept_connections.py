@@ -10,9 +10,9 @@ from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages.records import FetchTopic
 from triolog.server.embedded import MEMORY, Address, open_broker
 
-from tests.support.kafka_wire import ask
 from tests.support.kafka_server import batch, fetch_of, fetch_partition, produce_request
 from tests.support.kafka_stream import KafkaStream, connected
+from tests.support.kafka_wire import ask
 
 ANY_PORT = Address("127.0.0.1", 0)
 T = "orders"

@@ -16,9 +16,9 @@ from triolog.server.storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE, RECOVER
 from triolog.server.storage.errors import LogDirectoryError, LogOfflineError
 
 from tests.support.brokers import PARTITION, actor_of, one_partition, running_broker, value, values_from
+from tests.support.counting_fs import SyncCountingFileSystem, made_directories
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.gate_fs import GateFileSystem
-from tests.support.counting_fs import SyncCountingFileSystem, made_directories
 
 LOG = "00000000000000000000.log"
 

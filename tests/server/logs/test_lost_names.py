@@ -15,9 +15,9 @@ from triolog.server.storage.log.leader_epochs import FILE_NAME as LEADER_EPOCH_F
 
 from tests.server.logs.test_log_retention import started_at
 from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, value
+from tests.support.counting_fs import SyncCountingFileSystem, made_directories
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.logs import Clock
-from tests.support.counting_fs import SyncCountingFileSystem, made_directories
 
 RETENTION = {"retention.ms": "1000"}
 OLD = "0" * 20

@@ -11,8 +11,8 @@ from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker
 
 from tests.support.brokers import PARTITION, TOPIC, running_broker
-from tests.support.crash_fs import CrashFileSystem
 from tests.support.counting_fs import made_directories
+from tests.support.crash_fs import CrashFileSystem
 from tests.support.transactions import TransactionalProducer, committed_offset, committed_values, is_stable
 
 pytestmark = pytest.mark.merge  # cut off before each operation on the disk

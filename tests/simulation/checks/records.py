@@ -1,17 +1,29 @@
 """Records and offsets: what is unsent, twice there, in another order, read wrongly or passed over."""
 
 from __future__ import annotations
+
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
-from triolog.protocol.errors import ErrorCode
-from triolog.protocol.types import TopicPartition
-from tests.simulation.history import Acknowledged, Damaged, Event, Found, GivenUp, Lost, Moved, Polled, Stored, Survived
-from tests.simulation.checks.facts import ENDLESS, Anomaly, Facts, Known
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from tests.simulation.history import Acknowledged, Event, LookedUp, Stored
-from tests.simulation.checks.facts import Anomaly, Facts
+from collections.abc import Iterable, Iterator, Sequence
+
+from triolog.protocol.errors import ErrorCode
+from triolog.protocol.types import TopicPartition
+
+from tests.simulation.checks.facts import ENDLESS, Anomaly, Facts, Known
+from tests.simulation.history import (
+    Acknowledged,
+    Damaged,
+    Event,
+    Found,
+    GivenUp,
+    LookedUp,
+    Lost,
+    Moved,
+    Polled,
+    Stored,
+    Survived,
+)
 
 
 def check_offsets(events: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:

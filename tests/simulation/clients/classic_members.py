@@ -15,16 +15,9 @@ from triolog.protocol.coordinator.classic_group_records import (
     encode_consumer_protocol,
 )
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.groups import (
-    HeartbeatRequest,
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-    LeaveGroupMemberIdentity,
-    LeaveGroupRequest,
-    SyncGroupRequest,
-    SyncGroupRequestAssignment,
-)
 from triolog.protocol.types import TopicPartition
+
+from tests.support.kafka_wire import ask
 
 from ..groups.events import Assigns
 from ..groups.lives import TOPICS
@@ -48,7 +41,7 @@ class ClassicMember(GroupMember):
         if self.epoch == NOBODY or self.is_called:
             return await self._join()
         begun_ms = self.world.at_ms()
-        request = HeartbeatRequest(group_id=self.group, generation_id=self.epoch, member_id=self.member_id)
+        request = ask("Heartbeat", group_id=self.group, generation_id=self.epoch, member_id=self.member_id)
         answer = await self.kafka.call(request, HEARTBEAT_VERSION)
         if answer is None:
             return True
@@ -70,14 +63,14 @@ class ClassicMember(GroupMember):
     async def _join(self) -> bool:
         self.lets_go(list(self.owned))
         subscription = ConsumerProtocolSubscription(topics=list(TOPICS))
-        protocol = JoinGroupRequestProtocol(name=PROTOCOL, metadata=encode_consumer_protocol(subscription, 0))
-        request = JoinGroupRequest(
+        request = ask(
+            "JoinGroup",
             group_id=self.group,
             session_timeout_ms=SESSION_MS,
             rebalance_timeout_ms=REBALANCE_MS,
             member_id=self.member_id,
             protocol_type=CONSUMER_PROTOCOL_TYPE,
-            protocols=[protocol],
+            protocols=[{"name": PROTOCOL, "metadata": encode_consumer_protocol(subscription, 0)}],
         )
         answer = await self.kafka.call(request, JOIN_VERSION)
         if answer is None:
@@ -97,13 +90,10 @@ class ClassicMember(GroupMember):
 
     async def _sync(self, joined: Any) -> bool:
         begun_ms = self.world.at_ms()
-        assignments: list[SyncGroupRequestAssignment] = []
-        if joined.leader == self.member_id:
-            assignments = self._assign([each.member_id for each in joined.members])
-        request = SyncGroupRequest(
-            group_id=self.group, generation_id=self.epoch, member_id=self.member_id, assignments=assignments
-        )
-        answer = await self.kafka.call(request, SYNC_VERSION)
+        is_leader = joined.leader == self.member_id
+        assignments = self._assign([each.member_id for each in joined.members]) if is_leader else []
+        whose = {"group_id": self.group, "generation_id": self.epoch, "member_id": self.member_id}
+        answer = await self.kafka.call(ask("SyncGroup", **whose, assignments=assignments), SYNC_VERSION)
         error = None if answer is None else ErrorCode(answer.error_code)
         if answer is None or error:
             self.is_called = True
@@ -115,16 +105,16 @@ class ClassicMember(GroupMember):
         self.told(partitions, begun_ms + SESSION_MS)
         return True
 
-    def _assign(self, members: list[str]) -> list[SyncGroupRequestAssignment]:
+    def _assign(self, members: list[str]) -> list[dict[str, Any]]:
         lots: dict[str, list[TopicPartition]] = {member: [] for member in sorted(members)}
         for where in everything(self.world.partitions):
             lots[self.rng.choice(sorted(lots))].append(where)
         self.world.add(Assigns(**self.me(), assignment=tuple((member, tuple(lot)) for member, lot in lots.items())))
-        return [SyncGroupRequestAssignment(member_id=member, assignment=_encoded(lot)) for member, lot in lots.items()]
+        return [{"member_id": member, "assignment": _encoded(lot)} for member, lot in lots.items()]
 
     async def leave(self) -> None:
-        who = LeaveGroupMemberIdentity(member_id=self.member_id)
-        await self.kafka.call(LeaveGroupRequest(group_id=self.group, members=[who]), LEAVE_VERSION)
+        request = ask("LeaveGroup", group_id=self.group, members=[{"member_id": self.member_id}])
+        await self.kafka.call(request, LEAVE_VERSION)
 
 
 def _encoded(lot: list[TopicPartition]) -> bytes:

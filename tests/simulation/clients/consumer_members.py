@@ -3,16 +3,13 @@ heartbeats. Some are slow to let go of what they have to, and say nothing of it 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import attrs
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.groups import (
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatTopicPartitions,
-)
 from triolog.protocol.types import TopicPartition
+
+from tests.support.kafka_wire import ask
 
 from ..groups.events import Described
 from ..groups.lives import TOPICS
@@ -50,8 +47,7 @@ class ConsumerMember(GroupMember):
     async def _describe(self) -> None:
         """Look at the group while others may change it."""
         begun_ms = self.world.at_ms()
-        request = ConsumerGroupDescribeRequest(group_ids=[self.group], include_authorized_operations=False)
-        answer = await self.kafka.call(request, DESCRIBE_VERSION)
+        answer = await self.kafka.call(ask("ConsumerGroupDescribe", group_ids=[self.group]), DESCRIBE_VERSION)
         if answer is not None and not answer.groups[0].error_code:
             epoch = answer.groups[0].group_epoch
             self.world.add(Described(**self.now(), group=self.group, epoch=epoch, begun_ms=begun_ms))
@@ -98,17 +94,18 @@ class ConsumerMember(GroupMember):
         until_ms = begun_ms + SESSION_MS
         return until_ms if self.doubt_since_ms is None else min(until_ms, self.doubt_since_ms + REBALANCE_MS)
 
-    def _request(self, *, is_joining: bool, is_full: bool) -> ConsumerGroupHeartbeatRequest:
-        owned: list[ConsumerGroupHeartbeatTopicPartitions] | None = None
+    def _request(self, *, is_joining: bool, is_full: bool) -> Any:
+        owned: list[dict[str, Any]] | None = None
         if is_joining:
             owned = []
         elif is_full or (self.is_news and not self.leaving):
             owned = [
-                ConsumerGroupHeartbeatTopicPartitions(topic_id=self.world.topic_ids[topic], partitions=numbers)
+                {"topic_id": self.world.topic_ids[topic], "partitions": numbers}
                 for topic in TOPICS
                 if (numbers := [number for name, number in self.owned if name == topic])
             ]
-        return ConsumerGroupHeartbeatRequest(
+        return ask(
+            "ConsumerGroupHeartbeat",
             group_id=self.group,
             member_id=self.member_id,
             member_epoch=JOINS if is_joining else self.epoch,
@@ -117,7 +114,7 @@ class ConsumerMember(GroupMember):
             topic_partitions=owned,
         )
 
-    def _take(self, assigned: list[ConsumerGroupHeartbeatTopicPartitions]) -> None:
+    def _take(self, assigned: list[Any]) -> None:
         names = {topic_id: name for name, topic_id in self.world.topic_ids.items()}
         mine = {TopicPartition(names[each.topic_id], number) for each in assigned for number in each.partitions}
         for where in mine:
@@ -148,5 +145,5 @@ class ConsumerMember(GroupMember):
             self.leaving.pop(where, None)
 
     async def leave(self) -> None:
-        request = ConsumerGroupHeartbeatRequest(group_id=self.group, member_id=self.member_id, member_epoch=LEAVES)
+        request = ask("ConsumerGroupHeartbeat", group_id=self.group, member_id=self.member_id, member_epoch=LEAVES)
         await self.kafka.call(request, VERSION)

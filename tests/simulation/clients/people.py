@@ -8,27 +8,16 @@ ends before that afterwards has broken the promise, and so has a server that kne
 """
 
 from __future__ import annotations
+
+import contextlib
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import PurePath
 from typing import Any, Final
+
 import attrs
 import trio
-from triolog.protocol.errors import TriologError
-from triolog.protocol.types import TopicPartition
-from triolog.server.storage.disk.paths import parse_partition_directory
-from triolog.tools.client.admin import Admin
-from tests.simulation.device.disk import Device
-from tests.simulation.device.rot import Hit, cut_end, damage_derived, damage_in, flip_in_batch, flip_in_topics, put_topics_back, stored_topics
-from tests.simulation.history import ClockMoved, Damaged, Happened, StartForgotten, Trimmed, Trims, Wrong
-from tests.simulation.script import Step
-from tests.simulation.server import Server
-from tests.simulation.clients.inhabitant import Inhabitant
-from tests.simulation.clients.readers import Native
-import contextlib
-from collections.abc import Iterator
-from typing import Final
-from triolog.protocol.errors import CorruptRecordError
+from triolog.protocol.errors import CorruptRecordError, TriologError
 from triolog.protocol.records.batch import (
     ATTRIBUTES_POSITION,
     MAGIC,
@@ -38,13 +27,30 @@ from triolog.protocol.records.batch import (
     parse_header,
 )
 from triolog.protocol.records.crc32c import crc32c
+from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker
 from triolog.server.partitions.partition import PartitionActor
+from triolog.server.storage.disk.paths import parse_partition_directory
 from triolog.server.storage.log.log import Log
 from triolog.server.storage.segments.damaged_frames import possible_sizes
-from tests.simulation.clients.readers import records_in
-from tests.simulation.clients.inhabitant import Surroundings
-from tests.simulation.history import Lost, Survived, Torn
+from triolog.tools.client.admin import Admin
+
+from tests.simulation.clients.inhabitant import Inhabitant, Surroundings
+from tests.simulation.clients.readers import Native, records_in
+from tests.simulation.device.disk import Device
+from tests.simulation.device.rot import (
+    Hit,
+    cut_end,
+    damage_derived,
+    damage_in,
+    flip_in_batch,
+    flip_in_topics,
+    put_topics_back,
+    stored_topics,
+)
+from tests.simulation.history import ClockMoved, Damaged, Happened, Lost, StartForgotten, Survived, Torn, Trimmed, Trims, Wrong
+from tests.simulation.script import Step
+from tests.simulation.server import Server
 
 PATIENCE_S: Final = 8.0
 POLL_S: Final = 0.005

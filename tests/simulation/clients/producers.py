@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import trio
 from triolog.protocol.errors import ErrorCode, TriologError
-from triolog.protocol.kafka.messages.records import ProduceRequest
-from triolog.protocol.kafka.messages.transactions import InitProducerIdRequest
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
 from triolog.tools.client.producer import Producer, SentRecord, open_producer
 
+from tests.simulation.clients.readers import fields_of
 from tests.support.kafka_server import produce_request
+from tests.support.kafka_wire import ask
 
 from ..history import Acknowledged, GivenUp, Send, Sent
 from ..script import Step
-from tests.simulation.clients.readers import fields_of
-from .inhabitant import Inhabitant, KafkaConnection, native_client
+from .inhabitant import Inhabitant, KafkaInhabitant, native_client
 
 PRODUCE_VERSION: Final = 9
 INIT_VERSION: Final = 4
@@ -94,16 +93,15 @@ class Batch:
     data: bytes
     deadline: float
 
-    def request(self) -> ProduceRequest:
+    def request(self) -> Any:
         return produce_request(self.data, topic=self.where.topic, partition=self.where.partition, timeout_ms=5000)
 
 
 @attrs.define(eq=False)
-class KafkaProducer(Inhabitant):
+class KafkaProducer(KafkaInhabitant):
     """Idempotent, with up to five batches in flight, which it sends again, in order, until it knows of each. When it gives one
     up it becomes another producer."""
 
-    _kafka: KafkaConnection = attrs.field(init=False)
     _identity: tuple[int, int] | None = None
     _incarnation: int = 0
     _sequences: Counter[TopicPartition] = attrs.field(factory=Counter)
@@ -112,18 +110,15 @@ class KafkaProducer(Inhabitant):
     _given: trio.Event = attrs.field(factory=trio.Event)
     _is_over: bool = False
 
-    def __attrs_post_init__(self) -> None:
-        self._kafka = KafkaConnection(self.world)
-
     async def run(self, steps: list[Step]) -> None:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._deliver)
-                await super().run(steps)
+                await Inhabitant.run(self, steps)
                 self._is_over = True
                 self._given.set()
         finally:
-            await self._kafka.close()
+            await self.kafka.close()
 
     async def send(self, topic: str, partition: int, count: int, batches: int = 1) -> None:
         """Batches of `count` records each, which leave together."""
@@ -156,8 +151,8 @@ class KafkaProducer(Inhabitant):
         return f"{self.who}:{number}"
 
     async def _introduce(self) -> None:
-        asked = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
-        answer = await self._kafka.call(asked, INIT_VERSION)
+        asked = ask("InitProducerId", transactional_id=None, transaction_timeout_ms=0)
+        answer = await self.kafka.call(asked, INIT_VERSION)
         if answer is None or answer.error_code:
             await trio.sleep(PAUSE_S)
             return
@@ -183,7 +178,7 @@ class KafkaProducer(Inhabitant):
 
     async def _ask(self, flight: list[Batch]) -> list[Answer]:
         """The answers to batches, as far as they are known."""
-        answers = await self._kafka.call_all([batch.request() for batch in flight], PRODUCE_VERSION)
+        answers = await self.kafka.call_all([batch.request() for batch in flight], PRODUCE_VERSION)
         found = [answer.responses[0].partition_responses[0] for answer in answers]
         return [(ErrorCode(each.error_code), each.base_offset) for each in found]
 

@@ -4,36 +4,43 @@ One fetch by Kafka's protocol, and what its answer means to a reader: as Kafka's
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple, Protocol
+
 import attrs
 import trio
 from triolog.protocol.errors import ErrorCode, TriologError
-from triolog.protocol.types import TopicPartition
-from triolog.tools.client.admin import Admin
-from triolog.tools.client.connection import Client
-from triolog.tools.client.procedures import groups as group_procedures
-from tests.simulation.history import CommitsOffset, LookedUp, Moved, OffsetCommitted, OffsetFetched, Polled, Refused
-from tests.simulation.script import Step
-from tests.simulation.clients.inhabitant import Inhabitant, KafkaConnection, native_client
-from collections.abc import Iterable, Iterator
-from typing import Any, Final, NamedTuple, Protocol
-from triolog.protocol.errors import TriologError
 from triolog.protocol.kafka.messages.records import FetchAbortedTransaction
 from triolog.protocol.records.batch import RECORD_BATCH_OVERHEAD, check_batch, iter_batches, parse_header
 from triolog.protocol.records.record import iter_records
 from triolog.protocol.types import Record, TopicPartition
+from triolog.tools.client.admin import Admin
+from triolog.tools.client.connection import Client
+from triolog.tools.client.procedures import groups as group_procedures
+
+from tests.simulation.clients.inhabitant import Inhabitant, KafkaInhabitant, native_client
+from tests.simulation.history import (
+    CommitsOffset,
+    Found,
+    LookedUp,
+    Moved,
+    OffsetCommitted,
+    OffsetFetched,
+    Polled,
+    Refused,
+    is_tombstone,
+    key_of,
+)
+from tests.simulation.script import Step
 from tests.support.kafka_server import fetch_partition, fetch_request
-from tests.simulation.history import Found, is_tombstone, key_of
 
 
 @attrs.define(eq=False)
-class Reader(Inhabitant):
+class Reader(KafkaInhabitant):
     """Reads on from where it was. The one with an odd number reads what is committed."""
 
-    _kafka: KafkaConnection = attrs.field(init=False)
     _positions: dict[TopicPartition, int] = attrs.field(factory=dict)
-
-    def __attrs_post_init__(self) -> None:
-        self._kafka = KafkaConnection(self.world)
 
     @property
     def is_committed(self) -> bool:
@@ -42,7 +49,7 @@ class Reader(Inhabitant):
     async def poll(self, topic: str, partition: int, max_bytes: int) -> None:
         where = TopicPartition(topic, partition)
         position = self._positions.get(where, 0)
-        fetched = await fetch(self._kafka, where, position, is_committed=self.is_committed, max_bytes=max_bytes)
+        fetched = await fetch(self.kafka, where, position, is_committed=self.is_committed, max_bytes=max_bytes)
         if fetched is None:
             return
         if fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -53,16 +60,7 @@ class Reader(Inhabitant):
             self._go_to(where, position + 1)
         elif not fetched.error_code:
             self._positions[where] = fetched.next_position
-            self.world.add(
-                Polled(
-                    **self.now(),
-                    partition=where,
-                    is_committed=self.is_committed,
-                    position=position,
-                    records=fetched.records,
-                    next_position=fetched.next_position,
-                )
-            )
+            self.world.add(fetched.polled(self.now(), where, position, is_committed=self.is_committed))
 
     async def _go_to_start(self, where: TopicPartition) -> None:
         async with native_client(self.world) as client:
@@ -82,12 +80,6 @@ class Reader(Inhabitant):
     def _go_to(self, where: TopicPartition, position: int, *, is_start: bool = False) -> None:
         self._positions[where] = position
         self.world.add(Moved(**self.now(), partition=where, position=position, is_start=is_start))
-
-    async def run(self, steps: list[Step]) -> None:
-        try:
-            await super().run(steps)
-        finally:
-            await self._kafka.close()
 
 
 @attrs.define(eq=False)
@@ -181,6 +173,10 @@ class Fetched(NamedTuple):
     """Offset and timestamp of each."""
     next_position: int = -1
     size_bytes: int = 0
+
+    def polled(self, now: dict[str, Any], where: TopicPartition, position: int, **more: Any) -> Polled:
+        """What a reader that was at `position` notes of it; `more`: fields of the event."""
+        return Polled(**now, partition=where, position=position, records=self.records, next_position=self.next_position, **more)
 
 
 async def fetch(

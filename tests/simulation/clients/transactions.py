@@ -1,10 +1,13 @@
 """Who writes with transactions: movers, two of which share an identity, and pipes, that read, write and commit exactly once."""
 
 from __future__ import annotations
+
+import random
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
+
 import attrs
 import trio
 from triolog.protocol.errors import TriologError
@@ -14,16 +17,23 @@ from triolog.tools.client.connection import Client
 from triolog.tools.client.procedures import groups as group_procedures
 from triolog.tools.client.producer import Producer, SentRecord, open_producer
 from triolog.tools.client.transaction import Transaction
+
 from tests.simulation.checker import copy_id
-from tests.simulation.history import Acknowledged, CommitsOffset, Ended, GivenUp, Introduced, Polled, Send, Sent
-from tests.simulation.script import Step
-from tests.simulation.clients.readers import fetch, fields_of
 from tests.simulation.clients.inhabitant import Inhabitant, KafkaConnection, native_client
-import random
-from typing import Final
-from triolog.tools.client.producer import Producer
-from tests.simulation.history import KEY_MARK, TOMBSTONE_MARK
 from tests.simulation.clients.producers import KafkaProducer
+from tests.simulation.clients.readers import fetch, fields_of
+from tests.simulation.history import (
+    KEY_MARK,
+    TOMBSTONE_MARK,
+    Acknowledged,
+    CommitsOffset,
+    Ended,
+    GivenUp,
+    Introduced,
+    Send,
+    Sent,
+)
+from tests.simulation.script import Step
 
 OPTIONS: Final = {
     "delivery_timeout_ms": 8000,
@@ -226,17 +236,7 @@ class Pipe(Transactional):
             if fetched is None or fetched.error_code or fetched.next_position == position:
                 continue
             transaction = f"{self.who} transaction {self._transactions + 1}"
-            self.world.add(
-                Polled(
-                    **self.now(),
-                    partition=where,
-                    is_committed=True,
-                    position=position,
-                    records=fetched.records,
-                    next_position=fetched.next_position,
-                    transaction=transaction,
-                )
-            )
+            self.world.add(fetched.polled(self.now(), where, position, is_committed=True, transaction=transaction))
             out = TopicPartition("out", number % self.world.partitions["out"])
             copies = [(out, copy_id(record.id, transaction)) for record in fetched.records]
             offsets = {where: fetched.next_position}

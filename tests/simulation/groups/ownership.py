@@ -22,17 +22,22 @@ was told the partition: then its member is fenced.
 """
 
 from __future__ import annotations
+
 import math
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final
+
 import attrs
 from triolog.protocol.types import TopicPartition
+
 from tests.simulation.checker import Anomaly
-from tests.simulation.history import Event, Polled, Stored
+from tests.simulation.checks.groups import Commit, Register, times_of
 from tests.simulation.groups.events import (
     CLASSIC,
     CONSUMERS,
+    MIXED,
     SHARERS,
     Assigns,
     Commits,
@@ -42,14 +47,13 @@ from tests.simulation.groups.events import (
     Heard,
     LetsGo,
     MemberEvent,
+    MixedCommit,
+    MixedEnd,
     Resumes,
     Settled,
     Told,
 )
-from bisect import bisect_left
-from tests.simulation.checks.groups import Commit, Register, times_of
-from tests.simulation.history import Event
-from tests.simulation.groups.events import MIXED, Commits, Committed, MixedCommit, MixedEnd, Resumes, Told
+from tests.simulation.history import Event, Polled, Stored
 
 NEVER: Final = -1
 

@@ -25,9 +25,9 @@ from triolog.tools.client.blocking.producer import BlockingProducer
 from triolog.tools.forward.process.asking import ask
 from triolog.tools.forward.process.place import CONTROL
 
+from tests.support.failing_device import mounted_device
 from tests.support.forwarding import LINK, NODE
 from tests.support.server_process import Address, ServerFolder, ServerProcess
-from tests.support.failing_device import mounted_device
 from tests.tools.cli.forward.test_command import running
 
 pytestmark = [pytest.mark.merge, pytest.mark.timeout(300)]

@@ -4,17 +4,17 @@ Requests about members of share groups, their offsets, and groups of other kinds
 """
 
 from __future__ import annotations
-from typing import Any, Final
-from triolog.protocol.kafka.messages.share_groups import ShareAcknowledgementBatch
-from tests.support.kafka_wire import ask
-from tests.kafka.differential.symbols import Batch
-from tests.kafka.differential.world import Step
-from tests.kafka.differential.sharing.world import SHARED, Reader, Sharing
+
 from collections.abc import Sequence
-from typing import Any
-from triolog.protocol.kafka.messages.share_groups import DescribeShareGroupOffsetsRequestTopic
+from typing import Any, Final
+
+from triolog.protocol.kafka.messages.share_groups import DescribeShareGroupOffsetsRequestTopic, ShareAcknowledgementBatch
+
 from tests.kafka.differential.group_steps import of_other_kinds
 from tests.kafka.differential.sharing.world import BRIEF, CLASSIC, RESTING, SHARED, STEADY, Reader, Sharing
+from tests.kafka.differential.symbols import Batch
+from tests.kafka.differential.world import Step
+from tests.support.kafka_wire import ask
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 ENDS: Final = (ACCEPT, RELEASE, REJECT, GAP)

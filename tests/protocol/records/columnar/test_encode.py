@@ -4,8 +4,10 @@ The schema that Spark compares by name, order, type and nullability.
 """
 
 from __future__ import annotations
+
 import datetime
 from typing import Any
+
 import pyarrow as pa
 import pytest
 from hypothesis import example, given
@@ -14,10 +16,11 @@ from triolog.protocol.records.batch import check_batch, parse_header
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.records.columnar import decode, encode, schema
 from triolog.protocol.records.columnar.encode import Encoded, Encoding, encode_batches
+from triolog.protocol.records.columnar.schema import COLUMNS, arrow_schema
 from triolog.protocol.records.record import iter_records
 from triolog.protocol.types import CompressionType, Record
+
 from tests.support.record_batches import RecordTuple, compression_types, record_lists
-from triolog.protocol.records.columnar.schema import COLUMNS, arrow_schema
 
 MIXED: list[RecordTuple] = [
     (1_000, b"k" * 70, b"v" * 9000, ()),

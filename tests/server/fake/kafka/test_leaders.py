@@ -12,9 +12,9 @@ from triolog.protocol.kafka.messages.records import FetchTopic
 from triolog.server.config.address import Address
 from triolog.server.embedded import EmbeddedBroker, open_broker
 
-from tests.support.kafka_wire import ask
 from tests.support.kafka_server import TOPIC, batch, fetch_of, fetch_partition, produce_request
 from tests.support.kafka_stream import KafkaStream, connected
+from tests.support.kafka_wire import ask
 from tests.support.share_members import ACCEPT, ShareMember
 
 EPOCH: Final = 2

@@ -14,8 +14,8 @@ from triolog.server.config.broker_config import Address
 from triolog.server.embedded import EmbeddedBroker, open_broker
 
 from tests.support.kafka_admin import by_hand, create_topics, new_topic
-from tests.support.kafka_wire import ask
 from tests.support.kafka_stream import KafkaStream, connected
+from tests.support.kafka_wire import ask
 
 NODES = (1, 2, 3)
 Clients = dict[int, KafkaStream]

@@ -11,9 +11,9 @@ from triolog.protocol.schema.primitives import MAX_ELEMENTS
 from triolog.protocol.types import TopicPartition
 
 from tests.support.kafka_admin import create_topics, new_topic
-from tests.support.kafka_wire import ask
 from tests.support.kafka_server import TOPIC, KafkaServer, batch, produce_request, produced
 from tests.support.kafka_stream import KafkaStream
+from tests.support.kafka_wire import ask
 
 from .test_cost import of_others
 

@@ -11,9 +11,9 @@ from triolog.protocol.types import TopicPartition
 
 from tests.support.brokers import actor_of
 from tests.support.kafka_admin import error_names
-from tests.support.kafka_wire import ask
 from tests.support.kafka_server import TOPIC, KafkaServer
 from tests.support.kafka_stream import KafkaStream
+from tests.support.kafka_wire import ask
 
 PREFERRED, UNCLEAN = 0, 1
 QUORUM_TOPIC = "__cluster_metadata"

@@ -8,9 +8,9 @@ from typing import Any
 from triolog.server.config.group_keys import GROUP_KEYS
 
 from tests.support.kafka_admin import APPEND, DELETE, SET, alter, alter_incrementally, describe, error_names
-from tests.support.kafka_wire import ask
 from tests.support.kafka_server import TOPIC
 from tests.support.kafka_stream import KafkaStream
+from tests.support.kafka_wire import ask
 
 GROUP_TYPE, GROUP = 32, "group"
 TIMEOUT, LIMIT, RESET = "share.session.timeout.ms", "share.delivery.count.limit", "share.auto.offset.reset"

@@ -16,9 +16,9 @@ from triolog.server.listeners.kafka.calls import kafka_listener
 
 from tests.support.brokers import running_broker
 from tests.support.kafka_admin import error_names
-from tests.support.kafka_wire import ask
 from tests.support.kafka_server import TOPIC, batch, produced
 from tests.support.kafka_stream import KafkaStream, connected
+from tests.support.kafka_wire import ask
 
 
 def asking(topics: dict[str, list[int]] | None) -> Any:

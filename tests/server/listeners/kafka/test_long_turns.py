@@ -12,8 +12,8 @@ from triolog.protocol.types import CompressionType
 
 from tests.server.listeners.test_turns import served, short_turns
 from tests.support.client_metrics import setting
-from tests.support.kafka_wire import ask
 from tests.support.kafka_server import TOPIC, KafkaServer, kafka_server
+from tests.support.kafka_wire import ask
 
 GROUPS: Final = 3_000
 EMPTY_RESOURCE: Final = b"\x0a\x00"

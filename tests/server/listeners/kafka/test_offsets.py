@@ -10,9 +10,9 @@ import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.server.listeners.kafka.door import NO_TOPIC_ID
 
-from tests.support.kafka_wire import ask
 from tests.support.kafka_server import TOPIC, KafkaServer
 from tests.support.kafka_stream import KafkaStream
+from tests.support.kafka_wire import ask
 
 GROUP = "group"
 

@@ -16,10 +16,9 @@ from triolog.server.embedded import MEMORY, BlockingBroker
 
 from tests.support.brokers import until
 from tests.support.gate_fs import GateFileSystem
-from tests.support.kafka_wire import ask
 from tests.support.kafka_quotas import CONNECTIONS, FETCHED, MUTATIONS, PERCENT, PRODUCED, Parts, altering, mutated, mutations
 from tests.support.kafka_server import batch, fetch_partition, fetch_request, kafka_server, produce_request, produced
-from tests.support.kafka_wire import CLIENT_ID, KafkaWire, frame
+from tests.support.kafka_wire import CLIENT_ID, KafkaWire, ask, frame
 
 TOPIC = "topic"
 MINE: Parts = [("client-id", CLIENT_ID)]

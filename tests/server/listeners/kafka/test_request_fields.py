@@ -1,18 +1,17 @@
 """Every field of a request is read by the code that serves it, or docs/kafka-compatibility.md says why it is not."""
 
 from __future__ import annotations
-import re
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Final
-import pytest
-from triolog.protocol.kafka.apis import APIS, ApiKey
+
 import ast
 import importlib
+import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
+
 import attrs
-from triolog.protocol.kafka.apis import APIS, Api
+import pytest
+from triolog.protocol.kafka.apis import APIS, Api, ApiKey
 from triolog.protocol.schema.fields import Primitive, all_fields
 
 ROOT: Final = Path(__file__).resolve().parents[4]

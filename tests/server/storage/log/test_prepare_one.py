@@ -20,9 +20,8 @@ from triolog.server.config import LogConfig, RecordValidation
 from triolog.server.storage.log.prepare import PreparedAppend, prepare_append
 from triolog.server.storage.log.prepare_one import MOST_RECORDS, prepare_one, steps_of
 
-from tests.support.record_batches import tiny_records
 from tests.support.logs import START_MS, TOPIC_PARTITION, batch
-from tests.support.record_batches import damaged, headers, patched, record_lists
+from tests.support.record_batches import damaged, headers, patched, record_lists, tiny_records
 
 HOUR_MS: Final = 3_600_000
 WITH_PRODUCER: Final = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}

@@ -13,8 +13,7 @@ from triolog.server.config import LogConfig
 from triolog.server.storage.log.changes import raise_leader_epoch
 from triolog.server.storage.log.retention import expire_segments
 
-from tests.support import counts
-from tests.support import crash_fs
+from tests.support import counts, crash_fs
 from tests.support.altered_files import EPOCHS, FACTS, altered
 from tests.support.compaction import end_transaction
 from tests.support.crash_fs import CrashFileSystem

@@ -29,12 +29,11 @@ from triolog.server.storage.log.gaps import OffsetGap
 from triolog.server.storage.log.prepare import prepare_append, prepare_marker
 from triolog.server.storage.lookups.fetch import fetch_batches
 
-from tests.support.model_log import check_everything, check_indexes
 from tests.support.counts import LONG, by_tier, counts, draws, tier
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.inline_log import ORDERS, InlineLog
 from tests.support.logs import untimed
-from tests.support.model_log import ModelBatch, ModelLog, NewRecord
+from tests.support.model_log import ModelBatch, ModelLog, NewRecord, check_everything, check_indexes
 
 DIRECTORY: Final = "/orders-0"
 CONFIG: Final = LogConfig(segment_bytes=700, segment_index_bytes=96, index_interval_bytes=100)

@@ -16,11 +16,11 @@ from triolog.server.listeners.kafka.access.guarded import PATHS
 from triolog.server.listeners.kafka.door import NO_TOPIC_ID
 
 from tests.support import kafka_admin
-from tests.support.kafka_login import allow, forbid
 from tests.support.kafka_admin import BROKER_TYPE, TOPIC_TYPE, alter, delete_states, error_names, new_topic
-from tests.support.kafka_wire import ask
+from tests.support.kafka_login import allow, forbid
 from tests.support.kafka_server import TOPIC, KafkaServer, kafka_server
 from tests.support.kafka_stream import KafkaStream
+from tests.support.kafka_wire import ask
 
 HIDDEN, GROUP = "hidden", "group"
 OF_TOPIC = "TOPIC_AUTHORIZATION_FAILED"

@@ -20,8 +20,7 @@ from triolog.tools.cli.reference.config_table import NOTHING, kafka_table
 from tests.support.kafka_rights.askers import CASES, LOGIN, Asker, askers
 from tests.support.kafka_rights.case import THERE
 from tests.support.kafka_rights.hidden import HIDDEN
-from tests.support.kafka_rights.recorded import DEVIATIONS, comparable, recorded
-from tests.support.kafka_rights.world import ADMIN, Told, World, answered, question, users
+from tests.support.kafka_rights.world import ADMIN, DEVIATIONS, Told, World, answered, comparable, question, recorded, users
 
 KINDS: Final = "|".join(kind.name for kind in ResourceType if kind > ResourceType.ANY)
 RIGHT: Final = re.compile(rf"([A-Z_]+) (?:on any )?((?:{KINDS})(?:(?:, | or )(?:{KINDS})\b)*)")

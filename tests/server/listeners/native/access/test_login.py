@@ -18,8 +18,8 @@ from triolog.server.embedded import MEMORY, BlockingBroker
 
 from tests.support.attackers import both_listeners
 from tests.support.brokers import until
-from tests.support.kafka_server import batch
 from tests.support.kafka_login import ScramClient
+from tests.support.kafka_server import batch
 from tests.support.wire_client import WireClient, error_of
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
