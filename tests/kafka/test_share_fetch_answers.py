@@ -13,7 +13,7 @@ from tests.kafka.differential.sides import Side, both_sharing
 from tests.support.kafka_admin import GROUP_TYPE, NO_ID, SET, alter_incrementally, create_topics, new_topic
 from tests.support.kafka_jars import KafkaCalls
 from tests.support.kafka_wire import KafkaWire, ask
-from tests.support.share_wire import WireMember
+from tests.support.share_members import WireMember
 
 # A broker starts. The commit tier has what it answered: server/listeners/kafka/test_share_fetch.py.
 

@@ -31,8 +31,7 @@ from tests.support.kafka_jars import KafkaCalls, class_path
 from tests.support.kafka_server import batch, produce_request
 from tests.support.kafka_wire import KafkaWire, ask
 from tests.support.logs import START_MS
-from tests.support.share_members import ACCEPT, REJECT, RELEASE
-from tests.support.share_wire import WireMember
+from tests.support.share_members import ACCEPT, REJECT, RELEASE, WireMember
 
 SEED: Final = 431
 DEADLINE_S: Final = 60.0
@@ -66,7 +65,7 @@ def main() -> None:
             broker.start()
             with closing(KafkaWire.connect(Address.parse(broker.address))) as wire:
                 _wait_for_coordinator(wire)
-                answers = golden_questions.ask(wire)
+                answers = golden_questions.answers(wire)
             broker.stop()
     expected = {"version": REFERENCE_VERSION, "written_ms": written_ms, "answers": answers}
     (KAFKA_4_3 / "expected.json").write_text(json.dumps(expected, indent=1) + "\n")
