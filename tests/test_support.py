@@ -1,11 +1,5 @@
-"""The crashing file system keeps what it says: synced bytes and names always, all else in any state a disk could be in.
-
-The history of a server that is killed shows what is not there any more, or not as it was sent.
-
-The program whose forks stand for the command has loaded what a server loads, and takes its forks along.
-
-The leak check finds less plain leaks than those of `test_suite_rules.py`, and is quiet about what is no leak.
-"""
+"""Tests of what tests stand on: the crashing file system, the history of a server that is killed, the program whose forks stand
+for the command, the leak check."""
 
 from __future__ import annotations
 

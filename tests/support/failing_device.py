@@ -1,12 +1,11 @@
-"""A real ext4 file system on a loop device that can be made to refuse writes, so that the kernel's own write-back fails.
+"""A real ext4 file system on a loop device that can be made to refuse writes, so that the kernel's own write-back fails; and file
+systems of a few megabytes that can really be full.
 
 The device is cut to its first megabytes, where the metadata are (`LOOP_SET_STATUS64`, `lo_sizelimit`): what ext4 then writes
 behind them is "beyond the end of the device", EIO. Nothing on the device is lost, and it comes back whole.
 
-Linux, root and loop devices are needed. It runs in a mount namespace of its own (`run_alone`), which goes with its process:
-nothing stays mounted, and the loop device goes with its mount.
-
-Mounted file systems of a few megabytes that can really be full. Where mounting is not allowed the tests are skipped.
+Linux, root and loop devices are needed, else tests are skipped. It runs in a mount namespace of its own (`run_alone`), which
+goes with its process: nothing stays mounted, and the loop device goes with its mount.
 """
 
 from __future__ import annotations

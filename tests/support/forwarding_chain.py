@@ -1,12 +1,8 @@
 """A producer, a server, a forwarder and an upstream, each but the producer a process that can be killed at any time.
 
 The server and the upstream live as long as the chain, with what they hold. A run has a topic and a link of its own on it: that
-is fed, forwarded, and compared at its end. The upstream is behind a proxy, so that it keeps its address while it is away. It is
-a `triolog serve`, or an Apache Kafka.
-
-An address behind which the weather changes: connections are cut, answers late, links slow, or everything disappears.
-
-What stands behind it may move: the target is asked for with every connection, and while there is none connections are refused.
+is fed, forwarded, and compared at its end. The upstream, a `triolog serve` or an Apache Kafka, is behind a proxy whose weather
+changes, so that it keeps its address while it is away.
 """
 
 from __future__ import annotations

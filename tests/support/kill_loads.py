@@ -2,10 +2,6 @@
 
 Each load is one thread with one connection per server, and one request in flight: what was not answered is asked for again
 as it was. Choices come from its own seeded generator, so they do not depend on what the other loads do.
-
-A topic that is deleted and created again under its name as a load: each life of it is a topic of its own.
-
-A transactional producer as a load, and what it is owed: a transaction is there as a whole or not at all, its offsets too.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
-"""Values that a broker chooses by itself, under names that are the same for both brokers: numbered as they appear.
+"""Values that a broker chooses by itself, and times of its clock, under names that are the same for both brokers; requests with
+such symbols in them, and record batches whose bytes depend on them.
 
-Times that a broker takes from its clock, under names that are the same for both brokers.
-
-They are named by the request in whose window they lie. Within one request a broker may look at its clock more than once, as
-Kafka does for each partition: so times of one request are equal, if the broker has told them as times of an append. One that
-it has not told has another name, so that a batch whose time is not the one that was answered is noticed by the millisecond; and
-so is every time that belongs to another request, or to none.
-
-Requests with symbols in them, and record batches whose bytes depend on what a broker chose.
+Values are numbered as they appear, times named by the request in whose window they lie. Within one request a broker may look at
+its clock more than once, as Kafka does for each partition: so times of one request are equal, if the broker has told them as
+times of an append. One that it has not told has another name, so that a batch whose time is not the one that was answered is
+noticed by the millisecond; and so is every time that belongs to another request, or to none.
 """
 
 from __future__ import annotations
