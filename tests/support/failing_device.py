@@ -1,5 +1,5 @@
-"""A real ext4 file system on a loop device that can be made to refuse writes, so that the kernel's own write-back fails; and file
-systems of a few megabytes that can really be full.
+"""A real ext4 file system on a loop device that can be made to refuse writes, so that the kernel's own write-back fails; and
+file systems of a few megabytes that can really be full.
 
 The device is cut to its first megabytes, where the metadata are (`LOOP_SET_STATUS64`, `lo_sizelimit`): what ext4 then writes
 behind them is "beyond the end of the device", EIO. Nothing on the device is lost, and it comes back whole.
