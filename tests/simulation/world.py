@@ -15,17 +15,14 @@ from triolog.protocol.types import Isolation, TopicPartition
 from triolog.server.broker import Broker
 from triolog.server.storage.log.gaps import gap_at
 
-from tests.simulation.clients.bundles import Bundler
-from tests.simulation.clients.classic_members import ClassicMember
-from tests.simulation.clients.consumer_members import ConsumerMember
+from tests.simulation.clients.consumer_members import ClassicMember, ConsumerMember
 from tests.simulation.clients.drivers import Driver
 from tests.simulation.clients.inhabitant import Inhabitant, KafkaConnection, Surroundings
 from tests.simulation.clients.kafka_transactions import KafkaMover, Mixer
 from tests.simulation.clients.members import NOBODY, GroupMember, committed_offset, everything
-from tests.simulation.clients.people import Administrator, Operator
-from tests.simulation.clients.producers import KafkaProducer, NativeProducer
+from tests.simulation.clients.people import Administrator, Operator, Remaker
+from tests.simulation.clients.producers import Bundler, KafkaProducer, NativeProducer
 from tests.simulation.clients.readers import Group, Looker, Reader, fetch
-from tests.simulation.clients.remakers import Remaker
 from tests.simulation.clients.share_members import ShareMember
 from tests.simulation.clients.transactions import Keeper, KeyedProducer, Mover, Pipe
 from tests.simulation.device.disk import Device

@@ -1,10 +1,11 @@
-"""Who changes things: an administrator of topics, and the operator of the machine.
+"""Who changes things: an administrator of topics, who has one deleted and created again under its name, and the operator of the
+machine.
 
-What may be lost under a durability other than `fsync` when the power is cut, or a log directory or a sync fails: told to
-the history.
+What may be lost under a durability other than `fsync` when the power is cut, or a log directory or a sync fails: told to the
+history. The server is asked what it knows: up to where each log is on the device, and how old the oldest byte is that is not. A
+log that ends before that afterwards has broken the promise, and so has a server that knew of less than was lost.
 
-The server is asked what it knows: up to where each log is on the device, and how old the oldest byte is that is not. A log that
-ends before that afterwards has broken the promise, and so has a server that knew of less than was lost.
+Of one life of a topic nothing is there in the next: judged on the spot, for the history knows partitions by their names.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from typing import Any, Final
 
 import attrs
 import trio
-from triolog.protocol.errors import CorruptRecordError, TriologError
+from triolog.protocol.errors import CorruptRecordError, ErrorCode, RequestError, TriologError
+from triolog.protocol.native.messages import ProducePartition, ProduceRequest
 from triolog.protocol.records.batch import (
     ATTRIBUTES_POSITION,
     MAGIC,
@@ -26,8 +28,9 @@ from triolog.protocol.records.batch import (
     check_batch,
     parse_header,
 )
+from triolog.protocol.records.builder import build_batch
 from triolog.protocol.records.crc32c import crc32c
-from triolog.protocol.types import TopicPartition
+from triolog.protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from triolog.server.broker import Broker
 from triolog.server.partitions.partition import PartitionActor
 from triolog.server.storage.disk.paths import parse_partition_directory
@@ -51,6 +54,7 @@ from tests.simulation.device.rot import (
 from tests.simulation.history import ClockMoved, Damaged, Happened, Lost, StartForgotten, Survived, Torn, Trimmed, Trims, Wrong
 from tests.simulation.script import Step
 from tests.simulation.server import Server
+from tests.support.brokers import records_from
 
 PATIENCE_S: Final = 8.0
 POLL_S: Final = 0.005
@@ -413,3 +417,119 @@ def _whole_batches(content: bytes) -> Iterator[tuple[BatchHeader, bytes]]:
 
 def _ranges(log: Log) -> tuple[range, ...]:
     return tuple(range(gap.start_offset, gap.end_offset) for gap in log.gaps)
+
+
+ACKS_ALL: Final = -1
+TIMEOUT_MS: Final = 5000
+
+
+@attrs.define(eq=False)
+class Remaker(Native):
+    """Its group has the same name in every life."""
+
+    _life: int = 0
+    _is_there: bool | None = False
+    """None: it is to be deleted, and whether it was nobody knows."""
+    _sent: int = 0
+    _acknowledged: dict[str, int] = attrs.field(factory=dict)
+    """Of this life: where each record is."""
+    _trimmed: int = 0
+    """Up to where deletions of this life were asked for."""
+    _commits: bool = False
+    """Whether an offset of this life was, or may have been, committed."""
+
+    @property
+    def _where(self) -> TopicPartition:
+        return TopicPartition(f"remade-{self.who.split()[1]}", 0)
+
+    @property
+    def _admin(self) -> Admin:
+        return Admin(self.client)
+
+    async def fill(self, count: int, share: float) -> None:
+        """Some records, and some of them deleted."""
+        try:
+            if self._is_there is None:
+                await self._delete()
+            if not self._is_there:
+                await self._create()
+            await self._look()
+            for _ in range(count):
+                await self._produce()
+            await self._trim(share)
+            self._commits = True
+            await self._admin.commit_group_offsets(self.who, {self._where: count})
+        except TriologError as exc:
+            self.world.add(Happened(**self.now(), what=f"fill: {exc!r}"))
+
+    async def remake(self, count: int, share: float) -> None:
+        """Another life."""
+        if self._is_there:
+            self._is_there = None
+        await self.fill(count, share)
+
+    async def _create(self) -> None:
+        try:
+            await self._admin.create_topic(self._where.topic, 1, {"segment.bytes": "700", "file.delete.delay.ms": "2000"})
+        except RequestError as exc:
+            if exc.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+        self._is_there = True
+
+    async def _delete(self) -> None:
+        try:
+            await self._admin.delete_topics(self._where.topic)
+        except RequestError as exc:
+            if exc.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+        self._life, self._is_there, self._trimmed, self._commits = self._life + 1, False, 0, False
+        self._acknowledged.clear()
+
+    async def _produce(self) -> None:
+        self._sent += 1
+        name = f"{self.who}:{self._life}:{self._sent}"
+        part = ProducePartition(*self._where, build_batch([(self.a_timestamp(), None, name.encode(), ())]))
+        response = await self.client.produce(ProduceRequest((part,), ACKS_ALL, TIMEOUT_MS, None))
+        assert response is not None
+        [answer] = response.partitions
+        if answer.error is not None:
+            raise answer.error
+        self._acknowledged[name] = answer.base_offset
+
+    async def _trim(self, share: float) -> None:
+        before = int(share * (max(self._acknowledged.values(), default=-1) + 1))
+        if before > self._trimmed:
+            self._trimmed = before
+            await self._admin.delete_records({self._where: before})
+
+    async def _look(self) -> None:
+        first = (await self._admin.offsets_for_times({self._where: EARLIEST_TIMESTAMP}))[self._where].offset
+        end = (await self._admin.offsets_for_times({self._where: LATEST_TIMESTAMP}))[self._where].offset
+        self._judge(first, end)
+        found = await self._admin.group_offsets(self.who, [self._where])
+        if found and not self._commits:
+            self._wrong(f"has inherited the committed offset {found[self._where].offset}")
+
+    def _judge(self, first: int, end: int) -> None:
+        if first > self._trimmed:
+            self._wrong(f"begins at {first}, and was trimmed to {self._trimmed}")
+        last = max(self._acknowledged.values(), default=-1)
+        if end <= last and self.world.script.durability == "fsync":
+            self._wrong(f"ends at {end}, and offset {last} was acknowledged")
+
+    async def judge_records(self, broker: Broker) -> None:
+        """What is there at the end is of this life, and all that was acknowledged is, unless a loss may have taken it."""
+        if not self._is_there:
+            return
+        snapshot = broker.reader.snapshot(self._where)
+        self._judge(snapshot.log_start_offset, snapshot.log_end_offset)
+        values: list[Any] = [record.value for record in await records_from(broker, self._where, snapshot.log_start_offset)]
+        names = {value.decode() for value in values}
+        if strange := [name for name in names if not name.startswith(f"{self.who}:{self._life}:")]:
+            self._wrong(f"is in its life {self._life}, and has {sorted(strange)}")
+        kept = {name for name, offset in self._acknowledged.items() if offset >= snapshot.log_start_offset}
+        if self.world.script.durability == "fsync" and (lost := kept - names):
+            self._wrong(f"has lost {sorted(lost)}")
+
+    def _wrong(self, said: str) -> None:
+        self.world.add(Wrong(**self.now(), kind="remade", detail=f"{self._where} {said}"))

@@ -1,24 +1,27 @@
-"""Producers without transactions: the product's own client, and the least that Kafka's protocol takes."""
+"""Producers without transactions: the product's own client, the least that Kafka's protocol takes, and one that puts several
+batches for a partition into one request, which the native protocol allows and no client of the product does for long."""
 
 from __future__ import annotations
 
 from collections import Counter
+from itertools import accumulate, takewhile
 from typing import Any, Final
 
 import attrs
 import trio
 from triolog.protocol.errors import ErrorCode, TriologError
+from triolog.protocol.native.messages import ProducePartition, ProduceRequest
 from triolog.protocol.records.builder import build_batch
-from triolog.protocol.types import TopicPartition
+from triolog.protocol.types import NO_OFFSET, TopicPartition
+from triolog.tools.client.connection import Client
 from triolog.tools.client.producer import Producer, SentRecord, open_producer
 
+from tests.simulation.clients.inhabitant import Inhabitant, KafkaInhabitant, native_client
 from tests.simulation.clients.readers import fields_of
+from tests.simulation.history import Acknowledged, GivenUp, Send, Sent
+from tests.simulation.script import Step
 from tests.support.kafka_server import produce_request
 from tests.support.kafka_wire import ask
-
-from ..history import Acknowledged, GivenUp, Send, Sent
-from ..script import Step
-from .inhabitant import Inhabitant, KafkaInhabitant, native_client
 
 PRODUCE_VERSION: Final = 9
 INIT_VERSION: Final = 4
@@ -201,3 +204,42 @@ class KafkaProducer(KafkaInhabitant):
             self.world.add(GivenUp(**self.now(), ids=batch.ids, error=error))
         self._batches.clear()
         self._identity = None
+
+
+ACKS_ALL: Final = -1
+TIMEOUT_MS: Final = 5000
+BUNDLE_BYTES: Final = 650
+"""An append has to fit into the smallest segment."""
+
+
+@attrs.define(eq=False)
+class Bundler(KafkaProducer):
+    """Its batches are appended together or in parts, and each counts by itself."""
+
+    _client: Client | None = None
+
+    async def run(self, steps: list[Step]) -> None:
+        async with native_client(self.world) as self._client:
+            await super().run(steps)
+
+    def _next_flight(self) -> list[Batch]:
+        flight = super()._next_flight()
+        of_first = list(takewhile(lambda batch: batch.where == flight[0].where, flight))
+        sizes = accumulate(len(batch.data) for batch in of_first)
+        return [batch for batch, size in zip(of_first, sizes, strict=True) if batch is flight[0] or size <= BUNDLE_BYTES]
+
+    async def _ask(self, flight: list[Batch]) -> list[Answer]:
+        assert self._client is not None
+        where = flight[0].where
+        part = ProducePartition(where.topic, where.partition, b"".join(batch.data for batch in flight))
+        try:
+            response = await self._client.produce(ProduceRequest((part,), ACKS_ALL, TIMEOUT_MS, None))
+        except TriologError:
+            return []
+        assert response is not None
+        [found] = response.partitions
+        if found.error is not None:
+            return [(found.error.code, NO_OFFSET)]
+        before = accumulate((len(batch.ids) for batch in flight[:-1]), initial=0)
+        base_offset = found.base_offset
+        return [(ErrorCode.NONE, NO_OFFSET if base_offset == NO_OFFSET else base_offset + count) for count in before]

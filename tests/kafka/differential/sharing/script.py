@@ -18,7 +18,7 @@ from triolog.protocol.kafka.messages.share_groups import (
 from tests.kafka.differential.answers import differences
 from tests.kafka.differential.script import LAST, Difference
 from tests.kafka.differential.sharing import steps
-from tests.kafka.differential.sharing.world import BRIEF, CLASSIC, LOCK_MS, SHARED, Sharing
+from tests.kafka.differential.sharing.steps import BRIEF, CLASSIC, LOCK_MS, SHARED, Sharing
 from tests.kafka.differential.sides import DEADLINE_S, Late, Side
 from tests.kafka.differential.world import Step, Topic
 from tests.support.kafka_admin import GROUP_TYPE, NO_ID, SET, alter_incrementally, create_topics, new_topic
