@@ -1,8 +1,3 @@
-"""
-
-The answer of a produce or a lookup without errors, written from numbers, is the answer that its message makes.
-"""
-
 from __future__ import annotations
 
 import io
@@ -35,14 +30,6 @@ from triolog.protocol.kafka.connection import (
 from triolog.protocol.kafka.messages import records
 from triolog.protocol.kafka.messages.cluster import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from triolog.protocol.kafka.messages.groups import HeartbeatRequest
-from triolog.protocol.kafka.messages.records import (
-    FetchableTopicResponse,
-    FetchPartitionData,
-    FetchResponse,
-    ProducePartition,
-    ProduceRequest,
-    ProduceTopic,
-)
 from triolog.protocol.kafka.messages.security import SaslAuthenticateResponse
 from triolog.protocol.kafka.messages.topics import MetadataRequest, MetadataRequestTopic
 from triolog.protocol.limits import MAX_REQUEST_BYTES
@@ -293,8 +280,10 @@ def test_bytes_one_by_one_are_a_request_when_the_last_has_come() -> None:
 
 def test_records_of_a_request_in_one_piece_are_a_view_of_it() -> None:
     message = Message(APIS[ApiKey.PRODUCE], "request", 9)
-    partition = ProducePartition(index=0, records=b"r" * 1000)
-    body = ProduceRequest(acks=-1, timeout_ms=1, topic_data=[ProduceTopic(name="t", partition_data=[partition])])
+    partition = records.ProducePartition(index=0, records=b"r" * 1000)
+    body = records.ProduceRequest(
+        acks=-1, timeout_ms=1, topic_data=[records.ProduceTopic(name="t", partition_data=[partition])]
+    )
     data = frame(request_bytes(message, body))
     (request,) = received(data)
     assert request.body.topic_data[0].partition_data[0].records.obj is data
@@ -372,16 +361,18 @@ def test_answers_of_api_versions_have_the_header_without_tagged_fields() -> None
 
 
 def test_large_records_of_an_answer_are_buffers_of_their_own() -> None:
-    records = memoryview(bytes(COPIED_BYTES))
-    partition = FetchPartitionData(partition_index=0, high_watermark=1, aborted_transactions=None, records=records)
-    answer = FetchResponse(session_id=0, responses=[FetchableTopicResponse(topic="t", partitions=[partition] * 2)])
+    large = memoryview(bytes(COPIED_BYTES))
+    partition = records.FetchPartitionData(partition_index=0, high_watermark=1, aborted_transactions=None, records=large)
+    answer = records.FetchResponse(
+        session_id=0, responses=[records.FetchableTopicResponse(topic="t", partitions=[partition] * 2)]
+    )
     request = Request(APIS[ApiKey.FETCH], 12, 9, None, None, 1)._replace(body=answer)
     head, first, between, second, tail = answer_buffers(request, answer)
-    assert first is records
-    assert second is records
+    assert first is large
+    assert second is large
     data = b"".join((head, first, between, second, tail))
     assert struct.unpack_from(">iib", data) == (len(data) - 4, 9, 0)
-    assert codec.read(FetchResponse, 12, memoryview(data), 9, flexible=True) == (answer, len(data))
+    assert codec.read(records.FetchResponse, 12, memoryview(data), 9, flexible=True) == (answer, len(data))
 
 
 def test_an_answer_without_large_records_is_one_buffer() -> None:
