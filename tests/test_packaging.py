@@ -5,16 +5,14 @@ The wheel is the one made from the source distribution: what either of them forg
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-import tomllib
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from email import message_from_bytes
 from http.client import HTTPConnection
 from pathlib import Path
@@ -25,41 +23,12 @@ import pytest
 from triolog.server.config.version import VERSION as SERVER_VERSION
 
 from tests.support.counts import by_tier
+from tests.support.interpreters import PROJECT, THIS, VERSIONS, interpreter
 from tests.support.server_process import ServerFolder, ServerProcess
-
-ROOT: Final = Path(__file__).resolve().parent.parent
-CLASSIFIER: Final = "Programming Language :: Python :: 3."
-PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-VERSIONS: Final = tuple(f"3.{each.removeprefix(CLASSIFIER)}" for each in PROJECT["classifiers"] if each.startswith(CLASSIFIER))
-THIS: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
-
-
-@functools.cache
-def interpreter(version: str) -> str | None:
-    """A program of that version, such as 3.12, which makes virtual environments; None where there is none."""
-    for candidate in _candidates(version):
-        question = "import sys, venv; print('%d.%d' % sys.version_info[:2])"
-        try:
-            done = subprocess.run([candidate, "-I", "-c", question], capture_output=True, text=True, check=False)
-        except OSError:
-            continue
-        if done.returncode == 0 and done.stdout.strip() == version:
-            return candidate
-    return None
-
-
-def _candidates(version: str) -> Iterator[str]:
-    """The one below this environment, in which triolog is not installed; those on the path, which may be pyenv's stand-ins for
-    nothing; and pyenv's own."""
-    yield f"{sys.base_prefix}/bin/python{version}"
-    if (found := shutil.which(f"python{version}")) is not None:
-        yield found
-    folder = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
-    yield from map(str, sorted(folder.glob(f"{version}.*/bin/python{version}"), reverse=True))
-
 
 merge = pytest.mark.merge  # environments are created and filled
 
+ROOT: Final = Path(__file__).resolve().parent.parent
 PYTHONS: Final = by_tier(commit=(THIS,), merge=(THIS,), long=VERSIONS)
 FOLDERS: Final = ("protocol", "server", "tools")
 LOOKED_UP_BY_SPARK: Final = ("pyspark_triolog", "pyspark_triolog_segments")
