@@ -35,8 +35,8 @@ from tests.support.attackers import FETCH_VERSION, LONG_MS, padded_fetch, send_a
 from tests.support.kafka_server import TOPIC, batch, fetch_partition, fetch_request, produce_request, produced
 from tests.support.kafka_stream import KafkaStream, connected
 from tests.support.kafka_wire import frame
-from tests.support.large_batches import empty_headers, many_blocks, tiny_records, zeros
 from tests.support.native_stream import NativeStream, native_stream
+from tests.support.record_batches import empty_headers, many_blocks, tiny_records, zeros
 from tests.support.server_process import ServerFolder
 
 ROUNDS: Final = 3

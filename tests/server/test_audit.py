@@ -26,7 +26,7 @@ from triolog.server.listeners.native.access import audited as native_audited
 
 from tests.support import kafka_admin, kafka_quotas, kafka_wire, wire_client
 from tests.support.kafka_rights.askers import CASES
-from tests.support.kafka_rights.case import MEMBER, built
+from tests.support.kafka_rights.case import MEMBER
 from tests.support.kafka_rights.world import ADMIN, World, users
 
 K = ApiKey
@@ -64,7 +64,7 @@ ASKED_FOR: Final = {"topics": [{"name": "asked-for"}], "allow_auto_topic_creatio
 
 
 def changing(key: ApiKey, **fields: Any) -> Any:
-    return built(APIS[key].request, fields)
+    return kafka_wire.ask(APIS[key].name, **fields)
 
 
 KAFKA: Final[list[tuple[Any, int, list[str]]]] = [

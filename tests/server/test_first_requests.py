@@ -1,6 +1,7 @@
 """Whatever is asked for the first time when the process may open nothing more is answered: everything that a request needs was
 loaded before the server listened. What needs a file is refused, and done when there are descriptors again. Clients at work are
-served beside peers that open connections to the limit."""
+served beside peers that open connections to the limit.
+"""
 
 from __future__ import annotations
 
@@ -12,23 +13,57 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import pytest
-from triolog.protocol.kafka.apis import APIS
+from triolog.protocol.kafka.apis import APIS, Api
 from triolog.protocol.kafka.messages import cluster, groups, security, transactions
+from triolog.protocol.kafka.messages.records import ProduceRequest
 from triolog.protocol.native import messages
 from triolog.protocol.native.connection import NativeConnection, Role
 from triolog.protocol.native.messages import AuthenticateRequest
+from triolog.protocol.schema.fields import RECORDS, STRING, Element, Field, Primitive, fields_of
 from triolog.protocol.types import CompressionType
 
 from tests.support import descriptor_limits
 from tests.support.certificates import HOST, Certificates
 from tests.support.counts import counts
-from tests.support.kafka_requests import NAME, requests_of
+from tests.support.kafka_login import ScramClient
 from tests.support.kafka_server import fetch_partition, fetch_request, produce_request
 from tests.support.kafka_wire import KafkaWire, api_of, frame
 from tests.support.logs import START_MS, batch
-from tests.support.scram_client import ScramClient
 from tests.support.server_process import ServerFolder, ServerProcess, python_command
 from tests.support.wire_client import WireClient
+
+NAME: Final = "first"
+"""Of every topic, group, transactional id, member and key."""
+
+
+def filled(cls: type, version: int) -> Any:
+    """An instance: strings are NAME, records a batch, numbers as a version has them where it lacks the field."""
+    return cls(**{field.name: _value(field, version) for field in fields_of(cls, version) if field.tag is None})
+
+
+def requests_of(api: Api) -> list[tuple[Any, int]]:
+    """(body, version), an empty one and a filled one of each version."""
+    cls = api.request
+    versions = range(api.lowest_read, api.highest + 1)
+    requests = [(body, version) for version in versions for body in (cls(), filled(cls, version))]
+    for body, _ in requests:
+        if isinstance(body, ProduceRequest):
+            body.acks = -1  # with 0 there is no answer
+    return requests
+
+
+def _value(field: Field, version: int) -> Any:
+    one = _element(field.element, version)
+    return [one] if field.is_array else one
+
+
+def _element(element: Element, version: int) -> Any:
+    if not isinstance(element, Primitive):
+        return filled(element, version)
+    if element is RECORDS:
+        return batch()
+    return NAME if element is STRING else element.default
+
 
 pytestmark = pytest.mark.merge  # each test starts servers at their descriptor limit
 

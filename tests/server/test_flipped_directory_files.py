@@ -35,7 +35,7 @@ from triolog.server.storage.errors import CheckpointError
 from triolog.server.storage.log.prepare import prepare_marker
 from triolog.server.storage.log.retention import increment_log_start_offset
 
-from tests.support import counts, crash_fs, flipped_files, memory_image
+from tests.support import counts, crash_fs, flipped_files
 from tests.support.logs import START_MS, DrivenLog, batch, open_driven
 
 READERS: Final[dict[str, Callable[[str, bytes], Any]]] = {
@@ -99,7 +99,7 @@ async def test_a_start_with_a_damaged_file_serves_everything_or_names_it(
     store: flipped_files.Store, caplog: pytest.LogCaptureFixture, name: str, directory: int
 ) -> None:
     path = f"{store.paths[directory]}/{name}"
-    content, logs = store.fs.content(path), memory_image.logs_of(store.fs)
+    content, logs = store.fs.content(path), crash_fs.logs_of(store.fs)
     chosen = cases(path, content, READERS[name])
     for number, (damage, damaged) in enumerate(chosen):
         if counts.tier() == counts.LONG and number % 2 != directory and len(chosen) > 2:
@@ -109,13 +109,13 @@ async def test_a_start_with_a_damaged_file_serves_everything_or_names_it(
         fs = flipped_files.with_file(store.fs, path, damaged)
         outcome, found = await store.start(fs)
         check_logged(caplog.records, case)
-        assert memory_image.logs_of(fs) == logs, case
+        assert crash_fs.logs_of(fs) == logs, case
         assert outcome is not flipped_files.Outcome.PART, f"{case}: {found}\n{caplog.text}"
         if outcome is flipped_files.Outcome.REFUSED:
             assert path in str(found), f"{case}: {found}"
             assert REMEDY.search(str(found)), f"{case}: {found}"
             assert all(fs.content(f"{each}/{checkpoints.CLEAN_SHUTDOWN_FILE}") for each in store.paths), case
-            memory_image.put(fs, path, content)
+            crash_fs.put(fs, path, content)
             assert (await store.start(fs))[0] is flipped_files.Outcome.WHOLE, case
 
 
@@ -123,21 +123,21 @@ async def test_a_damaged_partition_metadata_is_its_partitions_matter_and_named(
     store: flipped_files.Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = f"{store.paths[0]}/{flipped_files.PLAIN[0]}/{checkpoints.PARTITION_METADATA_FILE}"
-    content, logs = store.fs.content(path), memory_image.logs_of(store.fs)
+    content, logs = store.fs.content(path), crash_fs.logs_of(store.fs)
     for damage, damaged in cases(path, content, checkpoints.decode_partition_metadata):
         case = f"{damage}: {damaged!r}"
         caplog.clear()
         fs = flipped_files.with_file(store.fs, path, damaged)
         outcome, found = await store.start(fs)
         check_logged(caplog.records, case)
-        assert memory_image.logs_of(fs) == logs, case
+        assert crash_fs.logs_of(fs) == logs, case
         if outcome is flipped_files.Outcome.WHOLE:
             continue
         assert isinstance(found, flipped_files.Content), f"{case}: {found}"
         assert path in str(found.records[flipped_files.PLAIN[0]]), case
         expected = {**store.content.records, flipped_files.PLAIN[0]: found.records[flipped_files.PLAIN[0]]}
         assert found == flipped_files.Content(expected, store.content.others), case
-        memory_image.put(fs, path, content)
+        crash_fs.put(fs, path, content)
         assert (await store.start(fs))[0] is flipped_files.Outcome.WHOLE, case
 
 
@@ -199,7 +199,7 @@ def stopped() -> tuple[crash_fs.CrashFileSystem, int]:
         if number < 2:
             driven.roll()
     driven.run(increment_log_start_offset(driven.log, TRIMMED_TO))
-    memory_image.put(fs, f"{DIRECTORY}/{PARTITION_METADATA_FILE}", encode_partition_metadata(uuid.UUID(int=5000)))
+    crash_fs.put(fs, f"{DIRECTORY}/{PARTITION_METADATA_FILE}", encode_partition_metadata(uuid.UUID(int=5000)))
     driven.close()
     fs.end_process()
     return fs, driven.log.log_end_offset
@@ -233,7 +233,7 @@ def test_a_log_with_a_damaged_small_file_opens_with_everything_it_has(
         every = counts.draws(len(kind)).sample(every, counts.by_tier(commit=COMMIT_CASES, merge=MERGE_CASES, long=0))
     elif not was_clean:
         every = every[::KILLED_STEP]  # all of these files are made anew then
-    logs = memory_image.logs_of(fs)
+    logs = crash_fs.logs_of(fs)
     for path, damage, damaged in every:
         case = f"{path} {damage}: {damaged!r}"
         copy = flipped_files.with_file(fs, path, damaged)
@@ -241,4 +241,4 @@ def test_a_log_with_a_damaged_small_file_opens_with_everything_it_has(
         if path.endswith(MAY_CHANGE_EPOCHS):
             found = attrs.evolve(found, epochs=whole.epochs)
         assert found == whole, case
-        assert memory_image.logs_of(copy) == logs, case
+        assert crash_fs.logs_of(copy) == logs, case

@@ -30,8 +30,7 @@ from tests.soak.server import SoakServer
 from tests.soak.troubling import Troublemaker
 from tests.support.forked_servers import ServerForker
 from tests.support.kill_history import KillHistory, Numbered
-from tests.support.kill_loads import OLD_MS, Caller, Progress, ServerGoneError
-from tests.support.kill_recreated import RecreatingLoad
+from tests.support.kill_loads import OLD_MS, Caller, Progress, RecreatingLoad, ServerGoneError
 from tests.support.server_process import COMMAND, Address
 from tests.support.wire_client import WireClient
 

@@ -6,8 +6,13 @@ fails with EMFILE, until the limit is raised again.
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import resource
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -50,3 +55,36 @@ def limited_to(count: int) -> str:
 def imports_of(folder: Path) -> list[str]:
     """The modules that servers in a folder have looked for until now; the command is to run `TELLS_IMPORTS`."""
     return (folder / "imports").read_text().split()
+
+
+def kafka_address(server: ServerProcess) -> tuple[str, int]:
+    """Where Kafka's protocol is listened for."""
+    return _address(server.ready_file, "kafka")
+
+
+def metrics_address(server: ServerProcess) -> tuple[str, int]:
+    """Where HTTP is."""
+    return _address(server.ready_file, "metrics")
+
+
+def control_address(server: ServerProcess) -> tuple[str, int]:
+    """Where a server for tests is told what to do."""
+    return _address(server.ready_file, "control")
+
+
+def _address(ready_file: Path, name: str) -> tuple[str, int]:
+    host, _, port = json.loads(ready_file.read_text())[name].rpartition(":")
+    return host, int(port)
+
+
+@contextmanager
+def process_as_it_was() -> Iterator[None]:
+    """The log and the answer to SIGHUP are as before when the block is left."""
+    root = logging.getLogger()
+    handlers, level, on_hangup = root.handlers[:], root.level, signal.getsignal(signal.SIGHUP)
+    try:
+        yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+        signal.signal(signal.SIGHUP, on_hangup)

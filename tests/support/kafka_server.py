@@ -26,8 +26,8 @@ from triolog.server.listeners.kafka.calls import listener_of
 from triolog.server.listeners.kafka.door import NO_TOPIC_ID, KafkaDoor
 
 from tests.support.brokers import LARGE, running_broker
-from tests.support.kafka_asking import ask
 from tests.support.kafka_stream import KafkaStream, connected
+from tests.support.kafka_wire import ask
 from tests.support.logs import START_MS
 
 LOCALHOST = Address("127.0.0.1", 0)

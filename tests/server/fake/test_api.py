@@ -21,8 +21,7 @@ from tests.support.control_port import PATIENCE_S, Control, started
 from tests.support.forked_servers import ServerForker
 from tests.support.kafka_wire import CLIENT_ID, KafkaWire
 from tests.support.server_process import ServerFolder
-from tests.support.streams_members import StreamsMember
-from tests.support.streams_requests import CHANGELOG, GROUP, MEMBER, REPARTITION, SOURCE
+from tests.support.streams_members import CHANGELOG, GROUP, MEMBER, REPARTITION, SOURCE, StreamsMember
 
 CHANGES = {"partitions": 2, "config": {"cleanup.policy": "compact"}}
 

@@ -23,9 +23,9 @@ from triolog.server.fake.ports import Ports
 from triolog.server.fake.views import blocking_views, groups_view, log_view, share_groups_view, streams_groups_view
 from triolog.server.fake.views.fault_views import FaultsView, FaultView, RequestsView
 
-from tests.support.kafka_asking import ask
 from tests.support.kafka_server import batch, fetch_of, fetch_partition, produce_request
 from tests.support.kafka_stream import KafkaStream, connected
+from tests.support.kafka_wire import ask
 from tests.support.logs import START_MS, Clock
 
 

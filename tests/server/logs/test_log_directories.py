@@ -19,9 +19,9 @@ from triolog.server.storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE, RECOVER
 from triolog.server.storage.errors import LogDirectoryError, LogOfflineError
 
 from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, running_broker, until, value, values_from
+from tests.support.counting_fs import SyncCountingFileSystem, made_directories
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.gate_fs import GateFileSystem
-from tests.support.sync_counting_fs import SyncCountingFileSystem, made_directories
 
 FIRST, SECOND = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
 

@@ -34,7 +34,7 @@ from tests.support.brokers import (
     value,
     values_from,
 )
-from tests.support.call_counting_fs import CallCountingFileSystem
+from tests.support.counting_fs import CallCountingFileSystem
 from tests.support.gate_fs import GateFileSystem
 from tests.support.logs import Clock
 from tests.support.transactions import TransactionalProducer

@@ -35,10 +35,10 @@ from triolog.server.storage.lookups.fetch import fetch_batches
 from tests.server.logs.test_log_retention import SMALL, fill, started_at
 from tests.server.stages.test_stage_commits import APPLICATION, stage
 from tests.support.brokers import LARGE, PARTITION, TOPIC, actor_of, one_partition, running_broker, until, value, values_from
+from tests.support.counting_fs import SyncCountingFileSystem, made_directories
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.gate_fs import GateFileSystem, held
 from tests.support.logs import Clock
-from tests.support.sync_counting_fs import SyncCountingFileSystem, made_directories
 from tests.support.transactions import committed_offset
 
 OLD_RECORDS = 50

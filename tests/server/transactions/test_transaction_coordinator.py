@@ -27,10 +27,10 @@ from triolog.server.storage.producers.producer_cursor import AppendOrigin
 from triolog.server.transactions.transaction_states import IDLE_STATES, LAST_CLIENT_EPOCH
 
 from tests.support.brokers import LARGE, PARTITION, TOPIC, actor_of, records_from, running_broker, until
+from tests.support.counting_fs import made_directories
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.gate_fs import GateFileSystem, held
 from tests.support.logs import START_MS, Clock
-from tests.support.sync_counting_fs import made_directories
 from tests.support.transactions import TIMEOUT_MS, TransactionalProducer, committed_offset, committed_values, is_stable
 
 OTHER: Final = TopicPartition(TOPIC, 1)

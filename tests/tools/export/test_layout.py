@@ -16,7 +16,7 @@ from triolog.tools.export.log_pieces import LogSource, plan_pieces
 from triolog.tools.export.manifest import VERSION, Manifest, ManifestError, replace_file
 from triolog.tools.export.pieces import JobError
 
-from tests.support.synced_files import synced_inodes
+from tests.support.counting_fs import synced_inodes
 
 DAY_MS = 86_400_000
 Row = tuple[int | None, bytes | None, bytes | None, tuple[()]]

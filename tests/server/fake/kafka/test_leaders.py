@@ -16,9 +16,9 @@ from triolog.server.config.broker_config import Address
 from triolog.server.embedded import EmbeddedBroker, open_broker
 
 from tests.support.kafka_admin import by_hand, create_topics, new_topic
-from tests.support.kafka_asking import ask
 from tests.support.kafka_server import TOPIC, batch, fetch_of, fetch_partition, produce_request
 from tests.support.kafka_stream import KafkaStream, connected
+from tests.support.kafka_wire import ask
 from tests.support.share_members import ACCEPT, ShareMember
 
 EPOCH: Final = 2

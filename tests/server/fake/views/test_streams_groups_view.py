@@ -14,8 +14,7 @@ from triolog.server.config.broker_config import Address
 from triolog.server.embedded import MEMORY, BlockingBroker
 
 from tests.support.kafka_wire import CLIENT_ID, KafkaWire
-from tests.support.streams_members import StreamsMember
-from tests.support.streams_requests import CHANGELOG, GROUP, MEMBER, REPARTITION, SOURCE, heartbeat
+from tests.support.streams_members import CHANGELOG, GROUP, MEMBER, REPARTITION, SOURCE, StreamsMember, heartbeat
 
 PARTITIONS: Final = 2
 SESSION_S: Final = 45

@@ -19,9 +19,9 @@ from triolog.server.listeners.kafka.calls import kafka_listener
 
 from tests.support.brokers import actor_of, running_broker
 from tests.support.kafka_admin import error_names
-from tests.support.kafka_asking import ask
 from tests.support.kafka_server import TOPIC, KafkaServer, batch, produced
 from tests.support.kafka_stream import KafkaStream, connected
+from tests.support.kafka_wire import ask
 
 PREFERRED, UNCLEAN = 0, 1
 QUORUM_TOPIC = "__cluster_metadata"

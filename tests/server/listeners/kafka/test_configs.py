@@ -30,9 +30,9 @@ from tests.support.kafka_admin import (
     describe,
     error_names,
 )
-from tests.support.kafka_asking import ask
 from tests.support.kafka_server import TOPIC, KafkaServer, kafka_server
 from tests.support.kafka_stream import KafkaStream
+from tests.support.kafka_wire import ask
 
 NODE, ALL = "1", ""
 DYNAMIC_BROKER, DYNAMIC_DEFAULT_BROKER = 2, 3

@@ -14,9 +14,9 @@ import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.limits import INT32_MIN
 
-from tests.support.kafka_asking import ask
 from tests.support.kafka_server import TOPIC, KafkaServer, batch, produce_request
 from tests.support.kafka_stream import KafkaStream
+from tests.support.kafka_wire import ask
 
 GROUP = "group"
 MEMBER = "member-1"

@@ -4,10 +4,10 @@ DeleteTopics, CreatePartitions and DeleteRecords: versions, errors, and what bec
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
-from triolog.protocol.kafka.messages.topics import CreateTopicsCreatableTopic
 from triolog.protocol.types import TopicPartition
 from triolog.server.config import KEPT_KEYS, TOPIC_KEYS
 
@@ -101,7 +101,7 @@ async def test_what_kafka_refuses_is_refused_alone(kafka: KafkaServer, client: K
         answer = await client.call(create_topics(topic, new_topic(f"beside-{number}")), LATEST)
         assert error_names(answer.topics) == [error, "NONE"], topic
         refused = answer.topics[0]
-        assert (refused.name, refused.topic_id) == (topic.name, NO_ID), topic
+        assert (refused.name, refused.topic_id) == (topic["name"], NO_ID), topic
         assert (refused.num_partitions, refused.replication_factor) == (-1, -1), topic
         assert refused.error_message, topic
     beside = {f"beside-{number}" for number in range(len(REFUSED))}
@@ -161,13 +161,13 @@ LENIENT = [
 
 @pytest.mark.parametrize("topic", LENIENT, ids=["replicas", "assigned", "keys"])
 async def test_a_lenient_server_makes_what_tests_ask_for_and_says_so(
-    fast_path: Path, topic: CreateTopicsCreatableTopic, caplog: pytest.LogCaptureFixture
+    fast_path: Path, topic: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
     async with kafka_server(fast_path, lenient=True) as kafka, kafka.connected() as client:
         [result] = (await client.call(create_topics(topic), LATEST)).topics
         assert (result.error_code, result.num_partitions, result.replication_factor) == (0, 2, 1)
-        assert kafka.broker.topics.describe("new").configs == {each.name: each.value for each in topic.configs}
+        assert kafka.broker.topics.describe("new").configs == {each["name"]: each["value"] for each in topic["configs"]}
     assert any("topic new" in message for message in caplog.messages)
 
 

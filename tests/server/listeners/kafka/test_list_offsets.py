@@ -14,9 +14,9 @@ from triolog.server.listeners.kafka.door import NO_TOPIC_ID
 from triolog.server.listeners.kafka.session import KafkaSession
 
 from tests.support.brokers import actor_of
-from tests.support.kafka_asking import ask
 from tests.support.kafka_server import TOPIC, KafkaServer, batch, produced
 from tests.support.kafka_stream import KafkaStream
+from tests.support.kafka_wire import ask
 from tests.support.logs import START_MS
 from tests.support.transactions import TransactionalProducer
 

@@ -21,9 +21,9 @@ from tests.server.listeners.kafka.test_cost import of_others
 from tests.server.listeners.test_turns import Served, served, short_turns
 from tests.support.client_metrics import setting
 from tests.support.kafka_admin import create_topics, new_topic
-from tests.support.kafka_asking import ask
 from tests.support.kafka_server import TOPIC, KafkaServer, batch, kafka_server, produce_request, produced
 from tests.support.kafka_stream import KafkaStream
+from tests.support.kafka_wire import ask
 
 BIG: Final = "big"
 COUNT: Final = 2_000

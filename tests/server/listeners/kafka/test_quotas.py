@@ -19,7 +19,6 @@ from triolog.server.embedded import MEMORY, BlockingBroker
 from tests.support import kafka_quotas as quotas
 from tests.support.brokers import until
 from tests.support.gate_fs import GateFileSystem
-from tests.support.kafka_asking import ask
 from tests.support.kafka_quotas import (
     ADDRESS,
     ANY,
@@ -49,7 +48,7 @@ from tests.support.kafka_server import (
     produced,
 )
 from tests.support.kafka_stream import KafkaStream
-from tests.support.kafka_wire import CLIENT_ID, KafkaWire, frame
+from tests.support.kafka_wire import CLIENT_ID, KafkaWire, ask, frame
 
 DEFAULTS: quotas.Parts = [("user", None), ("client-id", None)]
 STORED: list[tuple[quotas.Parts, quotas.Values]] = [

@@ -21,10 +21,9 @@ from triolog.server.loop.procedures import PAUSE, Procedure, Reply
 from tests.support import kafka_server as support
 from tests.support.brokers import LARGE, until
 from tests.support.gate_fs import GateFileSystem
-from tests.support.kafka_asking import ask
 from tests.support.kafka_server import KafkaServer, batch, fetch_partition, fetch_request, kafka_server, produce_request
 from tests.support.kafka_stream import KafkaStream
-from tests.support.kafka_wire import frame
+from tests.support.kafka_wire import ask, frame
 
 HELLO = ask("ApiVersions", client_software_name="wire", client_software_version="1.0")
 PARKED_MS = 120_000

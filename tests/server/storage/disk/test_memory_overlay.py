@@ -14,7 +14,7 @@ from triolog.server.storage.disk.filesystem import CREATE, READ, WRITE, FileSyst
 from triolog.server.storage.disk.filesystem_layers import LaterSyncs, RememberedNames
 from triolog.server.storage.disk.memory_overlay import MOST_TAIL_BYTES, MemoryOverlay
 
-from tests.support.call_counting_fs import CallCountingFileSystem
+from tests.support.counting_fs import CallCountingFileSystem
 from tests.support.counts import seeds
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.gate_fs import GateFileSystem

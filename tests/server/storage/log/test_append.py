@@ -35,9 +35,8 @@ from triolog.server.storage.log.prepare import PreparedAppend, prepare_append
 from triolog.server.storage.log.prepare_one import MOST_RECORDS, prepare_one, steps_of
 from triolog.server.storage.producers.producer_cursor import AppendOrigin
 
-from tests.support.large_batches import tiny_records
 from tests.support.logs import START_MS, TOPIC_PARTITION, Clock, DrivenLog, batch, open_driven
-from tests.support.record_batches import damaged, headers, patched, record_lists
+from tests.support.record_batches import damaged, headers, patched, record_lists, tiny_records
 
 CODECS: Final = pytest.mark.parametrize("codec", list(CompressionType), ids=lambda codec: codec.name.lower())
 APPEND_TIME: Final = LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME)

@@ -31,15 +31,14 @@ from triolog.server.storage.log.prepare import prepare_append, prepare_marker
 from triolog.server.storage.log.retention import expire_segments
 from triolog.server.storage.lookups.fetch import fetch_batches
 
-from tests.support import memory_image
+from tests.support import crash_fs
 from tests.support.altered_files import EPOCHS, FACTS, altered
-from tests.support.check_log import check_everything, check_indexes
 from tests.support.compaction import end_transaction
 from tests.support.counts import LONG, by_tier, counts, draws, tier
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.inline_log import ORDERS, InlineLog
 from tests.support.logs import START_MS, Clock, DrivenLog, batch, open_driven, untimed
-from tests.support.model_log import ModelBatch, ModelLog, NewRecord
+from tests.support.model_log import ModelBatch, ModelLog, NewRecord, check_everything, check_indexes
 
 DIRECTORY: Final = "/orders-0"
 CONFIG: Final = LogConfig(segment_bytes=700, segment_index_bytes=96, index_interval_bytes=100)
@@ -536,7 +535,7 @@ def with_file(path: str, content: bytes | None) -> CrashFileSystem:
     if content is None:
         fs.unlink(path)
     else:
-        memory_image.put(fs, path, content)
+        crash_fs.put(fs, path, content)
     return fs
 
 

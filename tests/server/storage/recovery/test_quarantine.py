@@ -23,7 +23,7 @@ from triolog.server.storage.log.gaps import OffsetGap
 from triolog.server.storage.recovery.quarantine import MOST_TAILS, cut_tail, delete_oldest_tails, quarantine, set_aside
 from triolog.server.storage.recovery.salvage import Damage, GoodBatch, scan_batches
 
-from tests.support import memory_image
+from tests.support import crash_fs
 from tests.support.counts import seeds
 from tests.support.crash_fs import CrashFileSystem, PowerCut
 from tests.support.flipped_files import flipped
@@ -193,7 +193,7 @@ def damaged(fs: CrashFileSystem, first: int) -> None:
         if header.base_offset >= first:
             data[at + CRC] ^= 1
         at += header.size_bytes
-    memory_image.put(fs, path, bytes(data))
+    crash_fs.put(fs, path, bytes(data))
 
 
 def stored() -> CrashFileSystem:
@@ -240,7 +240,7 @@ def test_a_log_that_lost_its_end_while_it_was_stopped_is_covered_too() -> None:
     fs = stored()
     path = f"{TOPIC_DIRECTORY}/{0:020}.log"
     content = fs.content(path)
-    memory_image.put(fs, path, content[: 5 * len(content) // BATCHES])
+    crash_fs.put(fs, path, content[: 5 * len(content) // BATCHES])
     driven = open_driven(TOPIC_DIRECTORY, fs=fs, config=SKIP, recovery_point=BATCHES)
     assert [(gap.start_offset, gap.end_offset) for gap in driven.log.gaps] == [(5, BATCHES)]
     assert end_of_read(driven, 0) == end_of_read(driven, 5) == BATCHES
@@ -258,8 +258,8 @@ def test_an_empty_segment_behind_a_gap_that_nothing_covers_is_led_to(left: int, 
     content = fs.content(path)
     covered = next(at for at in range(0, len(content), 1) if at and parse_header(content[at:] + bytes(61)).base_offset == 5)
     torn = content[covered : covered + left] + bytes(len(content) - covered - left) if left else b""
-    memory_image.put(fs, path, content[:covered] + torn)
-    memory_image.put(fs, f"{TOPIC_DIRECTORY}/{BATCHES:020}.log", b"")
+    crash_fs.put(fs, path, content[:covered] + torn)
+    crash_fs.put(fs, f"{TOPIC_DIRECTORY}/{BATCHES:020}.log", b"")
     again = open_driven(TOPIC_DIRECTORY, fs=fs, config=SKIP, was_clean=was_clean, recovery_point=BATCHES)
     assert again.log.log_end_offset == again.log.active.base_offset == BATCHES
     assert end_of_read(again, 5) == BATCHES

@@ -27,8 +27,8 @@ from triolog.tools.spark.sink.write_rows import RowError
 from triolog.tools.spark.sink.writer import Staged, WriteTask
 
 from tests.support.counts import seeds
+from tests.support.forwarding_chain import WeatherProxy
 from tests.support.server_process import ServerFolder
-from tests.support.weather_proxy import WeatherProxy
 
 MB = 1_000_000
 LARGE = 64 * 2**20

@@ -23,16 +23,15 @@ from triolog.server.listeners.kafka.door import NO_TOPIC_ID
 from triolog.tools.cli.reference.config_table import NOTHING, kafka_table
 
 from tests.support import kafka_admin
-from tests.support.kafka_acls import allow, forbid
 from tests.support.kafka_admin import BROKER_TYPE, TOPIC_TYPE, alter, delete_states, error_names, new_topic
-from tests.support.kafka_asking import ask
+from tests.support.kafka_login import allow, forbid
 from tests.support.kafka_rights.askers import CASES, LOGIN, Asker, askers
 from tests.support.kafka_rights.case import THERE
 from tests.support.kafka_rights.hidden import HIDDEN
-from tests.support.kafka_rights.recorded import DEVIATIONS, comparable, recorded
-from tests.support.kafka_rights.world import ADMIN, Told, World, answered, question, users
+from tests.support.kafka_rights.world import ADMIN, DEVIATIONS, Told, World, answered, comparable, question, recorded, users
 from tests.support.kafka_server import TOPIC, KafkaServer, kafka_server
 from tests.support.kafka_stream import KafkaStream
+from tests.support.kafka_wire import ask
 
 UNSEEN, GROUP = "hidden", "group"
 OF_TOPIC = "TOPIC_AUTHORIZATION_FAILED"

@@ -30,9 +30,9 @@ from triolog.server.listeners.native.session import error_codes
 
 from tests.support.attackers import both_listeners
 from tests.support.brokers import actor_of, running_broker, until
+from tests.support.kafka_login import ScramClient
 from tests.support.kafka_server import batch
 from tests.support.native_stream import NativeStream, native_stream
-from tests.support.scram_client import ScramClient
 from tests.support.wire_client import WireClient, error_of
 
 MINE: Final = "mine"

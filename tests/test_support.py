@@ -1,17 +1,31 @@
-"""The crashing file system keeps what it says: synced bytes and names always, all else in any state a disk could be in."""
+"""Tests of what tests stand on: the crashing file system, the history of a server that is killed, the program whose forks stand
+for the command, the leak check."""
 
 from __future__ import annotations
 
 import errno
+import os
 import random
+import select
+import subprocess
+import sys
+import threading
+from pathlib import Path
 from typing import Final
 
 import pytest
+import trio
 from hypothesis import example, given
 from hypothesis import strategies as st
+from triolog.protocol.types import Record, TopicPartition
 from triolog.server.storage.disk.filesystem import CREATE, READ, replace_file
 
+from tests.support import leaks
 from tests.support.crash_fs import CrashFileSystem, PowerCut
+from tests.support.descriptor_limits import TELLS_IMPORTS, imports_of
+from tests.support.forked_servers import PROGRAM, ServerForker
+from tests.support.kill_history import KillHistory, Numbered, StoredLog
+from tests.support.server_process import DEADLINE_S, ServerFolder, environment, python_command
 
 SEEDS: Final = range(300)
 Step = tuple[int, bytes] | int | str
@@ -280,3 +294,133 @@ def test_what_was_written_and_synced_and_never_failed_since_it_was_forgotten_is_
     after = fs.crash(random.Random(len(steps))).content("/f")
     for page, expected in sound.items():
         assert after[page * 8 : page * 8 + len(expected)] == expected
+
+
+WHERE = TopicPartition("t", 0)
+SENT = [Numbered("producer", number, 1000 + number, None, b"value") for number in range(3)]
+
+
+def stored(*records: Numbered, start: int = 0) -> StoredLog:
+    found = (
+        Record(offset, sent.timestamp, sent.key, sent.value, (("id", sent.id.encode()),))
+        for offset, sent in enumerate(records, start)
+    )
+    return StoredLog(
+        records=tuple(found),
+        control_offsets=(),
+        batch_bytes=100,
+        log_start_offset=start,
+        high_watermark=start + len(records),
+        last_stable_offset=start + len(records),
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (SENT, SENT[:2], "lost"),
+        (SENT[:2], SENT[:1], "lost"),
+        (SENT, [*SENT, SENT[0]], "duplicate"),
+        (SENT, [SENT[1], SENT[0], SENT[2]], "reordered"),
+        (SENT, [*SENT[:2], SENT[2]._replace(value=b"other")], "unsent"),
+        (SENT, [*SENT[:2], SENT[2]._replace(timestamp=1)], "unsent"),
+        (SENT, [*SENT[:2], SENT[2]._replace(number=9)], "unsent"),
+    ],
+)
+def test_what_a_kill_has_taken_or_changed_is_seen(before: list[Numbered], after: list[Numbered], said: str) -> None:
+    history = KillHistory()
+    history.send(WHERE, SENT)
+    history.acknowledge(WHERE, 0, SENT[: len(before)])
+    history.read(WHERE, stored(*before))
+    history.check()
+    history.read(WHERE, stored(*after))
+    with pytest.raises(AssertionError, match=said):
+        history.check()
+
+
+def test_a_log_without_an_offset_is_not_dense() -> None:
+    with pytest.raises(AssertionError, match=r"lacks offsets \[3\]"):
+        StoredLog(
+            records=stored(*SENT).records,
+            control_offsets=(),
+            batch_bytes=0,
+            log_start_offset=0,
+            high_watermark=4,
+            last_stable_offset=4,
+        ).check_dense()
+
+
+PRELOADS: Final = f"import sys; sys.path.append({str(PROGRAM.parent)!r}); import server_forker; server_forker.preload()"
+
+
+def test_the_program_has_loaded_every_module_of_ours_that_a_server_loads(tmp_path: Path) -> None:
+    with ServerFolder(tmp_path, command=python_command(f"{PRELOADS}\n{TELLS_IMPORTS}")) as folder:
+        server = folder.start("--kafka", "127.0.0.1:0", "--control", "127.0.0.1:0", "--nodes", "2", "--emulate", "3.4")
+        assert server.stop() == 0, server.stderr()
+    assert [name for name in imports_of(tmp_path) if name.startswith("triolog.")] == []
+
+
+def test_forks_do_not_outlive_the_program(tmp_path: Path) -> None:
+    poll = select.poll()
+    with ServerForker.running(environment()) as forker:
+        arguments = ("serve", "--data-dir", "data", "--native", "127.0.0.1:0")
+        server = forker.fork(arguments, cwd=tmp_path, environment=environment(), output=tmp_path / "output")
+        poll.register(server._pidfd, select.POLLIN)
+        assert not poll.poll(0), "it serves"
+    assert poll.poll(DEADLINE_S * 1000)
+    os.close(server._pidfd)
+
+
+def test_a_descriptor_reopened_on_another_file_is_reported(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    second.touch()
+    fd = os.open(first, os.O_CREAT | os.O_RDWR)
+    try:
+        before = leaks.snapshot()
+        other = os.open(second, os.O_RDWR)
+        os.dup2(other, fd)
+        os.close(other)
+        assert leaks.leaks_since(before, grace_s=0) == [f"fd {fd} -> {second}"]
+    finally:
+        os.close(fd)
+
+
+def test_a_descriptor_of_a_file_unlinked_meanwhile_is_the_same_descriptor(tmp_path: Path) -> None:
+    path = tmp_path / "unlinked"
+    with path.open("wb"):
+        before = leaks.snapshot()
+        path.unlink()
+        assert leaks.leaks_since(before, grace_s=0) == []
+
+
+async def test_a_trio_worker_is_reported_while_it_works_and_not_when_it_is_idle() -> None:
+    started, release = threading.Event(), threading.Event()
+
+    def work() -> None:
+        started.set()
+        release.wait()
+
+    before = leaks.snapshot()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.to_thread.run_sync, work)
+        await trio.to_thread.run_sync(started.wait)
+        try:
+            [found] = leaks.leaks_since(before, grace_s=0)
+        finally:
+            release.set()
+    assert found.startswith("thread ")
+    assert leaks.leaks_since(before) == []
+
+
+@pytest.mark.skipif(
+    not Path(f"/proc/self/task/{threading.get_native_id()}/children").exists(), reason="this kernel lists no children"
+)
+def test_a_child_process_is_reported_until_it_is_waited_for() -> None:
+    before = leaks.snapshot()
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        found = [line for line in leaks.leaks_since(before, grace_s=0) if line.startswith("child process")]
+    finally:
+        child.communicate(b"\n")
+    assert [line.partition(":")[0] for line in found] == [f"child process {child.pid}"]
+    assert leaks.leaks_since(before) == []
