@@ -84,7 +84,6 @@ FLOORS: Final = {
     "tools.demo": 29,
     "tools.bench": 30,
     "tools.pytest_plugin": 30,
-    "tools.demo.edge": 31,
     "tools.spark": 31,
 }
 """A module imports strictly lower floors, and modules of its own entry."""
@@ -140,7 +139,7 @@ LOOKED_UP_BY_SPARK: Final = {
 """Folder -> the name it is installed by. Spark finds data sources in top-level modules named `pyspark_*` and nowhere else, so
 these two are installed beside the distribution's own package, and can name what they import only absolutely."""
 
-NOT_IN_THE_WHEEL: Final = ("tools/bench", "tools/demo", "tools/spark/bench", "tools/spark/demo")
+NOT_IN_THE_WHEEL: Final = ("tools/bench", "tools/demo")
 """No program needs them: `triolog bench` and the demos are run in a clone."""
 NATIVE_LISTENER: Final = ROOT / "server/listeners/native"
 KAFKA_LISTENER: Final = ROOT / "server/listeners/kafka"

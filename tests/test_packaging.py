@@ -33,7 +33,7 @@ PYTHONS: Final = by_tier(commit=(THIS,), merge=(THIS,), long=VERSIONS)
 FOLDERS: Final = ("protocol", "server", "tools")
 LOOKED_UP_BY_SPARK: Final = ("pyspark_triolog", "pyspark_triolog_segments")
 """Installed from `tools/spark` as top-level packages: Spark finds data sources in modules of such names only."""
-NOT_IN_THE_WHEEL: Final = ("tools/bench/", "tools/demo/", "tools/spark/bench/", "tools/spark/demo/")
+NOT_IN_THE_WHEEL: Final = ("tools/bench/", "tools/demo/")
 FILES: Final = ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "Makefile")
 PATIENCE_S: Final = 60.0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from triolog.tools.demo.flights import Flight, parser
+from triolog.tools.demo.flights import Flight, flight_of
 
 ROW: Final = {
     "year": "2013",
@@ -31,10 +31,4 @@ ROW: Final = {
 
 def flights_of(*changes: dict[str, str]) -> list[Flight]:
     """The flights of rows that differ from ROW by these fields."""
-    rows = [list((ROW | change).values()) for change in changes]
-    return parser(tuple(ROW))(list(enumerate(rows)))
-
-
-def departing(timestamp: int, *, row: int, partition: int = 0, value: bytes = b'{"carrier":"UA","dep_delay":2}') -> Flight:
-    """A flight of which only these fields matter."""
-    return Flight(b"%d" % row, partition, b"N14228", timestamp, value)
+    return [flight_of(number, ROW | change) for number, change in enumerate(changes)]

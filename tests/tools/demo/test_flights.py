@@ -5,14 +5,11 @@ import subprocess
 import sys
 import zipfile
 from datetime import UTC, datetime
-from itertools import pairwise
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from triolog.tools.demo.flights import CHUNK_ROWS, Flight, SourceError, evenly, find_source, load_flights, parser
+from triolog.tools.demo.flights import Flight, find_source, load_flights
 
 from .flight_rows import ROW, flights_of
 
@@ -76,28 +73,13 @@ def test_a_value_is_the_row_as_compact_json_and_a_missing_tail_number_a_null_key
     assert flight.value == json.dumps(expected, separators=(",", ":")).encode()
 
 
-def test_airports_are_partitions_and_columns_that_are_missing_are_named() -> None:
+def test_airports_are_partitions() -> None:
     flights = flights_of({"origin": "LGA"}, {"origin": "EWR"}, {"origin": "JFK"})
     assert [flight.partition for flight in flights] == [2, 0, 1]
-    with pytest.raises(SourceError, match="'BOS' is none of EWR, JFK, LGA"):
-        flights_of({"origin": "BOS"})
-    with pytest.raises(SourceError, match="no column sched_dep_time"):
-        parser([name for name in ROW if name != "sched_dep_time"])
 
 
-@given(st.integers(1, 400), st.integers(1, 400))
-def test_even_distances(total: int, count: int) -> None:
-    rows = [(number, [str(number)]) for number in range(total)]
-    taken = list(evenly(rows, total, count))
-    assert len(taken) == min(total, count)
-    assert taken == sorted(taken)
-    gaps = [later[0] - earlier[0] for earlier, later in pairwise(taken)]
-    assert max(gaps, default=0) - min(gaps, default=0) <= 1
-    assert taken[0][0] == 0
-
-
-def test_all_rows_are_read_in_file_order_over_chunks(tmp_path: Path) -> None:
-    count = CHUNK_ROWS + 3
+def test_all_rows_are_read_in_file_order_or_some_at_even_distances(tmp_path: Path) -> None:
+    count = 4099
     lines = [",".join((ROW | {"flight": str(number)}).values()) for number in range(count)]
     path = tmp_path / "flights.csv.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -12,7 +12,7 @@ import attrs
 from ....server.config.broker_settings import VARIABLE_PREFIX
 from ...demo.processes import Process, serve_arguments
 from .child import LoadFailedError
-from .process import bytes_read, children, memory_mib
+from .process import children, memory_mib
 
 
 @attrs.define(eq=False, repr=False)
@@ -27,10 +27,6 @@ class Server(Process):
     def children(self) -> list[int]:
         """Return its child processes."""
         return children(self.pid)
-
-    def bytes_read(self) -> int:
-        """Return the bytes that it has read by system calls, its modules included."""
-        return bytes_read(self.pid)
 
     def idle_memory_mib(self, *, settle_s: float = 2.0) -> dict[str, float]:
         """Return the memory once it has not changed for a quarter of a second, or after `settle_s`."""

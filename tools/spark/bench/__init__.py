@@ -1,1 +1,0 @@
-"""`triolog spark bench`."""
