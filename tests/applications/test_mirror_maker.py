@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from triolog.tools.bench.kafka.jars import kafka_jars
-from triolog.tools.bench.peers.peer import PeerMissingError
+from triolog.tools.bench.kafka.jars import PeerMissingError, kafka_jars
 
 from tests.applications.java_process import SINGLE, JavaProcess
 from tests.applications.restarted_server import RestartedServer

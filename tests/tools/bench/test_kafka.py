@@ -19,12 +19,11 @@ from click.testing import CliRunner
 from triolog.tools.bench.kafka.brokers import KAFKA, KFAKE, TRIOLOG, Brokers, open_brokers
 from triolog.tools.bench.kafka.command import command
 from triolog.tools.bench.kafka.generator import Generator, build_generator
-from triolog.tools.bench.kafka.jars import REFERENCE_VERSION, kafka_jars
+from triolog.tools.bench.kafka.jars import REFERENCE_VERSION, PeerMissingError, kafka_jars
 from triolog.tools.bench.kafka.rows import ROWS, benchmark, warm_up
 from triolog.tools.bench.measuring.bench import Bench, Scale
 from triolog.tools.bench.measuring.child import LoadFailedError
-from triolog.tools.bench.measuring.measure import Verdict
-from triolog.tools.bench.peers.peer import PeerMissingError
+from triolog.tools.bench.measuring.report import Verdict
 
 TINY: Final = Scale("tiny", 1, 0.0005)
 WITH_KAFKA: Final = ("consume", "synced", "forward")

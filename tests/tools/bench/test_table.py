@@ -13,7 +13,7 @@ from triolog.tools.bench import table as rows
 from triolog.tools.bench.measuring.bench import Bench, Scale
 from triolog.tools.bench.measuring.child import LoadFailedError
 from triolog.tools.bench.measuring.machine import IN_MEMORY, filesystem_of
-from triolog.tools.bench.measuring.measure import Verdict
+from triolog.tools.bench.measuring.report import Verdict
 
 TINY: Final = Scale("tiny", 1, 0.0005)
 ALWAYS: Final = "synced-appends"

@@ -11,7 +11,7 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]
 import pytest
 from triolog.server.embedded import BlockingBroker
-from triolog.tools.arrow.errors import ArrowError
+from triolog.tools.arrow.report import ArrowError
 from triolog.tools.arrow.values.json_values import infer_json, is_deeper
 from triolog.tools.arrow.values.object_values import infer_msgpack
 from triolog.tools.cli.sql.formats import _unique

@@ -18,9 +18,9 @@ from triolog.protocol.kafka.messages.offsets import (
     OffsetCommitResponseTopic,
 )
 from triolog.protocol.schema import codec
-from triolog.tools.bench.counting.kafka_frames import read_kafka_answer
 from triolog.tools.bench.counting.meters import Counts
 from triolog.tools.bench.counting.rounds import Peer, Rounds
+from triolog.tools.bench.counting.served import read_kafka_answer
 from triolog.tools.bench.measuring.child import LoadFailedError
 
 FRAME = b"\0\0\0\3abc"

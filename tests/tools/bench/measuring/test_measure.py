@@ -5,7 +5,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from triolog.tools.bench.measuring.measure import Line, Verdict, absent, at_least, at_most, percentile, ratio
+from triolog.tools.bench.measuring.report import Line, Verdict, absent, at_least, at_most, percentile, ratio
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=400), st.sampled_from([0.5, 0.9, 0.99, 1.0]))

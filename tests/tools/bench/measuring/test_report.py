@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 from triolog.tools.bench.measuring.machine import IN_MEMORY, Machine, default_parent, filesystem_of, read_machine
-from triolog.tools.bench.measuring.measure import Line, RowResult, absent, at_least, at_most
-from triolog.tools.bench.measuring.report import Report
+from triolog.tools.bench.measuring.report import Line, Report, RowResult, absent, at_least, at_most
 
 
 @pytest.fixture
