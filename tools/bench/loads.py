@@ -1,7 +1,8 @@
-"""The loads of the benchmark, each in a process of its own: producers of prebuilt batches, requests on a schedule, and the cleaner.
+"""The loads of the benchmark, each in a process of its own: producers of prebuilt batches, requests on a schedule, and the
+cleaner.
 
-On a schedule latency counts from when a request was due, so waiting is not hidden. The cleaner works on a log of keyed records in
-the process that a server would start for it.
+On a schedule latency counts from when a request was due, so waiting is not hidden. The cleaner works on a log of keyed records
+in the process that a server would start for it.
 """
 
 from __future__ import annotations

@@ -21,8 +21,7 @@ from ...protocol.limits import KIB, MIB
 from ...protocol.types import TopicPartition
 from ..client.blocking import BlockingAdmin, BlockingClient, BlockingConsumer, BlockingProducer
 from ..forward.handing import GAP_HEADER
-from ..forward.process.asking import ask
-from ..forward.process.place import CONTROL
+from ..forward.process.place import CONTROL, ask
 from .flights import AIRPORTS, ROW_HEADER, Flight, find_source, load_flights, send_flight
 from .processes import Process, serve_arguments
 from .showing import Demo, DemoError, as_json_option, check_kafka_client, working_folder

@@ -4,7 +4,7 @@ import trio
 from triolog.tools.client.admin import Admin
 from triolog.tools.client.config import ClientConfig
 from triolog.tools.client.connection import connect
-from triolog.tools.console.watching.rates import CountedBefore
+from triolog.tools.console.watching.history import CountedBefore
 
 from .conftest import Shown, told
 

@@ -7,8 +7,7 @@ import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from triolog.tools.console.records.contents import KINDS, MAX_PARSED, content
-from triolog.tools.console.records.value_text import indented, msgpack_text
+from triolog.tools.console.records.contents import KINDS, MAX_PARSED, content, indented, msgpack_text
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 import trio
-from triolog.tools.forward.process.asking import ask_in_trio
 from triolog.tools.forward.process.control import serve_control
-from triolog.tools.forward.process.place import CONTROL, LOCK, LinkPlace
+from triolog.tools.forward.process.place import CONTROL, LOCK, LinkPlace, ask_in_trio
 
 from tests.support.browser_wire import Browser
 from tests.support.forwarding import LINK, TOPIC, Forwarding, Running, forwarding

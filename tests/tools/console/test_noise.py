@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 import pytest
 import trio
+from triolog.tools.console.dispatch import ROUTES
 from triolog.tools.console.routes import Route
-from triolog.tools.console.views.table import ROUTES
 
 from tests.support.browser_wire import Browser, Reply
 from tests.support.counts import counts

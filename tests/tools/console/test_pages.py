@@ -6,8 +6,8 @@ from pathlib import Path
 
 from triolog.protocol.types import TopicPartition
 from triolog.server.config.address import Address
-from triolog.tools.console.parameters import exact
-from triolog.tools.console.views.table import ROUTES
+from triolog.tools.console.dispatch import ROUTES
+from triolog.tools.console.routes import exact
 
 from .conftest import Shown, shown_broker
 

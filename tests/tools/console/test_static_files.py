@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from triolog.tools.console.static_files import FOLDER, MAX_TOTAL_BYTES, StaticFiles
+from triolog.tools.console.dispatch import FOLDER, MAX_TOTAL_BYTES, StaticFiles
 
 from .conftest import Shown
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from triolog.protocol.native.messages import PlainRecord
 from triolog.server.embedded import BlockingBroker
-from triolog.tools.console.views import segment_bars
-from triolog.tools.console.views.segment_bars import Bar, merged
+from triolog.tools.console.views import topics
+from triolog.tools.console.views.topics import Bar, merged
 
 from tests.support.damaged_batches import damage_batch
 
@@ -67,7 +67,7 @@ async def test_a_topic_has_its_partitions_and_where_its_configuration_comes_from
 async def test_segments_come_with_their_sizes_and_times_however_many_answers_it_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr(segment_bars, "MAX_DESCRIBED_SEGMENTS", most)
+    monkeypatch.setattr(topics, "MAX_DESCRIBED_SEGMENTS", most)
     async with shown_broker(path=tmp_path) as shown:
         await shown.broker.create_topic("t", partitions=2, config={"segment.bytes": "1024", "retention.ms": "-1"})
         for i in range(5):

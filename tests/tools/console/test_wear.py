@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from triolog.tools.console.around.wear import _disks
-from triolog.tools.console.watching.rates import wear_series
+from triolog.tools.console.watching.history import wear_series
 
 from ..cli.top.test_wear import NOTHING_TOLD
 from .conftest import shown_broker

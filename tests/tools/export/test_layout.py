@@ -11,8 +11,7 @@ from triolog.protocol.types import NO_TIMESTAMP
 from triolog.server.embedded import BlockingBroker
 from triolog.tools.export.layout import MAX_OPEN_DAYS, NO_DAY, TEMPORARY, DamagedLogError, Export, export_piece
 from triolog.tools.export.log_pieces import LogSource, plan_pieces
-from triolog.tools.export.manifest import Manifest
-from triolog.tools.export.pieces import JobError
+from triolog.tools.export.manifest import JobError, Manifest
 
 from tests.support.synced_files import synced_inodes
 

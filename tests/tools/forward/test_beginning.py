@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from triolog.tools.forward.link import Link
-from triolog.tools.forward.states import LinkState
+from triolog.tools.forward.progress import LinkState
 
 from tests.support.forwarding import GROUP, TOPIC, Forwarding, Running, until
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from triolog.tools.forward import session
 from triolog.tools.forward.link import Link
-from triolog.tools.forward.topic_ids import TopicIds
+from triolog.tools.forward.memory import TopicIds
 
 from tests.support.forwarding import TOPIC, Forwarding, Running, until
 

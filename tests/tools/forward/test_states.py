@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from triolog.tools.forward.states import TRANSITIONS, LinkEvent, LinkState, next_state
+from triolog.tools.forward.progress import TRANSITIONS, LinkEvent, LinkState, next_state
 
 
 def test_every_state_has_its_row_and_is_reached_from_the_first_one() -> None:

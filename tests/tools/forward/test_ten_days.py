@@ -22,8 +22,7 @@ from triolog.tools.client.blocking.admin import BlockingAdmin
 from triolog.tools.client.blocking.client import BlockingClient
 from triolog.tools.client.blocking.consumer import BlockingConsumer
 from triolog.tools.client.blocking.producer import BlockingProducer
-from triolog.tools.forward.process.asking import ask
-from triolog.tools.forward.process.place import CONTROL
+from triolog.tools.forward.process.place import CONTROL, ask
 
 from tests.support.forwarding import LINK, NODE
 from tests.support.server_process import Address, ServerFolder, ServerProcess

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from triolog.tools.forward.errors import LinkStoppedError
 from triolog.tools.forward.link import Claims, Link
+from triolog.tools.forward.memory import Wishes
+from triolog.tools.forward.progress import LinkState
 from triolog.tools.forward.settings.forward_settings import read_link
-from triolog.tools.forward.states import LinkState
-from triolog.tools.forward.wishes import Wishes
 
 
 class Source:
@@ -35,7 +35,7 @@ def link_of(open_source: Any) -> Link:
 
 
 def test_a_link_retries_after_an_unhandled_exception(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr("triolog.tools.forward.pacing.retry.FIRST_PAUSE_MS", 1)
+    monkeypatch.setattr("triolog.tools.forward.pacing.FIRST_PAUSE_MS", 1)
     monkeypatch.setattr(Link, "_look", lambda *_: None)
     source = Source(ZeroDivisionError(), KeyError(), LinkStoppedError("done"))
     link = link_of(lambda: source)

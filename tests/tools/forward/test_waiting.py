@@ -5,11 +5,9 @@ import time
 
 from triolog.protocol.types import TopicPartition
 from triolog.tools.forward.link import Claims
-from triolog.tools.forward.memory import FIRST_PAUSE_S, LONGEST_PAUSE_S, Troubles
-from triolog.tools.forward.progress import LinkProgress
+from triolog.tools.forward.memory import FIRST_PAUSE_S, LONGEST_PAUSE_S, Troubles, Wishes
+from triolog.tools.forward.progress import LinkEvent, LinkProgress
 from triolog.tools.forward.source.source import Gap, OffsetRange, SourceTopic
-from triolog.tools.forward.states import LinkEvent
-from triolog.tools.forward.wishes import Wishes
 
 from tests.support.forwarding import until
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from triolog.tools.pictures.colors import FILLS, PAPER, style
+from triolog.tools.pictures.canvas import FILLS, PAPER, style
 
 LEAST_CONTRAST = 4.5
 """WCAG 2.2, 1.4.3."""

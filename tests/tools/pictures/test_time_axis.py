@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from triolog.tools.cli.terminal.times import parse_time
-from triolog.tools.pictures.time_axis import time_ticks
+from triolog.tools.pictures.log_panel import time_ticks
 
 NEW_YORK = ZoneInfo("America/New_York")
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from triolog.tools.pictures.treemap import Box, treemap
+from triolog.tools.pictures.space_picture import Box, treemap
 
 WHOLE = Box(20, 50, 840, 250)
 

@@ -8,7 +8,7 @@ import attrs
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from triolog.tools.segments import segment_walk
+from triolog.tools.segments import segment_reader
 from triolog.tools.segments.segment_damage import DamagedSegmentError, ReadMode
 from triolog.tools.segments.segment_times import first_offset_at
 from triolog.tools.segments.splits import LogRange, SplitLimits, plan_splits
@@ -70,7 +70,7 @@ def test_planning_does_not_believe_an_offset_that_those_behind_it_contradict(tmp
 
 @pytest.mark.parametrize("high", [4, 5, 6])
 def test_a_batch_of_a_suspect_size_is_read_up_to_the_offset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, high: int) -> None:
-    monkeypatch.setattr(segment_walk, "_LARGEST_TRUSTED_BATCH_BYTES", 150)
+    monkeypatch.setattr(segment_reader, "_LARGEST_TRUSTED_BATCH_BYTES", 150)
     written = write_log(tmp_path / "topic-0", [uniform(10, value_bytes=100)])
     wanted = LogRange(log=log_in(written.directory), low=1, high=high)
     read = attrs.evolve(READ, chunk_bytes=100, mode=ReadMode.FAILFAST)

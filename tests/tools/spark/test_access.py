@@ -10,7 +10,7 @@ from triolog.server.embedded import BlockingBroker
 from triolog.tools.client.login import LoginConfig, PasswordFile
 from triolog.tools.client.tls import TlsConfig
 from triolog.tools.spark.segments.segments_options import SegmentOptions
-from triolog.tools.spark.sink.server_link import ServerLink
+from triolog.tools.spark.sink.delivery import ServerLink
 from triolog.tools.spark.sink.write_options import OptionError, ServerAccess, WriteOptions
 from triolog.tools.spark.source.broker import Broker, close_connections
 from triolog.tools.spark.source.options import ReadOptions

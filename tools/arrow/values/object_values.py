@@ -1,4 +1,6 @@
-"""Values that become Python objects first, one at a time: msgpack and Avro, whose types become Arrow's. And text, which stays text."""
+"""Values that become Python objects first, one at a time: msgpack and Avro, whose types become Arrow's. And text, which stays
+text.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The parser that is requested, its type (given, of the Avro schema, or what a sample of the values has in common), and a column of
-values decoded at once.
+"""The parser that is requested, its type (given, of the Avro schema, or what a sample of the values has in common), and a
+column of values decoded at once.
 
-All values of a batch are parsed together. Where that fails the batch is halved until the wrong value stands alone, so a value is
-judged by the same parser whatever stands beside it, and a few bad ones cost little.
+All values of a batch are parsed together. Where that fails the batch is halved until the wrong value stands alone, so a value
+is judged by the same parser whatever stands beside it, and a few bad ones cost little.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Other servers, in processes of their own, and Apache Kafka's jars: Maven resolves `peers/kafka/pom.xml` into its own repository
-once; later runs ask nobody.
+"""Other servers, in processes of their own, and Apache Kafka's jars: Maven resolves `peers/kafka/pom.xml` into its own
+repository once; later runs ask nobody.
 
 The version in there is the one that triolog is compared with and measured beside. `mirror_maker.xml` is for MirrorMaker 2.
 Programs and answers that are made once are kept in a folder below `build/`.

@@ -1,5 +1,5 @@
-"""Results of rows: samples with their median and spread, their target and the verdict; the report of a run as a page, as JSON, and
-in files with the machine beside them.
+"""Results of rows: samples with their median and spread, their target and the verdict. And the report of a run as a page, as
+JSON, and in files with the machine beside them.
 """
 
 from __future__ import annotations

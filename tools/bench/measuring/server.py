@@ -1,5 +1,5 @@
-"""A real `triolog serve` in a process of its own, and the kernel's figures for a process: its memory, its CPU time, and the bytes
-that it reads and writes (Linux: /proc).
+"""A real `triolog serve` in a process of its own, and the kernel's figures for a process: its memory, its CPU time, and the
+bytes that it reads and writes (Linux: /proc).
 """
 
 from __future__ import annotations

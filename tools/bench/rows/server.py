@@ -1,5 +1,5 @@
-"""Rows of a plain server: memory when idle, calls and turns of a small request (the same on every machine), small synced appends,
-and recovery of the log that a killed server left, beside the plain checksum of its file.
+"""Rows of a plain server: memory when idle, calls and turns of a small request (the same on every machine), small synced
+appends, and recovery of the log that a killed server left, beside the plain checksum of its file.
 """
 
 from __future__ import annotations

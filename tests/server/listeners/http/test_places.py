@@ -12,7 +12,7 @@ from triolog.server.config.address import Address
 from triolog.server.listeners.http.messages import Answer, HttpAnswer, HttpRequest, Send
 from triolog.server.listeners.http.server import http_listener
 from triolog.server.system.open_files import http_connections
-from triolog.tools.console.listening import MAX_CONNECTIONS, ConsoleListener, listening_socket
+from triolog.tools.console.process.serving import MAX_CONNECTIONS, ConsoleListener, listening_socket
 
 LOCALHOST: Final = Address("127.0.0.1", 0)
 GET: Final = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"

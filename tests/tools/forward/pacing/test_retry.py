@@ -3,7 +3,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from triolog.tools.forward.pacing.retry import Failure, Retry
+from triolog.tools.forward.pacing import Failure, Retry
 
 
 def pauses(failure: Failure, *, is_awaited: bool = False, count: int = 12) -> list[float]:

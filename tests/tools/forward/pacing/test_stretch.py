@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from triolog.tools.forward.pacing.stretch import FIRST_BYTES, LEAST_BYTES, SLOW_S, Stretch, StretchSize
+from triolog.tools.forward.pacing import FIRST_BYTES, LEAST_BYTES, SLOW_S, Stretch, StretchSize
 
 MOST = 16 * 1024 * 1024
 

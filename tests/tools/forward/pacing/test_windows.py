@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from triolog.tools.forward.pacing.windows import opens_in_s, parse_window
+from triolog.tools.forward.pacing import opens_in_s, parse_window
 
 BERLIN = ZoneInfo("Europe/Berlin")
 

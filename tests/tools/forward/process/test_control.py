@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from triolog.tools.forward.process.asking import ask
+from triolog.tools.forward.process.place import ask
 
 from tests.support.forwarding import PATIENCE_S, TOPIC, Forwarding, until
 from tests.tools.cli.conftest import call

@@ -6,8 +6,7 @@ from triolog.protocol.native.messages import FetchPartitionResponse, FetchReques
 from triolog.protocol.records.batch import parse_header, stamp
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
-from triolog.tools.forward.source.places import Places
-from triolog.tools.forward.source.source import Gap, Piece
+from triolog.tools.forward.source.source import Gap, Piece, Places
 
 A, B, C = (TopicPartition(name, 0) for name in "abc")
 

@@ -6,7 +6,7 @@ from triolog.server.embedded import BlockingBroker
 from triolog.tools.cli.forward.options import open_source
 from triolog.tools.forward.errors import SourceFailedError
 from triolog.tools.forward.settings.forward_settings import ForwardSettings, read_link
-from triolog.tools.forward.settings.secrets import Secret
+from triolog.tools.forward.settings.link_settings import Secret
 
 LINK = read_link("the test", {"name": "a", "to": "there:9092", "topics": ["t"]})
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 from confluent_kafka import KafkaError
-from triolog.tools.forward.upstream import verdict
-from triolog.tools.forward.upstream.verdict import Verdict, judge, words
+from triolog.tools.forward.upstream import connection
+from triolog.tools.forward.upstream.connection import Verdict, judge, words
 
 
 @pytest.mark.parametrize(
@@ -28,9 +28,9 @@ def test_a_code_has_its_verdict(code: int, expected: Verdict) -> None:
 
 
 def test_numbers_are_those_of_the_library_and_an_error_is_one_line() -> None:
-    assert {KafkaError._PURGE_INFLIGHT, KafkaError._PURGE_QUEUE} == verdict.PURGED
-    assert {KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE} <= verdict.HOPELESS
-    unknown = {verdict.LOCAL_UNKNOWN_TOPIC, verdict.LOCAL_UNKNOWN_PARTITION}
+    assert {KafkaError._PURGE_INFLIGHT, KafkaError._PURGE_QUEUE} == connection.PURGED
+    assert {KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE} <= connection.HOPELESS
+    unknown = {connection.LOCAL_UNKNOWN_TOPIC, connection.LOCAL_UNKNOWN_PARTITION}
     assert {KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION} == unknown
     error = KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED, "not\n  allowed")
     assert words(error) == "not allowed (GROUP_AUTHORIZATION_FAILED)"

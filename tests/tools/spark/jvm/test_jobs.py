@@ -19,12 +19,11 @@ from triolog.server.storage.log.gaps import NO_FILE, OffsetGap, encode_gaps
 from triolog.server.storage.producers.producer_snapshots import encode_snapshot
 from triolog.tools.export.layout import MANIFEST, Export
 from triolog.tools.export.log_pieces import LogSource
-from triolog.tools.export.manifest import ManifestError
-from triolog.tools.export.pieces import JobError
+from triolog.tools.export.manifest import JobError, ManifestError
 from triolog.tools.spark.jobs.compact import compact
 from triolog.tools.spark.jobs.export import export
+from triolog.tools.spark.jobs.job_session import JobProgress
 from triolog.tools.spark.jobs.reindex import reindex
-from triolog.tools.spark.jobs.runner import JobProgress
 from triolog.tools.spark.jobs.verify import Collected, verify
 
 from tests.support.stopped_logs import TOPIC, write_stopped_logs

@@ -16,7 +16,7 @@ from triolog.tools.spark.segments.segments_options import SegmentOptions
 from triolog.tools.spark.segments.segments_source import SegmentsReader, TriologSegments
 from triolog.tools.spark.source.bounds import BoundError
 from triolog.tools.spark.source.broker import TopicMissingError, close_connections
-from triolog.tools.spark.source.data_loss import DataLossError
+from triolog.tools.spark.source.reader import DataLossError
 from triolog.tools.spark.source.schema import columns_of, spark_schema
 
 from tests.support.segment_files import START_MS, DrawnBatch, write_log

@@ -8,7 +8,7 @@ from pyspark import cloudpickle
 from pyspark.sql.types import StringType, StructType
 from triolog.server.embedded import BlockingBroker
 from triolog.tools.spark.sink import writer
-from triolog.tools.spark.sink.server_link import DeliveryError
+from triolog.tools.spark.sink.delivery import DeliveryError
 from triolog.tools.spark.sink.sink import BatchWriter, StreamWriter, Written, batch_writer, stream_writer
 from triolog.tools.spark.sink.write_options import OptionError, WriteOptions
 from triolog.tools.spark.sink.write_rows import RowError

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from triolog.tools.client.blocking import BlockingAdmin, BlockingClient, BlockingConsumer
 from triolog.tools.spark.sink import delivery, writer
-from triolog.tools.spark.sink.server_link import DeliveryError
+from triolog.tools.spark.sink.delivery import DeliveryError
 from triolog.tools.spark.sink.write_options import WriteOptions
 from triolog.tools.spark.sink.writer import Staged, WriteTask
 

@@ -14,10 +14,8 @@ from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
 from triolog.tools.spark.source.bounds import PartitionRange
 from triolog.tools.spark.source.broker import Broker, BrokerUnavailableError, close_connections
-from triolog.tools.spark.source.data_loss import DataLossError
 from triolog.tools.spark.source.options import ReadOptions
-from triolog.tools.spark.source.ranges import OffsetRange, plan_ranges
-from triolog.tools.spark.source.reader import BatchReader
+from triolog.tools.spark.source.reader import BatchReader, DataLossError, OffsetRange, plan_ranges
 
 from tests.support.native_server import NativeServer
 from tests.support.native_server_thread import ServerThread, serving

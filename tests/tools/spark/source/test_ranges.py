@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.types import TopicPartition
 from triolog.tools.spark.source.bounds import PartitionRange
-from triolog.tools.spark.source.ranges import OffsetRange, divide, estimated_bytes, raise_count
+from triolog.tools.spark.source.reader import OffsetRange, divide, estimated_bytes, raise_count
 
 RANGES = st.lists(st.tuples(st.integers(0, 1000), st.integers(1, 5000)), min_size=1, max_size=8).map(
     lambda spans: [OffsetRange("t", number, low, low + count) for number, (low, count) in enumerate(spans)]

@@ -14,9 +14,7 @@ from triolog.protocol.types import CompressionType
 from triolog.server.embedded import BlockingBroker
 from triolog.tools.spark.source.bounds import BoundError
 from triolog.tools.spark.source.broker import TopicMissingError, close_connections
-from triolog.tools.spark.source.data_loss import DataLossError
-from triolog.tools.spark.source.ranges import OffsetRange
-from triolog.tools.spark.source.reader import BatchReader
+from triolog.tools.spark.source.reader import BatchReader, DataLossError, OffsetRange
 from triolog.tools.spark.source.schema import spark_schema
 from triolog.tools.spark.source.source import TriologDataSource
 
