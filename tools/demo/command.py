@@ -96,6 +96,7 @@ def _produce(demo: Demo, client: BlockingClient, server: Process, flights: Seque
     with BlockingProducer(client) as producer:
         for number, flight in enumerate(flights):
             if number == len(flights) // 2:
+                sent[0].result()  # some are acknowledged by now, however few were sent
                 acknowledged = sum(record.is_done for record in sent)
                 server.kill()
                 status, recovery_ms = server.wait(), server.start()

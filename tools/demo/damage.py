@@ -44,18 +44,18 @@ def command(data_dir: Path | None, as_json: bool) -> None:
     check_kafka_client()
     demo = Demo(is_quiet=as_json)
     with working_folder(data_dir) as (log_dir, work_dir), started_server(log_dir, work_dir, "--kafka", "127.0.0.1:0") as server:
-        with BlockingClient(lambda: server.address) as client:
-            _story(demo, server, client, log_dir / str(PARTITION) / f"{0:020d}.log")
+        _story(demo, server, log_dir / str(PARTITION) / f"{0:020d}.log")
     demo.end(data_dir)
 
 
-def _story(demo: Demo, server: Process, client: BlockingClient, log: Path) -> None:
-    others, admin = [*range(FIRST), *range(STOP, RECORDS)], BlockingAdmin(client)
+def _story(demo: Demo, server: Process, log: Path) -> None:
+    others = [*range(FIRST), *range(STOP, RECORDS)]
     demo.chapter(f"{RECORDS:,} orders")
-    admin.create_topic(PARTITION.topic, config={"retention.ms": "-1"})
-    appender = BlockingAppender(client)
-    for first in range(0, RECORDS, BATCH_RECORDS):
-        appender.append(PARTITION.topic, [b"order %d" % each for each in range(first, first + BATCH_RECORDS)])
+    with BlockingClient(server.address) as client:
+        BlockingAdmin(client).create_topic(PARTITION.topic, config={"retention.ms": "-1"})
+        appender = BlockingAppender(client)
+        for first in range(0, RECORDS, BATCH_RECORDS):
+            appender.append(PARTITION.topic, [b"order %d" % each for each in range(first, first + BATCH_RECORDS)])
     demo.say(f"in {BATCHES} batches, each acknowledged when it was on the device")
 
     demo.chapter("SIGKILL, and one flipped bit")
@@ -64,7 +64,9 @@ def _story(demo: Demo, server: Process, client: BlockingClient, log: Path) -> No
     position = _flip(log)
     demo.say(f"byte {position:,} of the log, in the batch with the offsets {FIRST} to {STOP - 1}")
     demo.figures["recovery_ms"] = server.start()
-    gaps = [gap for topic in admin.list_gaps(PARTITION.topic) for partition in topic.partitions for gap in partition.gaps]
+    with BlockingClient(server.address) as client:
+        [topic] = BlockingAdmin(client).list_gaps(PARTITION.topic)
+    gaps = [gap for partition in topic.partitions for gap in partition.gaps]
     kept = ", ".join(f"offsets {gap.start_offset} to {gap.end_offset - 1} are in {gap.file}" for gap in gaps)
     is_right = [(gap.start_offset, gap.end_offset) for gap in gaps] == [(FIRST, STOP)]
     demo.check("recovery took out this batch and no other", is_right, kept or "nothing is missing")
@@ -78,9 +80,11 @@ def _story(demo: Demo, server: Process, client: BlockingClient, log: Path) -> No
     read("everything else is delivered, in order", "kitchen", others)
 
     demo.chapter("gap.policy=refuse: a ledger stops, until somebody has looked")
-    admin.alter_config(PARTITION.topic, {"gap.policy": "refuse"})
+    with BlockingClient(server.address) as client:
+        BlockingAdmin(client).alter_config(PARTITION.topic, {"gap.policy": "refuse"})
     read("it is delivered the records before the gap, and an error", "ledger", [*range(FIRST)], is_refused=True)
-    admin.accept_gap(PARTITION, FIRST)
+    with BlockingClient(server.address) as client:
+        BlockingAdmin(client).accept_gap(PARTITION, FIRST)
     demo.say(f"triolog gaps accept {PARTITION.topic} 0 {FIRST}")
     read("then those after it", "ledger", [*range(STOP, RECORDS)])
 

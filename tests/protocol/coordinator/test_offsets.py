@@ -86,10 +86,10 @@ def test_a_value_cut_anywhere_is_refused(data: str) -> None:
     [
         ("0005", "version 5"),
         ("ffff", "version -1"),
-        ("00030000011f71fb04cb00000005ffff0000018bcfe56800", "null string"),
-        ("00030000011f71fb04cb00000005fffe0000018bcfe56800", "length -2"),
+        ("00030000011f71fb04cb00000005ffff0000018bcfe56800", "metadata has a length of -1"),
+        ("00030000011f71fb04cb00000005fffe0000018bcfe56800", "length of -2"),
         ("00030000011f71fb04cb000000050002c3280000018bcfe56800", "not UTF-8"),
-        ("00040000011f71fb04cb00000005010000018bcfe56800010002abcd", "topic id of 2 bytes"),
+        ("00040000011f71fb04cb00000005010000018bcfe56800010002abcd", "ends too early"),
     ],
 )
 def test_a_value_that_makes_no_sense_is_refused(data: str, why: str) -> None:

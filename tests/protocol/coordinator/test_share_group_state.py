@@ -65,17 +65,17 @@ VALUES: Final[list[tuple[share_group_records.ShareStateKey, share_group_records.
 
 def test_keys_are_those_that_kafka_writes_and_others_are_left_alone() -> None:
     for key, written in KEYS:
-        assert share_group_records.encode_share_state_key(key).hex() == written
-        assert share_group_records.decode_share_state_key(bytes.fromhex(written)) == key
-    assert share_group_records.decode_share_state_key(b"\x00\x02whatever a newer program writes") is None
+        assert share_group_records.SHARE_STATE_RECORDS.encode_key(key).hex() == written
+        assert share_group_records.SHARE_STATE_RECORDS.decode_key(bytes.fromhex(written)) == key
+    assert share_group_records.SHARE_STATE_RECORDS.decode_key(b"\x00\x02whatever a newer program writes") is None
 
 
 @pytest.mark.parametrize(("key", "value", "written"), VALUES, ids=lambda each: type(each).__name__)
 def test_values_are_those_that_kafka_writes(
     key: share_group_records.ShareStateKey, value: share_group_records.ShareStateValue, written: str
 ) -> None:
-    assert share_group_records.encode_share_state_value(value).hex() == written
-    assert share_group_records.decode_share_state_value(key, bytes.fromhex(written)) == value
+    assert share_group_records.SHARE_STATE_RECORDS.encode_value(value).hex() == written
+    assert share_group_records.SHARE_STATE_RECORDS.decode_value(key, bytes.fromhex(written)) == value
 
 
 @pytest.mark.parametrize(("key", "value", "written"), VALUES, ids=lambda each: type(each).__name__)
@@ -85,8 +85,8 @@ def test_a_value_that_is_cut_or_longer_or_of_a_newer_program_is_refused(
     data = bytes.fromhex(written)
     for size in range(len(data)):
         with pytest.raises(InvalidRecordError):
-            share_group_records.decode_share_state_value(key, data[:size])
+            share_group_records.SHARE_STATE_RECORDS.decode_value(key, data[:size])
     with pytest.raises(InvalidRecordError, match="ends at position"):
-        share_group_records.decode_share_state_value(key, data + b"\0")
+        share_group_records.SHARE_STATE_RECORDS.decode_value(key, data + b"\0")
     with pytest.raises(InvalidRecordError, match="newer program"):
-        share_group_records.decode_share_state_value(key, b"\0\1" + data[2:])
+        share_group_records.SHARE_STATE_RECORDS.decode_value(key, b"\0\1" + data[2:])

@@ -90,5 +90,5 @@ def test_a_value_that_is_cut_or_announces_more_than_it_has_is_refused() -> None:
     for size in range(len(data)):
         with pytest.raises(InvalidRecordError):
             stage_commits.decode_stage_commit_value(data[:size])
-    with pytest.raises(InvalidRecordError, match="announces 2147483647 entries"):
+    with pytest.raises(InvalidRecordError, match="claims 2147483647 elements"):
         stage_commits.decode_stage_commit_value(data[:29] + b"\x7f\xff\xff\xff" + data[33:])
