@@ -8,33 +8,37 @@ PYTHON ?= $(firstword $(foreach python,python3 python3.13 python3.12 python3.11,
 	'import sys; sys.version_info >= (3, 11) and print("$(python)")' 2>/dev/null)))
 
 .DELETE_ON_ERROR:
-.PHONY: demo damage-demo edge-demo test test-long test-spark-kill simulate simulate-planted histories soak fuzz lint types docs console-pictures bench bench-kafka format man dist sbom zipapp clean
+.PHONY: demo damage-demo edge-demo spark-demo test test-long test-spark-kill simulate simulate-planted histories soak fuzz lint types docs console-pictures bench bench-kafka bench-spark format man dist sbom zipapp clean
 
 # pip, not python, stands for the environment: where the system's venv lacks ensurepip, python is there without pip.
 $(BIN)/pip:
 	@test -n "$(PYTHON)" || { echo "triolog needs Python 3.11 or newer: make PYTHON=/path/to/python3" >&2; exit 1; }
 	$(PYTHON) -m venv --clear $(VENV)
 
-# One stamp for each extra, so that a demo does not wait for linters; dev and fuzz contain test, test contains edge-demo and demo.
+# One stamp for each extra, so that a demo does not wait for linters; dev and fuzz contain test, test contains spark-demo, edge-demo and demo.
 # uv installs `test` in about 30 s, pip in 52 (2026-11-28, 2 cores); pip does it where uv cannot, behind a pip.conf for example.
 $(VENV)/.installed-%: pyproject.toml | $(BIN)/pip
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv || true
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --editable '.[$*]' || \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
-	@touch $@ $(if $(filter dev fuzz,$*),$(VENV)/.installed-test) $(if $(filter dev fuzz test,$*),$(VENV)/.installed-edge-demo $(VENV)/.installed-release $(VENV)/.installed-forward) \
-		$(if $(filter dev fuzz test edge-demo,$*),$(VENV)/.installed-demo)
+	@touch $@ $(if $(filter dev fuzz,$*),$(VENV)/.installed-test) $(if $(filter dev fuzz test,$*),$(VENV)/.installed-spark-demo $(VENV)/.installed-edge-demo $(VENV)/.installed-release $(VENV)/.installed-forward) \
+		$(if $(filter dev fuzz test spark-demo edge-demo,$*),$(VENV)/.installed-demo)
 
-# ARGS=... goes to the demo: --console, --data-dir DIR, --rows N.
+# ARGS=... goes to the demo: --console, --keep, --rows N.
 demo: $(VENV)/.installed-demo
 	$(BIN)/triolog demo $(ARGS)
 
-# ARGS=... goes to the demo: --data-dir DIR, --json. With librdkafka, which comes with the edge demo.
+# ARGS=... goes to the demo: --seed N, --data-dir DIR, --json. With librdkafka, which comes with the edge demo.
 damage-demo: $(VENV)/.installed-edge-demo
 	$(BIN)/triolog damage-demo $(ARGS)
 
-# ARGS=... goes to the demo: --json.
+# ARGS=... goes to the demo: --to HOST:PORT, --seed N, --json.
 edge-demo: $(VENV)/.installed-edge-demo
 	$(BIN)/triolog edge-demo $(ARGS)
+
+# ARGS=... goes to the demo: --rows N, --json, --picture FILE.
+spark-demo: $(VENV)/.installed-spark-demo
+	$(BIN)/triolog spark demo $(ARGS)
 
 # The commit tier; TRIOLOG_TEST=merge is what .ci/run calls.
 test: $(VENV)/.installed-test
@@ -97,6 +101,9 @@ bench: $(VENV)/.installed-demo $(VENV)/.installed-forward
 # ARGS=... goes to the benchmark: --only ROW, --quick, --starts 10000. Needs Go; Kafka's jars come with Maven and a JDK.
 bench-kafka: $(VENV)/.installed-test
 	$(BIN)/triolog bench-kafka --save $(ARGS)
+
+bench-spark: $(VENV)/.installed-spark-demo
+	$(BIN)/triolog spark bench --save $(ARGS)
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff format .

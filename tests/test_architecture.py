@@ -83,6 +83,7 @@ FLOORS: Final = {
     "tools.demo": 29,
     "tools.bench": 30,
     "tools.pytest_plugin": 30,
+    "tools.demo.edge": 31,
     "tools.spark": 31,
 }
 """A module imports strictly lower floors, and modules of its own entry."""

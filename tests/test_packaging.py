@@ -33,7 +33,13 @@ PYTHONS: Final = by_tier(commit=(THIS,), merge=(THIS,), long=VERSIONS)
 FOLDERS: Final = ("protocol", "server", "tools")
 LOOKED_UP_BY_SPARK: Final = ("pyspark_triolog", "pyspark_triolog_segments")
 """Installed from `tools/spark/data_sources` as top-level packages: Spark finds data sources in modules of such names only."""
-NOT_IN_THE_WHEEL: Final = ("tools/bench/", "tools/demo/", "tools/spark/data_sources/__init__.py")
+NOT_IN_THE_WHEEL: Final = (
+    "tools/bench/",
+    "tools/demo/",
+    "tools/spark/bench/",
+    "tools/spark/data_sources/__init__.py",
+    "tools/spark/demo/",
+)
 FILES: Final = ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "Makefile")
 PATIENCE_S: Final = 60.0
 
@@ -46,7 +52,7 @@ NEED_THE_ARROW_EXTRA = ("triolog.tools.spark.", "triolog.tools.arrow.", "triolog
 NEED = {"numpy": NEED_THE_ARROW_EXTRA, "pyarrow": NEED_THE_ARROW_EXTRA, "pyspark": ("triolog.tools.spark.",)}
 NEED["prometheus_client"] = ("triolog.server.listeners.http.health", "triolog.server.figures.prometheus")
 HTTP = tuple(f"triolog.server.listeners.http.{name}" for name in ("server", "session"))
-CONSOLE = tuple(f"triolog.tools.console.{name}" for name in ("dispatch", "process.serving", "around.testing"))
+CONSOLE = tuple(f"triolog.tools.console.{name}" for name in ("listening", "process.serving", "around.control_port"))
 NEED["h11"] = (*HTTP, "triolog.server.fake.", *CONSOLE, *NEED["prometheus_client"])
 NEED["pytest"] = ("triolog.tools.pytest_plugin",)
 print("triolog")

@@ -22,8 +22,8 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 ALL: Final = ("metrics", "telemetry", "forward", "console", "control", "regex", "arrow", "sql", "spark", "demo")
 BUILDS: Final = ("release", "test", "docs", "dev", "fuzz")
-COMBINED: Final = ("edge-demo", "pipelines")
-"""Extras that combine others, with a Java and Spark Connect."""
+COMBINED: Final = ("edge-demo", "spark-demo", "pipelines")
+"""Extras of demos, which bring what others bring, pictures, a Java and Spark Connect."""
 
 
 def made(folder: Path, *arguments: str, seed: str = "0") -> str:

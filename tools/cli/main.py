@@ -55,9 +55,11 @@ SUBCOMMANDS: Final[Mapping[str, Subcommand]] = {
     "du": Subcommand("triolog.tools.cli.du", "Show where the room on the disk goes."),
     "backup": Subcommand("triolog.tools.cli.backup", "Copy the data of a running server."),
     "export-kafka": Subcommand("triolog.tools.cli.export_kafka", "Move a stopped log directory to Apache Kafka."),
-    "spark": Subcommand("triolog.tools.spark.command", "Spark jobs and pipelines."),
+    "spark": Subcommand("triolog.tools.spark.command", "Spark jobs, pipelines, a demo and a benchmark."),
     "demo": Subcommand("triolog.tools.demo.command", "Show it all with a year of real flights.", is_in_clone=True),
-    "edge-demo": Subcommand("triolog.tools.demo.edge", "A week without an uplink, and what arrives.", is_in_clone=True),
+    "edge-demo": Subcommand(
+        "triolog.tools.demo.edge.command", "A week without an uplink on a small disk, and what arrives.", is_in_clone=True
+    ),
     "damage-demo": Subcommand(
         "triolog.tools.demo.damage", "One flipped bit, and an ordinary Kafka consumer that reads on after it.", is_in_clone=True
     ),

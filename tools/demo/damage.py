@@ -1,111 +1,153 @@
 """`triolog damage-demo`: flip one bit under a running pipeline; an ordinary Kafka consumer reads on after it.
 
-A server is killed, a bit of one batch is flipped, the server is started again. The gap that recovery reports, and what
-librdkafka's consumers get under both values of `gap.policy`, are compared with what was written.
+A server is killed, a bit of one batch is flipped, the server is started again. What recovery took out, and what consumers get
+under both values of `gap.policy`, is compared with what was written. The consumers are librdkafka's; without `confluent-kafka`
+they are ours, over the native protocol.
 """
 
 from __future__ import annotations
 
+import importlib.util
+import tempfile
 import time
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ...protocol.records.batch import iter_batches
 from ...protocol.types import TopicPartition
-from ..client.blocking import BlockingAdmin, BlockingAppender, BlockingClient
-from .processes import started_server
-from .showing import Demo, as_json_option, check_kafka_client, data_dir_option, working_folder
 
 if TYPE_CHECKING:
     from .processes import Process
+    from .showing import Demo
 
 PARTITION: Final = TopicPartition("orders", 0)
 BATCHES: Final = 100
 BATCH_RECORDS: Final = 10
 RECORDS: Final = BATCHES * BATCH_RECORDS
-DAMAGED: Final = 37
-"""The number of the batch."""
-FIRST, STOP = DAMAGED * BATCH_RECORDS, (DAMAGED + 1) * BATCH_RECORDS
 PATIENCE_S: Final = 60.0
 AFTER_HEADER: Final = 70
 """Of a batch: in its records, which the CRC covers."""
 
 
 @click.command
-@data_dir_option
-@as_json_option
-def command(data_dir: Path | None, as_json: bool) -> None:
+@click.option("--data-dir", type=click.Path(file_okay=False, path_type=Path), help="Keep the data there: empty or new.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Decides which batch is damaged.")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON, and nothing else.")
+def command(data_dir: Path | None, seed: int, as_json: bool) -> None:
     """Flip one bit, and let an ordinary Kafka consumer read on after it.
 
-    Exit code 0 when all checks held, 1 when one failed, 2 when librdkafka is not installed, 3 when the server failed.
+    Exit code 0 when all checks held, 1 when one failed, 3 when the server failed.
     """
-    check_kafka_client()
+    from .showing import Demo, check_empty, run
+
+    check_empty(data_dir)
     demo = Demo(is_quiet=as_json)
-    with working_folder(data_dir) as (log_dir, work_dir), started_server(log_dir, work_dir, "--kafka", "127.0.0.1:0") as server:
-        _story(demo, server, log_dir / str(PARTITION) / f"{0:020d}.log")
-    demo.end(data_dir)
+    with tempfile.TemporaryDirectory(prefix="triolog-demo-") as name:
+        run(partial(_story, demo, data_dir or Path(name, "data"), Path(name), seed * 37 % (BATCHES - 2) + 1))
+    demo.end(seed=seed, data_dir=data_dir)
 
 
-def _story(demo: Demo, server: Process, log: Path) -> None:
-    others = [*range(FIRST), *range(STOP, RECORDS)]
-    demo.chapter(f"{RECORDS:,} orders")
-    with BlockingClient(server.address) as client:
-        BlockingAdmin(client).create_topic(PARTITION.topic, config={"retention.ms": "-1"})
-        appender = BlockingAppender(client)
+async def _story(demo: Demo, data_dir: Path, work_dir: Path, slot: int) -> None:
+    """`slot`: the number of the batch that is damaged."""
+    from .processes import started_server
+
+    first, stop = slot * BATCH_RECORDS, (slot + 1) * BATCH_RECORDS
+    others = [*range(first), *range(stop, RECORDS)]
+    name = "an ordinary Kafka consumer (librdkafka)" if has_kafka_client() else "a native consumer (no confluent-kafka here)"
+    with started_server(data_dir, work_dir, "--kafka", "127.0.0.1:0") as server:
+        demo.chapter(f"{RECORDS:,} orders")
+        await _write(server)
+        demo.say(f"in {BATCHES} batches, each acknowledged when it was on the device")
+
+        demo.chapter("SIGKILL, and one flipped bit")
+        server.kill()
+        server.wait()
+        position = _flip(data_dir / str(PARTITION) / f"{0:020d}.log", slot)
+        demo.say(f"byte {position:,} of the log, in the batch with the offsets {first} to {stop - 1}")
+        demo.figures["recovery_ms"] = server.start()
+        topics = await _admin(server, lambda admin: admin.list_gaps(PARTITION.topic))
+        gaps = [gap for topic in topics for partition in topic.partitions for gap in partition.gaps]
+        kept = ", ".join(f"offsets {gap.start_offset} to {gap.end_offset - 1} are in {gap.file}" for gap in gaps)
+        is_right = [(gap.start_offset, gap.end_offset) for gap in gaps] == [(first, stop)]
+        demo.check("recovery took out this batch and no other", is_right, kept or "nothing is missing")
+
+        demo.chapter(f"gap.policy=skip, the default: {name} reads on")
+        found = await _read(server, "kitchen")
+        demo.check("everything else is delivered, in order", found == (others, None), _said(found))
+
+        demo.chapter("gap.policy=refuse: a ledger stops, until somebody has looked")
+        await _admin(server, lambda admin: admin.alter_config(PARTITION.topic, {"gap.policy": "refuse"}))
+        found = await _read(server, "ledger")
+        is_right = found[0] == list(range(first)) and found[1] is not None
+        demo.check("it is delivered the records before the gap, and an error", is_right, _said(found))
+        await _admin(server, lambda admin: admin.accept_gap(PARTITION, first))
+        demo.say(f"triolog gaps accept {PARTITION.topic} 0 {first}")
+        found = await _read(server, "ledger", first=first)
+        demo.check("then those after it", found == (list(range(stop, RECORDS)), None), _said(found))
+
+        demo.chapter("Another SIGKILL")
+        server.kill()
+        server.wait()
+        server.start()
+        found = await _read(server, "another ledger")
+        demo.check("an accepted gap stays accepted", found == (others, None), _said(found))
+
+
+async def _write(server: Process) -> None:
+    from ...protocol.native.messages import PlainRecord, ProducePartition, ProduceRequest
+    from ..client.admin import Admin
+    from ..client.connection import connect
+
+    async with connect(*server.address) as client:
+        await Admin(client).create_topic(PARTITION.topic, config={"retention.ms": "-1"})
         for first in range(0, RECORDS, BATCH_RECORDS):
-            appender.append(PARTITION.topic, [b"order %d" % each for each in range(first, first + BATCH_RECORDS)])
-    demo.say(f"in {BATCHES} batches, each acknowledged when it was on the device")
-
-    demo.chapter("SIGKILL, and one flipped bit")
-    server.kill()
-    server.wait()
-    position = _flip(log)
-    demo.say(f"byte {position:,} of the log, in the batch with the offsets {FIRST} to {STOP - 1}")
-    demo.figures["recovery_ms"] = server.start()
-    with BlockingClient(server.address) as client:
-        [topic] = BlockingAdmin(client).list_gaps(PARTITION.topic)
-    gaps = [gap for partition in topic.partitions for gap in partition.gaps]
-    kept = ", ".join(f"offsets {gap.start_offset} to {gap.end_offset - 1} are in {gap.file}" for gap in gaps)
-    is_right = [(gap.start_offset, gap.end_offset) for gap in gaps] == [(FIRST, STOP)]
-    demo.check("recovery took out this batch and no other", is_right, kept or "nothing is missing")
-
-    def read(claim: str, group: str, offsets: list[int], *, is_refused: bool = False) -> None:
-        found, error = _read(server.kafka, group)
-        detail = f"{len(found):,} of {RECORDS:,} records{f', {error}' if error else ''}"
-        demo.check(claim, found == offsets and is_refused == (error is not None), detail)
-
-    demo.chapter("gap.policy=skip, the default: the consumer reads on")
-    read("everything else is delivered, in order", "kitchen", others)
-
-    demo.chapter("gap.policy=refuse: a ledger stops, until somebody has looked")
-    with BlockingClient(server.address) as client:
-        BlockingAdmin(client).alter_config(PARTITION.topic, {"gap.policy": "refuse"})
-    read("it is delivered the records before the gap, and an error", "ledger", [*range(FIRST)], is_refused=True)
-    with BlockingClient(server.address) as client:
-        BlockingAdmin(client).accept_gap(PARTITION, FIRST)
-    demo.say(f"triolog gaps accept {PARTITION.topic} 0 {FIRST}")
-    read("then those after it", "ledger", [*range(STOP, RECORDS)])
-
-    demo.chapter("Another SIGKILL")
-    server.kill()
-    server.wait()
-    server.start()
-    read("an accepted gap stays accepted", "another ledger", others)
+            records = tuple(PlainRecord(None, None, b"order %d" % each) for each in range(first, first + BATCH_RECORDS))
+            answer: Any = await client.call(ProduceRequest((ProducePartition(*PARTITION, records),)))
+            if answer.partitions[0].error is not None:
+                raise answer.partitions[0].error
 
 
-def _flip(log: Path) -> int:
-    """Flip a bit of the damaged batch; return its position."""
+def _flip(log: Path, slot: int) -> int:
+    """Flip a bit of the batch with this number; return its position."""
+    from ...protocol.records.batch import iter_batches
+
     data = bytearray(log.read_bytes())
-    position = sum(header.size_bytes for header, _ in list(iter_batches(bytes(data)))[:DAMAGED]) + AFTER_HEADER
+    position = sum(header.size_bytes for header, _ in list(iter_batches(bytes(data)))[:slot]) + AFTER_HEADER
     data[position] ^= 1
     log.write_bytes(data)
     return position
 
 
-def _read(address: str, group: str) -> tuple[list[int], str | None]:
+async def _admin(server: Process, ask: Callable[[Any], Awaitable[Any]]) -> Any:
+    from ..client.admin import Admin
+    from ..client.connection import connect
+
+    async with connect(*server.address) as client:
+        return await ask(Admin(client))
+
+
+def _said(found: tuple[list[int], str | None]) -> str:
+    return f"{len(found[0]):,} of {RECORDS:,} records" + (f", {found[1]}" if found[1] else "")
+
+
+def has_kafka_client() -> bool:
+    """Return whether librdkafka is installed."""
+    return importlib.util.find_spec("confluent_kafka") is not None
+
+
+async def _read(server: Process, group: str, first: int = 0) -> tuple[list[int], str | None]:
     """Return the offsets that a consumer of a group gets, up to the last one or to an error, and that error."""
+    import trio
+
+    if has_kafka_client():
+        return await trio.to_thread.run_sync(_read_with_kafka, server.kafka, group)
+    return await trio.to_thread.run_sync(_read_natively, server.address, first)
+
+
+def _read_with_kafka(address: str, group: str) -> tuple[list[int], str | None]:
     from confluent_kafka import Consumer
 
     settings = {"bootstrap.servers": address, "group.id": group, "auto.offset.reset": "earliest", "log_level": 0}
@@ -127,3 +169,18 @@ def _read(address: str, group: str) -> tuple[list[int], str | None]:
         return offsets, None
     finally:
         consumer.close()
+
+
+def _read_natively(address: tuple[str, int], first: int) -> tuple[list[int], str | None]:
+    from ...protocol.errors import RequestError
+    from ..client.blocking import BlockingClient, BlockingConsumer
+    from ..client.procedures.topics import AtOffset
+
+    offsets: list[int] = []
+    with BlockingClient(address) as client, BlockingConsumer(client, follow=False) as consumer:
+        consumer.assign(PARTITION, start=AtOffset(first))
+        try:
+            offsets += (record.offset for _, record in consumer.records())
+        except RequestError as exc:
+            return offsets, exc.code.name
+    return offsets, None

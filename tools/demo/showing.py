@@ -10,11 +10,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -79,7 +76,7 @@ class Demo:
         verdict = ("    ok", {"fg": "green"}) if ok else ("FAILED", {"fg": "red", "bold": True})
         self._say(("  ", {}), verdict, (f"  {name}", {}), (f": {detail}", {"dim": True}))
 
-    def end(self, data_dir: Path | None = None) -> None:
+    def end(self, *, seed: int, **places: Path | str | None) -> None:
         """Print the verdict, or everything as JSON. Raises DemoError when a check failed, or when nothing was checked."""
         failed = [check for check in self.checks if not check.ok]
         self.chapter(
@@ -88,8 +85,9 @@ class Demo:
         if self.is_quiet:
             figures = {name: round(value, 3) if isinstance(value, float) else value for name, value in self.figures.items()}
             checks = [check._asdict() for check in self.checks]
-            ok, kept = bool(checks) and not failed, None if data_dir is None else str(data_dir)
-            click.echo(json.dumps({"ok": ok, **figures, "checks": checks, "data_dir": kept}, indent=2))
+            named = {name: None if place is None else str(place) for name, place in places.items()}
+            ok = bool(checks) and not failed
+            click.echo(json.dumps({"ok": ok, "seed": seed, **figures, "checks": checks, **named}, indent=2))
         if failed or not self.checks:
             raise DemoError("; ".join(f"{check.name}: {check.detail}" for check in failed))
 
@@ -98,30 +96,26 @@ class Demo:
             say_parts(*parts)
 
 
-@contextmanager
-def working_folder(data_dir: Path | None) -> Iterator[tuple[Path, Path]]:
-    """Yield a folder for the log and a temporary one for everything else, which also has the log without `data_dir`.
-
-    Raises UsageError when the log would not be the only thing there, DemoError for errors of the block that break a demo off.
-    """
+def check_empty(data_dir: Path | None) -> None:
+    """Raise UsageError when the log would not be the only thing there."""
     if data_dir is not None and data_dir.exists() and any(data_dir.iterdir()):
         raise click.UsageError(f"--data-dir {data_dir} is not empty; the demo starts with an empty log")
-    with tempfile.TemporaryDirectory(prefix="triolog-demo-") as name:
-        try:
-            yield data_dir or Path(name, "data"), Path(name)
-        except ProcessFailedError as exc:
-            raise DemoError(str(exc), EXIT_SERVER) from exc
-        except (OSError, TriologError) as exc:
-            raise DemoError(f"the demo cannot continue: {exc}") from exc
 
 
-def check_kafka_client() -> None:
-    """Raise DemoError when librdkafka is not installed."""
-    if importlib.util.find_spec("confluent_kafka") is None:
-        raise DemoError("the demo needs confluent_kafka: pip install 'triolog[edge-demo]'", EXIT_NOT_INSTALLED)
+def run(story: Callable[[], Awaitable[None]]) -> None:
+    """Run a story to its end. Raises DemoError for what breaks it off, KeyboardInterrupt."""
+    import trio
 
-
-as_json_option: Final = click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON, and nothing else.")
-data_dir_option: Final = click.option(
-    "--data-dir", type=click.Path(file_okay=False, path_type=Path), help="Keep the data there: empty or new."
-)
+    try:
+        trio.run(story)
+    except BaseException as exc:
+        error: BaseException = exc
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        if isinstance(error, (KeyboardInterrupt, DemoError)):
+            raise error from None
+        if isinstance(error, ProcessFailedError):
+            raise DemoError(str(error), EXIT_SERVER) from exc
+        if isinstance(error, (OSError, TriologError)):
+            raise DemoError(f"the demo cannot go on: {error}") from exc
+        raise

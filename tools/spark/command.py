@@ -17,6 +17,12 @@ SUBCOMMANDS: Final[Mapping[str, Subcommand]] = {
     "compact": Subcommand("triolog.tools.spark.jobs.compact", "Compact topics of a stopped log directory."),
     "profile": Subcommand("triolog.tools.spark.jobs.profile_command", "Show rates, sizes, keys and lateness of topics."),
     "init": Subcommand("triolog.tools.spark.init", "Write a declarative pipeline that reads from and writes to triolog."),
+    "demo": Subcommand(
+        "triolog.tools.spark.demo.command", "A year of flights through a job that is killed twice.", is_in_clone=True
+    ),
+    "bench": Subcommand(
+        "triolog.tools.spark.bench.command", "Measure reading, writing and exporting in CPU seconds.", is_in_clone=True
+    ),
 }
 
 

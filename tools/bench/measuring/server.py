@@ -31,6 +31,10 @@ class Server(Process):
         """Return its child processes."""
         return children(self.pid)
 
+    def bytes_read(self) -> int:
+        """Return the bytes that it has read by system calls, its modules included."""
+        return bytes_read(self.pid)
+
     def idle_memory_mib(self, *, settle_s: float = 2.0) -> dict[str, float]:
         """Return the memory once it has not changed for a quarter of a second, or after `settle_s`."""
         deadline = time.monotonic() + settle_s

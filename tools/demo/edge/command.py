@@ -1,0 +1,53 @@
+"""`triolog edge-demo`: where it runs. `story` is what happens."""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+import signal
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+
+import click
+
+from ..flights import find_source, load_flights
+from ..showing import EXIT_NOT_INSTALLED, Demo, DemoError, run
+
+
+@click.command
+@click.option("--to", metavar="HOST:PORT", help="Another upstream than the demo's own: a Kafka without TLS and login.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Decides how much is upstream when everything is killed.")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON, and nothing else.")
+def command(to: str | None, seed: int, as_json: bool) -> None:
+    """Write a week of real flights to a disk of 64 MiB without an uplink, then forward it over a slow uplink and a SIGKILL.
+
+    As root the disk is a file system of its own; without, log_max_bytes stands for it. Topics at an upstream of yours are named
+    edge-demo-<number>.<topic>, and are deleted at the end. Exit code 0 when everything adds up, 1 when it does not, 2 when
+    something is not installed, 3 when a process failed.
+    """
+    if to is not None and not to.rpartition(":")[2].isdecimal():
+        raise click.UsageError(f"invalid --to {to}: use HOST:PORT")
+    source = find_source()
+    if importlib.util.find_spec("confluent_kafka") is None:
+        raise DemoError("forwarding needs confluent_kafka: pip install 'triolog[forward]'", EXIT_NOT_INSTALLED)
+    from .small_disk import small_disk
+    from .story import run_edge_story
+    from .week import in_a_week
+
+    begin, demo = time.perf_counter(), Demo(is_quiet=as_json)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: something is mounted, processes run
+    gc.disable()  # what is loaded stays: collections would find nothing and take a third of the time
+    try:
+        week = in_a_week(load_flights(source), time.time_ns() // 1_000_000)
+        gc.freeze()
+        gc.enable()
+        with tempfile.TemporaryDirectory(prefix="triolog-edge-demo-") as name, small_disk(Path(name)) as disk:
+            run(partial(run_edge_story, demo, week, disk, Path(name), to, seed))
+    finally:
+        gc.enable()
+        gc.unfreeze()
+        signal.signal(signal.SIGTERM, before)
+    demo.say(f"{time.perf_counter() - begin:.0f} s in all.")
+    demo.end(seed=seed)

@@ -1,0 +1,1 @@
+"""`triolog spark bench`."""

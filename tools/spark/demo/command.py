@@ -1,0 +1,87 @@
+"""`triolog spark demo`: where it runs, what is kept. The story itself is `story`'s."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import click
+
+MIN_ROWS: Final = 1000
+DEFAULT_PICTURE: Final = "delay-by-hour.png"
+CONFIG: Final = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+}
+"""For a job of a minute: a JVM that starts fast rather than one that gets fast. The rest is `session`'s."""
+
+
+@click.command
+@click.option(
+    "--picture",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=DEFAULT_PICTURE,
+    show_default=True,
+    help="Where the plot goes.",
+)
+@click.option(
+    "--data-dir", type=click.Path(file_okay=False, path_type=Path), help="Keep log, checkpoints and table there: empty or new."
+)
+@click.option("--rows", type=click.IntRange(min=MIN_ROWS), metavar="N", help="N flights at even distances instead of all.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Decides at which batches the job is killed.")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON, and nothing else.")
+def command(picture: Path, data_dir: Path | None, rows: int | None, seed: int, as_json: bool) -> None:
+    """Send a year of real flights through a streaming job that is killed twice.
+
+    Flights stream from a running server, are joined with weather and aircraft, and become delays by hour, airport and carrier
+    in a topic and a Parquet table. Exit code 0 when all checks held, 1 when one did not, 2 when something is not installed,
+    3 when the server failed.
+    """
+    from ...demo.flights import find_source, load_flights
+    from ...demo.showing import Demo, check_empty, run
+    from .story import run_job_story
+
+    _check_installed()
+    source = find_source()
+    check_empty(data_dir)
+    if not picture.absolute().parent.is_dir():
+        raise click.UsageError(f"--picture {picture}: there is no folder {picture.absolute().parent}")
+    demo = Demo(is_quiet=as_json)
+    with _directory(data_dir) as directory:
+        story = partial(run_job_story, demo, source, load_flights(source, rows), directory / "log", directory)
+        run(partial(story, seed=seed, picture=picture, config=CONFIG))
+    demo.end(seed=seed, picture=picture, data_dir=data_dir)
+
+
+def _check_installed() -> None:
+    """Raise DemoError before anything is started."""
+    import importlib.util
+
+    from ...demo.showing import EXIT_NOT_INSTALLED, DemoError
+    from ..java import JavaNotFoundError, find_java
+
+    for package in ("pyspark", "pyarrow", "numpy", "matplotlib"):
+        if importlib.util.find_spec(package) is None:
+            how = f"the Python package {package} is not installed: pip install 'triolog[spark-demo]'"
+            raise DemoError(how, EXIT_NOT_INSTALLED)
+    try:
+        find_java()
+    except JavaNotFoundError as exc:
+        raise DemoError(str(exc), EXIT_NOT_INSTALLED) from exc
+
+
+@contextlib.contextmanager
+def _directory(data_dir: Path | None) -> Iterator[Path]:
+    """Yield the folder for everything; a temporary one without --data-dir."""
+    if data_dir is not None:
+        data_dir.mkdir(parents=True, exist_ok=True)
+        yield data_dir.resolve()
+        return
+    with tempfile.TemporaryDirectory(prefix="triolog-spark-demo-", ignore_cleanup_errors=True) as name:
+        yield Path(name)
