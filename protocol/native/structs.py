@@ -2,7 +2,6 @@
 
     @struct
     class MemberRequest(RequestMessage):
-        api = "member"
         group: str = wire(name(255))
         offsets: tuple[Offset, ...] = wire([Offset])
         reason: str | None = wire(note(), default=None)
@@ -333,6 +332,7 @@ class Message(Struct):
     __slots__ = ()
 
     api: ClassVar[str]
+    """The name of its call, which the table of calls in `messages` gives it."""
     is_request: ClassVar[bool]
 
     @classmethod

@@ -435,7 +435,7 @@ LOADS: Final = {
     "a record of groups": (GroupOffsets, "replay"),
     "a classic group": (ClassicGroups, "restore"),
     "a transactional id": (transactional_ids, "decode_transaction_value"),
-    "a state of a share group": (state_log, "decode_share_state_value"),
+    "a state of a share group": (state_log.SHARE_STATE_RECORDS, "decode_value"),
     "a commit of staged records": (stage_commit_log, "decode_stage_commit_value"),
     "a log": (log_opening, "check_topic_id"),
 }

@@ -31,8 +31,7 @@ from triolog.tools.client.blocking.consumer import BlockingConsumer
 from triolog.tools.client.blocking.producer import BlockingProducer
 from triolog.tools.client.config import ProducerConfig
 from triolog.tools.client.errors import ConnectionLostError
-from triolog.tools.forward.process.asking import ask
-from triolog.tools.forward.process.place import CONTROL
+from triolog.tools.forward.process.place import CONTROL, ask
 
 from tests.support.forked_servers import ForkedProcess, ServerForker
 from tests.support.forwarding import NODE, until

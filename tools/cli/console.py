@@ -60,7 +60,7 @@ def command(
     from ...server.config.address import is_loopback
     from ...server.listeners.http.access import read_token
     from ..console.process.serving import run_console
-    from ..console.settings import ConsoleSettings
+    from ..console.routes import ConsoleSettings
     from ..forward.process.place import default_state_dir
 
     if forward_state_dir is None and parent is None:

@@ -34,8 +34,6 @@ class CommittedPartition(Partition):
 class CommitOffsetsRequest(RequestMessage):
     """Keep these offsets; with `transaction` they take effect when that commits, and never if it aborts."""
 
-    api = "commit_offsets"
-
     group: str = wire(name(limits.MAX_GROUP_ID_CHARS))
     partitions: tuple[CommittedPartition, ...] = wire([CommittedPartition])
     transaction: TransactionProducer | None = wire(TransactionProducer, nullable=True, default=None)
@@ -49,8 +47,6 @@ class CommitOffsetsPartitionResponse(PartitionAnswer):
 @struct
 class CommitOffsetsResponse(ResponseMessage):
     """The results of the partitions, in the same order."""
-
-    api = "commit_offsets"
 
     partitions: tuple[CommitOffsetsPartitionResponse, ...] = wire([CommitOffsetsPartitionResponse])
 
@@ -66,8 +62,6 @@ class FetchOffsetsRequest(RequestMessage):
 
     With `require_stable` an offset that an open transaction may still change is UNSTABLE_OFFSET_COMMIT (KIP-447).
     """
-
-    api = "fetch_offsets"
 
     group: str = wire(GROUP)
     partitions: tuple[OffsetsPartition, ...] | None = wire([OffsetsPartition], nullable=True, default=None)
@@ -86,8 +80,6 @@ class FetchOffsetsPartitionResponse(PartitionAnswer):
 class FetchOffsetsResponse(ResponseMessage):
     """The requested partitions in the same order, or all partitions for which the group has offsets."""
 
-    api = "fetch_offsets"
-
     partitions: tuple[FetchOffsetsPartitionResponse, ...] = wire([FetchOffsetsPartitionResponse], max_count=limits.INT32_MAX)
 
 
@@ -95,14 +87,10 @@ class FetchOffsetsResponse(ResponseMessage):
 class ListGroupsRequest(RequestMessage):
     """Name every group."""
 
-    api = "list_groups"
-
 
 @struct
 class ListGroupsResponse(ResponseMessage):
     """Every group that has offsets, by name."""
-
-    api = "list_groups"
 
     groups: tuple[str, ...] = wire(names(limits.MAX_STRING_CHARS, limits.INT32_MAX))
 
@@ -110,8 +98,6 @@ class ListGroupsResponse(ResponseMessage):
 @struct
 class DeleteGroupsRequest(RequestMessage):
     """Groups whose offsets are to go, each succeeds or fails alone."""
-
-    api = "delete_groups"
 
     groups: tuple[str, ...] = wire(GROUPS)
 
@@ -128,8 +114,6 @@ class DeletedGroup(Struct):
 class DeleteGroupsResponse(ResponseMessage):
     """The results of the groups, in the same order."""
 
-    api = "delete_groups"
-
     groups: tuple[DeletedGroup, ...] = wire([DeletedGroup])
 
 
@@ -144,8 +128,6 @@ class SharedStart(Partition):
 class AlterShareGroupOffsetsRequest(RequestMessage):
     """Let a share group without members read from there. What was given to members before counts no more."""
 
-    api = "alter_share_group_offsets"
-
     group: str = wire(GROUP)
     partitions: tuple[SharedStart, ...] = wire([SharedStart])
 
@@ -159,16 +141,12 @@ class AlterShareGroupOffsetsPartitionResponse(PartitionAnswer):
 class AlterShareGroupOffsetsResponse(ResponseMessage):
     """The results of the partitions, in the same order."""
 
-    api = "alter_share_group_offsets"
-
     partitions: tuple[AlterShareGroupOffsetsPartitionResponse, ...] = wire([AlterShareGroupOffsetsPartitionResponse])
 
 
 @struct
 class DescribeGroupsRequest(RequestMessage):
     """Groups to be described, each succeeds or fails alone."""
-
-    api = "describe_groups"
 
     groups: tuple[str, ...] = wire(GROUPS)
 
@@ -220,7 +198,5 @@ class DescribedGroup(Struct):
 @struct
 class DescribeGroupsResponse(ResponseMessage):
     """The results of the groups, in the same order."""
-
-    api = "describe_groups"
 
     groups: tuple[DescribedGroup, ...] = wire([DescribedGroup])

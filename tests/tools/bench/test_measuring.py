@@ -24,13 +24,12 @@ from triolog.protocol.kafka.messages.offsets import (
     OffsetCommitResponseTopic,
 )
 from triolog.protocol.schema import codec
-from triolog.tools.bench.counting.kafka_frames import read_kafka_answer
 from triolog.tools.bench.counting.meters import Counts
 from triolog.tools.bench.counting.rounds import Peer, Rounds
+from triolog.tools.bench.counting.served import read_kafka_answer
 from triolog.tools.bench.measuring.child import LoadFailedError
 from triolog.tools.bench.measuring.machine import IN_MEMORY, Machine, default_parent, filesystem_of, read_machine
-from triolog.tools.bench.measuring.measure import Line, RowResult, Verdict, absent, at_least, at_most, percentile, ratio
-from triolog.tools.bench.measuring.report import Report
+from triolog.tools.bench.measuring.report import Line, Report, RowResult, Verdict, absent, at_least, at_most, percentile, ratio
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ from triolog.tools.spark.segments import segments_options
 from triolog.tools.spark.segments.segments_options import SegmentOptions
 from triolog.tools.spark.session import SOURCES
 from triolog.tools.spark.sink import write_options
-from triolog.tools.spark.sink.server_link import ServerLink
+from triolog.tools.spark.sink.delivery import ServerLink
 from triolog.tools.spark.sink.write_options import OptionError, ServerAccess, WriteOptions
 from triolog.tools.spark.source import options
 from triolog.tools.spark.source.broker import Broker, close_connections

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from ...export.writers import CSV_HEAD, FORMATS
+from ...export.layout import CSV_HEAD, FORMATS
 from ..terminal.failures import EXIT_FAILED, FailedError
 from ..terminal.output import as_json_value, count_text, flush, printable, say, size_text, timezone_option, warn, write
 from ..terminal.places import TIME_HELP, read_time
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from ....server.storage.directory.inventory import PartitionFiles, StoppedDirectory
     from ....server.storage.disk.filesystem import FileSystem
     from ....server.storage.recovery.salvage import Damage
-    from ...export.layout import Export, Exported
-    from ...export.writers import ToLine
+    from ...export.layout import Export, Exported, ToLine
 
 
 BASE64_PREFIX: Final = "base64:"

@@ -25,13 +25,11 @@ from triolog.tools.cli.terminal.failures import FailedError
 from triolog.tools.client.blocking import BlockingAdmin, BlockingClient
 from triolog.tools.export.layout import MANIFEST, Export
 from triolog.tools.export.log_pieces import LogSource
-from triolog.tools.export.manifest import ManifestError
-from triolog.tools.export.pieces import JobError
+from triolog.tools.export.manifest import JobError, ManifestError
 from triolog.tools.spark.jobs.compact import compact
 from triolog.tools.spark.jobs.export import export
-from triolog.tools.spark.jobs.job_session import job_session
+from triolog.tools.spark.jobs.job_session import JobProgress, job_session
 from triolog.tools.spark.jobs.reindex import reindex
-from triolog.tools.spark.jobs.runner import JobProgress
 from triolog.tools.spark.jobs.verify import Collected, verify
 
 from tests.support.server_process import Address
