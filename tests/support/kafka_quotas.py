@@ -7,12 +7,12 @@ from typing import Any, Final
 
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages.security import (
-    AlterClientQuotasEntityData,
     AlterClientQuotasEntryData,
     AlterClientQuotasOpData,
     AlterClientQuotasRequest,
     DescribeClientQuotasComponentData,
     DescribeClientQuotasRequest,
+    QuotaEntityData,
 )
 
 from tests.support.kafka_admin import create_topics, delete_topics, more_partitions, new_topic
@@ -42,7 +42,7 @@ def altering(*entries: tuple[Parts, Values], validate_only: bool = False) -> Alt
     return AlterClientQuotasRequest(
         entries=[
             AlterClientQuotasEntryData(
-                entity=[AlterClientQuotasEntityData(entity_type=kind, entity_name=name) for kind, name in parts],
+                entity=[QuotaEntityData(entity_type=kind, entity_name=name) for kind, name in parts],
                 ops=[
                     AlterClientQuotasOpData(key=key, value=0.0 if value is None else value, remove=value is None)
                     for key, value in values

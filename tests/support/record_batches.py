@@ -6,8 +6,7 @@ import struct
 from typing import Any, Final
 
 from hypothesis import strategies as st
-from triolog.protocol.records.batch import BatchHeader, parse_header
-from triolog.protocol.records.crc32c import crc32c
+from triolog.protocol.records.batch import BatchHeader, crc32c, parse_header
 from triolog.protocol.types import CompressionType
 
 RecordTuple = tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]

@@ -8,14 +8,13 @@ from typing import Any, Final
 import attrs
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages.share_groups import (
+    AcknowledgedPartition,
     ShareAcknowledgementBatch,
-    ShareAcknowledgePartition,
     ShareAcknowledgeRequest,
     ShareAcknowledgeTopic,
-    ShareFetchForgottenTopic,
     ShareFetchPartitionData,
-    ShareFetchRequestPartition,
     ShareFetchRequestTopic,
+    ShareTopicPartitions,
 )
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.record import iter_records
@@ -61,8 +60,8 @@ class ShareMember:
             self.epoch += 1
         return answer
 
-    def _partition(self, said: Said) -> ShareFetchRequestPartition:
-        return ShareFetchRequestPartition(partition_index=self.partition, acknowledgement_batches=_batches(said))
+    def _partition(self, said: Said) -> AcknowledgedPartition:
+        return AcknowledgedPartition(partition_index=self.partition, acknowledgement_batches=_batches(said))
 
     async def fetch(self, said: Said = (), **fields: Any) -> ShareFetchPartitionData | None:
         """The same; answers what there is of the partition. There may be no error on top."""
@@ -93,7 +92,7 @@ class ShareMember:
 
     async def acknowledge(self, *said: tuple[int, int, Sequence[int]], **fields: Any) -> ErrorCode:
         """A ShareAcknowledge; answers what became of it."""
-        partition = ShareAcknowledgePartition(partition_index=self.partition, acknowledgement_batches=_batches(said))
+        partition = AcknowledgedPartition(partition_index=self.partition, acknowledgement_batches=_batches(said))
         given = {
             "share_session_epoch": self.epoch,
             "topics": [ShareAcknowledgeTopic(topic_id=self.topic_id, partitions=[partition])],
@@ -119,9 +118,9 @@ class ShareMember:
         """End the session."""
         return await self.ask(share_session_epoch=-1, topics=[])
 
-    def forgetting(self) -> list[ShareFetchForgottenTopic]:
+    def forgetting(self) -> list[ShareTopicPartitions]:
         """What takes the partition out of the session."""
-        return [ShareFetchForgottenTopic(topic_id=self.topic_id, partitions=[self.partition])]
+        return [ShareTopicPartitions(topic_id=self.topic_id, partitions=[self.partition])]
 
 
 def ranges(found: ShareFetchPartitionData) -> list[tuple[int, int, int]]:

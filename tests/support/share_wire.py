@@ -10,12 +10,11 @@ import attrs
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages.groups import FindCoordinatorRequest
 from triolog.protocol.kafka.messages.share_groups import (
+    AcknowledgedPartition,
     ShareAcknowledgementBatch,
-    ShareAcknowledgePartition,
     ShareAcknowledgeRequest,
     ShareAcknowledgeTopic,
     ShareFetchRequest,
-    ShareFetchRequestPartition,
     ShareFetchRequestTopic,
     ShareGroupHeartbeatRequest,
 )
@@ -89,7 +88,7 @@ class WireMember:
             assert time.monotonic() < deadline, answer
 
     def _fetch(self, max_records: int, **fields: Any) -> Any:
-        part = ShareFetchRequestPartition(partition_index=self.partition, acknowledgement_batches=[])
+        part = AcknowledgedPartition(partition_index=self.partition, acknowledgement_batches=[])
         given = {
             "share_session_epoch": self.epoch,
             "max_wait_ms": WAIT_MS,
@@ -114,7 +113,7 @@ class WireMember:
 
     def acknowledge(self, first: int, last: int, types: Sequence[int]) -> None:
         batch = ShareAcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=list(types))
-        part = ShareAcknowledgePartition(partition_index=self.partition, acknowledgement_batches=[batch])
+        part = AcknowledgedPartition(partition_index=self.partition, acknowledgement_batches=[batch])
         request = ShareAcknowledgeRequest(
             group_id=self.group,
             member_id=self.id,

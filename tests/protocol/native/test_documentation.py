@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from triolog.protocol import errors, limits
-from triolog.protocol.native import connection, messages, state
+from triolog.protocol.native import connection, messages
 from triolog.protocol.native.kinds import MISSING, Kind
 from triolog.protocol.native.structs import Field, Message, fields_of
 
@@ -23,7 +23,7 @@ def hex_examples() -> list[bytes]:
 
 def test_worked_example_is_what_client_and_server_say() -> None:
     hello, produce, produced = hex_examples()
-    server, client = connection.NativeConnection(state.Role.SERVER), connection.NativeConnection(state.Role.CLIENT)
+    server, client = connection.NativeConnection(connection.Role.SERVER), connection.NativeConnection(connection.Role.CLIENT)
 
     server.receive_data(hello)
     request = server.next_event()

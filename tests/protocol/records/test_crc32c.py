@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from triolog.protocol.records.crc32c import crc32c
+from triolog.protocol.records.batch import crc32c
 
 
 @pytest.mark.parametrize(

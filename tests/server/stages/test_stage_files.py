@@ -7,8 +7,7 @@ from typing import Final
 
 import pytest
 from triolog.protocol.errors import CorruptRecordError, InvalidRequestError
-from triolog.protocol.records.batch import check_batch
-from triolog.protocol.records.crc32c import crc32c
+from triolog.protocol.records.batch import check_batch, crc32c
 from triolog.protocol.types import TopicPartition
 from triolog.server.stages import stage_files
 from triolog.server.storage.disk.checkpoints import random_uuid

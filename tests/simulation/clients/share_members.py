@@ -10,13 +10,12 @@ import attrs
 import trio
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages.share_groups import (
+    AcknowledgedPartition,
     ShareAcknowledgementBatch,
-    ShareAcknowledgePartition,
     ShareAcknowledgeRequest,
     ShareAcknowledgeTopic,
     ShareFetchPartitionData,
     ShareFetchRequest,
-    ShareFetchRequestPartition,
     ShareFetchRequestTopic,
     ShareGroupHeartbeatRequest,
 )
@@ -156,7 +155,7 @@ class ShareMember(Member):
     async def _acknowledge(self, said: Mapping[TopicPartition, list[tuple[int, int]]], *, is_renewal: bool) -> None:
         numbers = self._says(said)
         parts = [
-            ShareAcknowledgePartition(partition_index=where.partition, acknowledgement_batches=_batches(said[where]))
+            AcknowledgedPartition(partition_index=where.partition, acknowledgement_batches=_batches(said[where]))
             for where in said
         ]
         request = ShareAcknowledgeRequest(
@@ -217,7 +216,7 @@ class ShareMember(Member):
         is_first = self.session_epoch == 0
         wheres = [TopicPartition(SHARED, number) for number in range(self.world.partitions[SHARED])]
         parts = [
-            ShareFetchRequestPartition(partition_index=where.partition, acknowledgement_batches=_batches(said.get(where, [])))
+            AcknowledgedPartition(partition_index=where.partition, acknowledgement_batches=_batches(said.get(where, [])))
             for where in wheres
             if is_first or where in said
         ]

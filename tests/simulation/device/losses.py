@@ -20,9 +20,9 @@ from triolog.protocol.records.batch import (
     RECORD_BATCH_OVERHEAD,
     BatchHeader,
     check_batch,
+    crc32c,
     parse_header,
 )
-from triolog.protocol.records.crc32c import crc32c
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker
 from triolog.server.partitions.partition import PartitionActor

@@ -10,9 +10,8 @@ from typing import Any, Final
 import pytest
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.native import messages as m
-from triolog.protocol.records.batch import iter_batches
+from triolog.protocol.records.batch import crc32c, iter_batches
 from triolog.protocol.records.builder import build_batch
-from triolog.protocol.records.crc32c import crc32c
 from triolog.server.embedded import BlockingBroker
 from triolog.tools.client.blocking.connection import BlockingConnection
 from triolog.tools.client.config import ClientConfig
