@@ -133,6 +133,6 @@ def test_error_table_has_every_code_that_is_answered_outside_of_kafkas_protocol(
         if not {"kafka", "groups", "sharing", "telemetry"} & set(path.parts) and path.name != "errors.py"
     ]
     texts = [path.read_text(encoding="utf-8") for path in elsewhere]
-    defaults = re.findall(r"default_code = ErrorCode\.(\w+)", (ROOT / "protocol" / "errors.py").read_text(encoding="utf-8"))
+    defaults = re.findall(r"code=ErrorCode\.(\w+)", (ROOT / "protocol" / "errors.py").read_text(encoding="utf-8"))
     answered = {name for text in texts for name in re.findall(r"\bErrorCode\.([A-Z][A-Z_]+)", text)} | set(defaults)
     assert answered - set(re.findall(r"^\| -?\d+ \| `(\w+)` \|", TEXT, re.MULTILINE)) <= {"NONE"}

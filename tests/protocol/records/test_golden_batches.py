@@ -8,7 +8,8 @@ from typing import Final
 from triolog.protocol.records.batch import BatchHeader, check_batch, iter_batches, with_timestamp
 from triolog.protocol.records.builder import BatchBuilder
 from triolog.protocol.records.control import ControlRecordType, control_record_type
-from triolog.protocol.records.record import iter_records, walk_records
+from triolog.protocol.records.record import iter_records
+from triolog.protocol.records.walk import walk_records
 from triolog.protocol.types import CompressionType, TimestampType
 
 from tests.support.golden import GOLDEN

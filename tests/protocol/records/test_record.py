@@ -16,8 +16,9 @@ from triolog.protocol.errors import (
 from triolog.protocol.records.batch import BatchHeader, parse_header
 from triolog.protocol.records.builder import BatchBuilder, build_batch
 from triolog.protocol.records.compression import compress
-from triolog.protocol.records.record import RecordsWalk, first_record_at, iter_records, walk_records
+from triolog.protocol.records.record import first_record_at, iter_records
 from triolog.protocol.records.varint import encode_varint
+from triolog.protocol.records.walk import RecordsWalk, walk_records
 from triolog.protocol.types import CompressionType, Record, TimestampType
 
 from tests.support.record_batches import (
