@@ -17,6 +17,8 @@ from typing import Final, Generic, TypeVar
 from ..errors import InvalidRecordError, RemoteProtocolError
 from ..limits import INT16_MAX
 from ..schema.codec import read, write
+from ..schema.fields import STRING, wire
+from ..schema.fields import struct as structure
 from ..types import Bytes
 
 K = TypeVar("K")
@@ -56,6 +58,21 @@ class RecordKinds(Generic[K, V]):
         """A record as the log has it."""
         key, value = record
         return self.encode_key(key), None if value is None else self.encode_value(value)
+
+
+@structure
+class GroupKey:
+    """The key of a record about a group."""
+
+    group_id: str = wire(STRING)
+
+
+@structure
+class MemberKey:
+    """The key of a record about a member of a group."""
+
+    group_id: str = wire(STRING)
+    member_id: str = wire(STRING)
 
 
 def encode(value: object, version: int, *, flexible: bool = False) -> bytes:

@@ -26,20 +26,17 @@ beside those before it. A record that cannot be read raises InvalidRecordError.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from ..schema.fields import INT8, INT16, INT32, INT64, STRING, UUID, struct, wire
 from .consumer_group_records import ConsumerGroupTopicPartitions
-from .fields import RecordKinds
+from .fields import GroupKey, MemberKey, RecordKinds
 
 NO_METADATA_HASH: Final = 0
 NO_TIMESTAMP: Final = 0
 
 
-@struct
-class ShareGroupMemberMetadataKey:
-    group_id: str = wire(STRING)
-    member_id: str = wire(STRING)
+class ShareGroupMemberMetadataKey(MemberKey): ...
 
 
 @struct
@@ -50,9 +47,7 @@ class ShareGroupMemberMetadataValue:
     subscribed_topic_names: list[str] = wire([STRING])
 
 
-@struct
-class ShareGroupMetadataKey:
-    group_id: str = wire(STRING)
+class ShareGroupMetadataKey(GroupKey): ...
 
 
 @struct
@@ -63,9 +58,7 @@ class ShareGroupMetadataValue:
     changed, and makes a new assignment."""
 
 
-@struct
-class ShareGroupTargetAssignmentMetadataKey:
-    group_id: str = wire(STRING)
+class ShareGroupTargetAssignmentMetadataKey(GroupKey): ...
 
 
 @struct
@@ -74,10 +67,7 @@ class ShareGroupTargetAssignmentMetadataValue:
     assignment_timestamp: int = wire(INT64, tag=0, default=NO_TIMESTAMP)
 
 
-@struct
-class ShareGroupTargetAssignmentMemberKey:
-    group_id: str = wire(STRING)
-    member_id: str = wire(STRING)
+class ShareGroupTargetAssignmentMemberKey(MemberKey): ...
 
 
 @struct
@@ -85,10 +75,7 @@ class ShareGroupTargetAssignmentMemberValue:
     topic_partitions: list[ConsumerGroupTopicPartitions] = wire([ConsumerGroupTopicPartitions])
 
 
-@struct
-class ShareGroupCurrentMemberAssignmentKey:
-    group_id: str = wire(STRING)
-    member_id: str = wire(STRING)
+class ShareGroupCurrentMemberAssignmentKey(MemberKey): ...
 
 
 @struct
@@ -99,9 +86,7 @@ class ShareGroupCurrentMemberAssignmentValue:
     assigned_partitions: list[ConsumerGroupTopicPartitions] = wire([ConsumerGroupTopicPartitions])
 
 
-@struct
-class ShareGroupStatePartitionMetadataKey:
-    group_id: str = wire(STRING)
+class ShareGroupStatePartitionMetadataKey(GroupKey): ...
 
 
 @struct
@@ -124,26 +109,7 @@ class ShareGroupStatePartitionMetadataValue:
     deleting_topics: list[ShareGroupTopicInfo] = wire([ShareGroupTopicInfo])
 
 
-ShareGroupKey = (
-    ShareGroupMemberMetadataKey
-    | ShareGroupMetadataKey
-    | ShareGroupTargetAssignmentMetadataKey
-    | ShareGroupTargetAssignmentMemberKey
-    | ShareGroupCurrentMemberAssignmentKey
-    | ShareGroupStatePartitionMetadataKey
-)
-ShareGroupValue = (
-    ShareGroupMemberMetadataValue
-    | ShareGroupMetadataValue
-    | ShareGroupTargetAssignmentMetadataValue
-    | ShareGroupTargetAssignmentMemberValue
-    | ShareGroupCurrentMemberAssignmentValue
-    | ShareGroupStatePartitionMetadataValue
-)
-ShareGroupRecord = tuple[ShareGroupKey, ShareGroupValue | None]
-"""A record of the log; None for a value that takes away."""
-
-SHARE_GROUP_RECORDS: Final = RecordKinds[ShareGroupKey, ShareGroupValue](
+SHARE_GROUP_RECORDS: Final = RecordKinds[Any, Any](
     {
         10: (ShareGroupMemberMetadataKey, ShareGroupMemberMetadataValue),
         11: (ShareGroupMetadataKey, ShareGroupMetadataValue),

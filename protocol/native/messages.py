@@ -24,8 +24,11 @@ from .calls.topics import *
 from .calls.transactions import *
 from .kinds import Body, FieldError, Kind, Steps, check_keys, describe_value, unexpected
 from .structs import Field, Reader, can_be_read_before, fields_of, make_reader
+from .structs import Partition as Partition
+from .structs import PartitionAnswer as PartitionAnswer
 from .structs import RequestMessage as RequestMessage
 from .structs import ResponseMessage as ResponseMessage
+from .structs import TopicAnswer as TopicAnswer
 
 VERSION: Final = 1
 """The version of every call so far."""

@@ -238,7 +238,9 @@ READING: Final = {
         file="server/storage/log/changes.py",
         old="encode_gaps(gaps), durable",
         new="encode_gaps(log.gaps), durable",
-        tests=("tests/server/storage/log/test_gaps.py::test_what_is_accepted_is_passed_over_for_ever_unless_the_reader_says_otherwise",),
+        tests=(
+            "tests/server/storage/log/test_gaps.py::test_what_is_accepted_is_passed_over_for_ever_unless_the_reader_says_otherwise",
+        ),
     ),
 }
 
@@ -290,7 +292,9 @@ RETENTION: Final = {
         file="server/offline/small_files_check.py",
         old="    for producer_id, first_offset in needed.ongoing.items():\n",
         new="    for producer_id, first_offset in producers.ongoing.items():\n",
-        tests=("tests/server/storage/log/test_log_life.py::test_a_history_of_transactions_kills_and_deletions_leaves_no_damage",),
+        tests=(
+            "tests/server/storage/log/test_log_life.py::test_a_history_of_transactions_kills_and_deletions_leaves_no_damage",
+        ),
     ),
     "retention-above-the-high-watermark": Fault(
         why="Records are deleted before anyone could read them.",
@@ -417,7 +421,9 @@ RECOVERY: Final = {
         file="server/storage/recovery/recovery.py",
         old="        if end < promised <= end + INT32_MAX:\n",
         new="        if False:\n",
-        tests=("tests/server/storage/recovery/test_recovery.py::test_promised_offsets_at_the_end_are_a_gap_and_are_not_given_out_again",),
+        tests=(
+            "tests/server/storage/recovery/test_recovery.py::test_promised_offsets_at_the_end_are_a_gap_and_are_not_given_out_again",
+        ),
     ),
     "gap-before-the-log-is-replaced": Fault(
         why="A power cut in between leaves a log without the batches and without the note that they are missing.",

@@ -122,7 +122,9 @@ OLDEST_FAULTS: Final = {
         why="Compaction takes what a power cut would leave of a producer: what it repeats then is new.",
         file="server/storage/cleaner/batch_filter.py",
         old="        if not header.is_control and self._is_last_on_device(header, last):\n            return True\n",
-        tests=("tests/server/storage/cleaner/test_clean.py::test_the_newest_batch_of_a_producer_that_no_power_cut_takes_stays_too",),
+        tests=(
+            "tests/server/storage/cleaner/test_clean.py::test_the_newest_batch_of_a_producer_that_no_power_cut_takes_stays_too",
+        ),
     ),
 }
 

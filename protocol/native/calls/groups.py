@@ -40,20 +40,10 @@ class CommitOffsetsRequest(RequestMessage):
 
 
 @struct
-class CommitOffsetsPartitionResponse(PartitionAnswer):
-    """The result of one partition's offset commit."""
-
-
-@struct
 class CommitOffsetsResponse(ResponseMessage):
     """The results of the partitions, in the same order."""
 
-    partitions: tuple[CommitOffsetsPartitionResponse, ...] = wire([CommitOffsetsPartitionResponse])
-
-
-@struct
-class OffsetsPartition(Partition):
-    """A partition whose committed offset is asked for."""
+    partitions: tuple[PartitionAnswer, ...] = wire([PartitionAnswer])
 
 
 @struct
@@ -64,7 +54,7 @@ class FetchOffsetsRequest(RequestMessage):
     """
 
     group: str = wire(GROUP)
-    partitions: tuple[OffsetsPartition, ...] | None = wire([OffsetsPartition], nullable=True, default=None)
+    partitions: tuple[Partition, ...] | None = wire([Partition], nullable=True, default=None)
     require_stable: bool = wire(BOOL, default=False)
 
 
@@ -133,15 +123,10 @@ class AlterShareGroupOffsetsRequest(RequestMessage):
 
 
 @struct
-class AlterShareGroupOffsetsPartitionResponse(PartitionAnswer):
-    """The result of one partition's new start offset."""
-
-
-@struct
 class AlterShareGroupOffsetsResponse(ResponseMessage):
     """The results of the partitions, in the same order."""
 
-    partitions: tuple[AlterShareGroupOffsetsPartitionResponse, ...] = wire([AlterShareGroupOffsetsPartitionResponse])
+    partitions: tuple[PartitionAnswer, ...] = wire([PartitionAnswer])
 
 
 @struct
@@ -159,7 +144,7 @@ class GroupMember(Struct):
     group_instance_id: str | None = wire(note())
     client_id: str = wire(TEXT)
     client_host: str = wire(TEXT)
-    assignment: tuple[OffsetsPartition, ...] = wire([OffsetsPartition], default=(), max_count=limits.INT32_MAX)
+    assignment: tuple[Partition, ...] = wire([Partition], default=(), max_count=limits.INT32_MAX)
 
 
 @struct

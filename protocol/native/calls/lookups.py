@@ -160,16 +160,11 @@ LEASE_ID: Final = name(limits.MAX_LEASE_ID_CHARS)
 
 
 @struct
-class LeasePartition(Partition):
-    """A partition whose files are wanted."""
-
-
-@struct
 class LeaseSegmentsRequest(RequestMessage):
     """Keep the files of these partitions for `lease_ms`. With `lease_id` the lease made before goes on from now for `lease_ms`,
     with the files that it has: 0 ends it."""
 
-    partitions: tuple[LeasePartition, ...] = wire([LeasePartition], last=True)
+    partitions: tuple[Partition, ...] = wire([Partition], last=True)
     lease_ms: int = wire(INT64)
     lease_id: str | None = wire(LEASE_ID, nullable=True, default=None)
 

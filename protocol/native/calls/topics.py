@@ -111,15 +111,10 @@ class DeleteTopicsRequest(RequestMessage):
 
 
 @struct
-class DeletedTopic(TopicAnswer):
-    """The result of one topic's deletion."""
-
-
-@struct
 class DeleteTopicsResponse(ResponseMessage):
     """The results of the topics, in the same order."""
 
-    topics: tuple[DeletedTopic, ...] = wire([DeletedTopic])
+    topics: tuple[TopicAnswer, ...] = wire([TopicAnswer])
 
 
 @struct
@@ -187,22 +182,17 @@ class AlterConfigsRequest(RequestMessage):
 
 
 @struct
-class ChangedTopic(TopicAnswer):
-    """The result of one topic's change."""
-
-
-@struct
 class CreatePartitionsResponse(ResponseMessage):
     """The results of the topics, in the same order."""
 
-    topics: tuple[ChangedTopic, ...] = wire([ChangedTopic])
+    topics: tuple[TopicAnswer, ...] = wire([TopicAnswer])
 
 
 @struct
 class AlterConfigsResponse(ResponseMessage):
     """The results of the topics, in the same order."""
 
-    topics: tuple[ChangedTopic, ...] = wire([ChangedTopic])
+    topics: tuple[TopicAnswer, ...] = wire([TopicAnswer])
 
 
 @struct

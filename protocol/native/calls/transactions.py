@@ -151,11 +151,6 @@ class DescribeTransactionsRequest(RequestMessage):
 
 
 @struct
-class TransactionPartition(Partition):
-    """A partition that has joined a transaction."""
-
-
-@struct
 class DescribedTransaction(Struct):
     """A transactional id and the partitions of its transaction, or the error of its description."""
 
@@ -168,7 +163,7 @@ class DescribedTransaction(Struct):
     start_timestamp: int = wire(INT64_OR_NONE, default=NO_TIMESTAMP)
     last_update_timestamp: int = wire(INT64_OR_NONE, default=NO_TIMESTAMP)
     open_ms: int = wire(INT64_OR_NONE, default=-1)
-    partitions: tuple[TransactionPartition, ...] = wire([TransactionPartition], default=(), max_count=limits.INT32_MAX)
+    partitions: tuple[Partition, ...] = wire([Partition], default=(), max_count=limits.INT32_MAX)
 
 
 @struct
@@ -179,16 +174,11 @@ class DescribeTransactionsResponse(ResponseMessage):
 
 
 @struct
-class DescribeProducersPartition(Partition):
-    """A partition whose producers are asked for."""
-
-
-@struct
 class DescribeProducersRequest(RequestMessage):
     """Requests the producer state of partitions, of at most `max_producers` producers in all. `open_only`: only producers
     that have a transaction open there."""
 
-    partitions: tuple[DescribeProducersPartition, ...] = wire([DescribeProducersPartition])
+    partitions: tuple[Partition, ...] = wire([Partition])
     open_only: bool = wire(BOOL, default=False)
     max_producers: int = wire(COUNT, default=limits.DEFAULT_LISTED)
 

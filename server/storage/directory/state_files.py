@@ -28,7 +28,7 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
-from ....protocol.records.crc32c import crc32c
+from ....protocol.records.batch import crc32c
 from ..disk.checkpoints import PREVIOUS_SUFFIX, check_size, limit_of
 from ..disk.filesystem import FileSystem, link_file, read_file, replace_file
 from ..errors import UNREADABLE_JSON, CheckpointError

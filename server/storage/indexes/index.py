@@ -23,7 +23,7 @@ from struct import Struct
 from typing import ClassVar, Final, NamedTuple, Self
 
 from ....protocol.limits import INT32_MAX, KIB
-from ....protocol.records.crc32c import crc32c
+from ....protocol.records.batch import crc32c
 from ....protocol.types import Bytes
 from ..disk.diskops import Close, Compute, FileHandle, Map, Procedure, Read, Truncate, Write
 from ..disk.path_ops import FileSize, WriteFile

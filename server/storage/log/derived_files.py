@@ -37,7 +37,7 @@ from typing import Any, Final, NamedTuple
 import attrs
 
 from ....protocol.limits import INT64_MAX
-from ....protocol.records.crc32c import crc32c
+from ....protocol.records.batch import crc32c
 from ..disk.checkpoints import MAX_CHECKPOINT_BYTES
 from ..disk.diskops import Procedure, Read
 from ..disk.filesystem import FileSystem, read_file, replace_file

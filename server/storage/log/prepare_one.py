@@ -21,10 +21,10 @@ from ....protocol.records.batch import (
     MAGIC,
     RECORD_BATCH_OVERHEAD,
     TRANSACTIONAL_FLAG,
+    crc32c,
     parse_header,
 )
 from ....protocol.records.builder import BatchBuilder, encode_header_steps
-from ....protocol.records.crc32c import crc32c
 from ....protocol.records.steps import STEPS_PER_PAUSE, BatchLimits
 from ....protocol.records.unpacking import unpack_few
 from ....protocol.records.walk import ALIKE_PER_STEP, NOTHING_WALKED, TRIED_EACH, walk_plain

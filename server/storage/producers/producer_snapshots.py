@@ -67,8 +67,7 @@ from typing import Final
 
 from ....protocol.errors import CorruptRecordError
 from ....protocol.limits import MIB
-from ....protocol.records.batch import BatchHeader
-from ....protocol.records.crc32c import crc32c
+from ....protocol.records.batch import BatchHeader, crc32c
 from ..disk.checkpoints import MAX_BATCHES_BYTES as MAX_BATCHES_BYTES
 from ..disk.checkpoints import MAX_SNAPSHOT_BYTES as MAX_SNAPSHOT_BYTES
 from ..disk.diskops import Procedure, Read

@@ -28,8 +28,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from ....protocol.limits import INT32_MAX, INT64_MAX, KIB, MAX_SEGMENT_BYTES, MIB
-from ....protocol.records.batch import LOG_OVERHEAD, MAGIC, RECORD_BATCH_OVERHEAD, BatchHeader, parse_header
-from ....protocol.records.crc32c import crc32c
+from ....protocol.records.batch import LOG_OVERHEAD, MAGIC, RECORD_BATCH_OVERHEAD, BatchHeader, crc32c, parse_header
 from ..disk.filesystem import READ, FileSystem, read_at
 from ..errors import StorageError
 from ..segments.damaged_frames import possible_sizes

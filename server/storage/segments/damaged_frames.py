@@ -17,9 +17,9 @@ from ....protocol.records.batch import (
     MAGIC,
     RECORD_BATCH_OVERHEAD,
     BatchHeader,
+    crc32c,
     parse_header,
 )
-from ....protocol.records.crc32c import crc32c
 from ..disk.diskops import Procedure, Read
 from ..indexes.file_records import FileSlice, FoundBatch
 

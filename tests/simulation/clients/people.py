@@ -26,10 +26,10 @@ from triolog.protocol.records.batch import (
     RECORD_BATCH_OVERHEAD,
     BatchHeader,
     check_batch,
+    crc32c,
     parse_header,
 )
 from triolog.protocol.records.builder import build_batch
-from triolog.protocol.records.crc32c import crc32c
 from triolog.protocol.records.record import iter_records
 from triolog.protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from triolog.server.broker import Broker

@@ -20,8 +20,8 @@ from triolog.protocol.kafka.apis import ApiKey
 from triolog.protocol.kafka.messages.groups import HeartbeatResponse
 from triolog.protocol.kafka.messages.offsets import (
     OffsetCommitResponse,
-    OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
+    OffsetPartitionError,
 )
 from triolog.protocol.schema import codec
 from triolog.tools.bench.counting.meters import Counts
@@ -222,7 +222,7 @@ def answer_of(key: ApiKey, body: object, version: int) -> bytes:
 
 def test_an_error_anywhere_in_an_answer_is_no_load() -> None:
     assert read_kafka_answer(ApiKey.HEARTBEAT, answer_of(ApiKey.HEARTBEAT, HeartbeatResponse(), 4)) == HeartbeatResponse()
-    part = OffsetCommitResponsePartition(partition_index=0, error_code=25)
+    part = OffsetPartitionError(partition_index=0, error_code=25)
     topic = OffsetCommitResponseTopic(name="", topic_id=bytes(16), partitions=[part])
     with pytest.raises(LoadFailedError, match="error_code=25"):
         read_kafka_answer(ApiKey.OFFSET_COMMIT, answer_of(ApiKey.OFFSET_COMMIT, OffsetCommitResponse(topics=[topic]), 10))

@@ -270,7 +270,7 @@ def test_what_is_missing_is_said_in_one_line(tmp_path: Path) -> None:
 
 def _registered() -> list[str]:
     folder = Path(pipeline_run.__file__).parent
-    return [path.name for path in folder.glob("pyspark_*")]
+    return [path.name for path in (folder / "data_sources").glob("pyspark_*")]
 
 
 def _path() -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from ....protocol.limits import MIB
-from ....protocol.records.crc32c import crc32c
+from ....protocol.records.batch import crc32c
 from ....protocol.types import LATEST_TIMESTAMP, TopicPartition
 from ....server.config import LogConfig
 from ....server.storage.disk.filesystem import OsFileSystem

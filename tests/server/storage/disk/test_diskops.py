@@ -14,8 +14,8 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from triolog.protocol.records.batch import crc32c
 from triolog.protocol.records.builder import build_batch
-from triolog.protocol.records.crc32c import crc32c
 from triolog.protocol.types import Bytes
 from triolog.server.storage.disk import diskops, path_ops, write_again
 from triolog.server.storage.disk.filesystem import CREATE, OsFileSystem
