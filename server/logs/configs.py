@@ -16,9 +16,8 @@ from ...protocol.errors import ErrorCode, InvalidRequestError, RequestError
 from ...protocol.limits import MAX_RULE_NAME_CHARS
 from ..config import LogConfig, check_sizes
 from ..config.broker_config import BrokerConfig
-from ..config.client_metrics_keys import Subscription, subscription
-from ..config.group_keys import GroupConfig, default_group_config, group_config
 from ..config.log_config import topic_defaults_of
+from ..config.resource_keys import GroupConfig, Subscription, default_group_config, group_config, subscription
 from ..storage.directory.log_directory import LogDirectory, is_passing
 from ..storage.directory.state_files import (
     BROKERS,

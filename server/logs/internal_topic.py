@@ -26,8 +26,7 @@ from ..partitions.disk import STEPS_PER_PROCEDURE
 from ..partitions.partition import PartitionActor
 from ..storage.errors import LogOfflineError
 from ..storage.log.append import AppendResult
-from ..storage.log.prepare import PreparedAppend, prepare_append
-from ..storage.log.prepare_one import prepare_one
+from ..storage.log.prepare import PreparedAppend, prepare_append, prepare_one
 from ..storage.lookups.fetch import fetch_batches
 from ..storage.producers.producer_cursor import AppendOrigin
 from ..system.clock import NowMs

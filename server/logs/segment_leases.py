@@ -25,9 +25,8 @@ import trio
 from ...protocol.errors import ErrorCode, InvalidRequestError, RequestError
 from ...protocol.types import TopicPartition
 from ..storage.directory.partition_directory import delete_directory
-from ..storage.disk.diskops import Procedure
+from ..storage.disk.diskops import LinkEach, Procedure
 from ..storage.disk.filesystem import FileSystem
-from ..storage.disk.path_ops import LinkEach
 from ..storage.disk.paths import LEASE_DIRECTORY, LOG_SUFFIX, SEGMENT_SUFFIXES, segment_file
 from ..storage.errors import LogOfflineError, StorageError
 from ..storage.log.log import Log

@@ -32,7 +32,7 @@ import attrs
 from ...protocol.limits import MIB
 from ...protocol.types import TopicPartition
 from ..storage.directory.inventory import PartitionFiles, read_directory, read_partition
-from ..storage.directory.security_file import SECURITY_FILE
+from ..storage.directory.state_files import SECURITY_FILE
 from ..storage.directory.topics_file import CREATIONS_FILE, TOPICS_FILE, Topic, decode_topics, encode_topics
 from ..storage.disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,

@@ -42,7 +42,7 @@ from ...protocol.limits import MIB
 from ...protocol.records.batch import LOG_OVERHEAD, RECORD_BATCH_OVERHEAD, BatchHeader
 from ...protocol.types import NO_PARTITION_LEADER_EPOCH, TopicPartition
 from ..storage.directory.catalogue import StoredTopics
-from ..storage.directory.directory_lock import DirectoryLock
+from ..storage.directory.log_directory import DirectoryLock
 from ..storage.directory.topics_file import TOPICS_FILE
 from ..storage.disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,

@@ -26,8 +26,7 @@ from ..storage.directory.inventory import SegmentFiles
 from ..storage.disk.filesystem import READ, FileSystem, read_file
 from ..storage.disk.paths import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from ..storage.errors import CorruptIndexError, FileTooLargeError
-from ..storage.indexes.index import AbstractIndex
-from ..storage.indexes.offset_and_time import OffsetIndex, TimeIndex
+from ..storage.indexes.index import AbstractIndex, OffsetIndex, TimeIndex
 from ..storage.indexes.transaction_index import ENTRY_BYTES, AbortedTxn, decode_entries
 from .findings import FaultTally, Reporter
 

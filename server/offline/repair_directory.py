@@ -25,8 +25,7 @@ from ...protocol.types import TopicPartition
 from ..config import LogConfig
 from ..storage.cleaner.swap import complete_swaps
 from ..storage.directory.inventory import PartitionFiles, StoppedDirectory, read_partition
-from ..storage.directory.security_file import SECURITY_FILE, decode_security
-from ..storage.directory.state_files import BROKERS, CLIENT_METRICS, GROUPS, read_previous
+from ..storage.directory.state_files import BROKERS, CLIENT_METRICS, GROUPS, SECURITY_FILE, decode_security, read_previous
 from ..storage.directory.topics_file import TOPICS_FILE, decode_topics
 from ..storage.disk.checkpoints import (
     HIGH_WATERMARK_FILE,

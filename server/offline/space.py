@@ -19,7 +19,7 @@ from ...protocol.types import TopicPartition
 from ..storage.directory.inventory import PartitionFiles, SegmentFiles, StoppedDirectory
 from ..storage.disk.filesystem import READ, FileSystem
 from ..storage.disk.paths import LOG_SUFFIX, SNAPSHOT_SUFFIXES, TIME_INDEX_SUFFIX, segment_file
-from ..storage.indexes.offset_and_time import TIME_ENTRY
+from ..storage.indexes.index import TIME_ENTRY
 
 BLOCK_BYTES: Final = 512
 """What `st_blocks` counts in (POSIX stat)."""

@@ -21,8 +21,7 @@ import attrs
 from ...protocol.limits import INT64_MAX
 from ...protocol.types import TopicPartition
 from ..storage.directory.inventory import PartitionFiles, StoppedDirectory
-from ..storage.directory.security_file import SECURITY_FILE, read_security
-from ..storage.directory.state_files import BROKERS, CLIENT_METRICS, GROUPS, read_state
+from ..storage.directory.state_files import BROKERS, CLIENT_METRICS, GROUPS, SECURITY_FILE, read_security, read_state
 from ..storage.directory.topics_file import CREATIONS_FILE, TOPICS_FILE, Topic, decode_topics, read_creations
 from ..storage.disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,

@@ -32,8 +32,7 @@ from ..partitions.partition import PartitionActor
 from ..storage.disk.diskops import Procedure
 from ..storage.errors import LogOfflineError, SnapshotExpiredError, StorageError
 from ..storage.log.append import AppendResult
-from ..storage.log.log import Log
-from ..storage.log.log_snapshot import LogSnapshot
+from ..storage.log.log import Log, LogSnapshot
 from ..storage.log.prepare import PreparedAppend
 from .stage_files import StagedChunk, copy_staged, file_name, read_stamped, sync_staged
 from .stages import Stages

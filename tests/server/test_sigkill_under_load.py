@@ -29,8 +29,8 @@ import pytest
 from triolog.protocol.native import messages
 from triolog.protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, NO_TIMESTAMP, TopicPartition
 from triolog.server.offline.verify import verify
-from triolog.server.storage.directory.directory_lock import DirectoryLock
 from triolog.server.storage.directory.inventory import read_directory
+from triolog.server.storage.directory.log_directory import DirectoryLock
 from triolog.server.storage.disk.filesystem import OsFileSystem
 
 from tests.server.test_sigkill_children import children

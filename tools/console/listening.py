@@ -11,7 +11,7 @@ from typing import Final
 import attrs
 import trio
 
-from ...server.config.address import Address
+from ...server.config.values import Address
 from ...server.listeners.connections.places import ListenerPlaces, Places
 from ...server.listeners.http.messages import Answer
 from ...server.listeners.http.session import HttpSession

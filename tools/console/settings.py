@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from ...server.config.address import Address
+from ...server.config.values import Address
 from ..client.login import LoginConfig
 from ..client.tls import TlsConfig
 

@@ -25,7 +25,7 @@ from typing import Final, Protocol
 
 from ....protocol.types import Bytes
 from ...config import DataPermissions
-from ...system.whole_sync import WholeSync, lies_in_memory, open_whole_sync
+from ...system.block_devices import WholeSync, lies_in_memory, open_whole_sync
 from ..errors import FileTooLargeError
 
 IOV_MAX: Final = 1024

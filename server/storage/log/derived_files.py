@@ -39,9 +39,8 @@ import attrs
 from ....protocol.limits import INT64_MAX
 from ....protocol.records.crc32c import crc32c
 from ..disk.checkpoints import MAX_CHECKPOINT_BYTES
-from ..disk.diskops import Procedure, Read
+from ..disk.diskops import Procedure, Read, WriteFiles
 from ..disk.filesystem import FileSystem, read_file, replace_file
-from ..disk.path_ops import WriteFiles
 from ..errors import UNREADABLE_JSON, CheckpointError, CorruptIndexError
 from ..indexes.index import AbstractIndex, KnownContent, checksum
 from ..segments.segment import LogSegment

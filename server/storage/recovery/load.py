@@ -44,7 +44,7 @@ from ..disk.filesystem import FileSystem, read_file
 from ..disk.paths import DELETED_SUFFIX, INDEX_SUFFIXES, LOG_SUFFIX, TEMPORARY_SUFFIX, base_offset_of, segment_file
 from ..errors import CheckpointError, CorruptIndexError, StorageError
 from ..indexes.file_records import whole_file
-from ..indexes.offset_and_time import OffsetIndex, TimeIndex
+from ..indexes.index import OffsetIndex, TimeIndex
 from ..log.gaps import FILE_NAME as GAPS_FILE
 from ..log.gaps import OffsetGap, gap_at, read_gaps
 from ..log.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE

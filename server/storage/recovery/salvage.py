@@ -32,7 +32,7 @@ from ....protocol.records.batch import LOG_OVERHEAD, MAGIC, RECORD_BATCH_OVERHEA
 from ....protocol.records.crc32c import crc32c
 from ..disk.filesystem import READ, FileSystem, read_at
 from ..errors import StorageError
-from ..segments.damaged_frames import possible_sizes
+from ..indexes.file_records import possible_sizes
 
 READ_BYTES: Final = MIB
 CRC_COVERS_FROM: Final = 21

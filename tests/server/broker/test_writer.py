@@ -17,7 +17,7 @@ from triolog.server.broker import Broker
 from triolog.server.broker.writer import STEPS_PER_APPEND
 from triolog.server.loop.turns import STEPS_PER_TURN
 from triolog.server.partitions.disk import STEPS_PER_PROCEDURE
-from triolog.server.storage.log.prepare_one import BYTES_PER_STEP, SMALL_BYTES, steps_of
+from triolog.server.storage.log.prepare import BYTES_PER_STEP, SMALL_BYTES, steps_of
 
 from tests.server.partitions.appending import Answered, answered
 from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, until, values_from, with_quick_writes

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from triolog.protocol.errors import InvalidConfigError
 from triolog.server.config.broker_config import Address, BrokerConfig
-from triolog.server.config.exposure import check_exposure, exposed, is_loopback
+from triolog.server.config.broker_settings import check_exposure, exposed, is_loopback
 from triolog.server.config.listener_security import ClientAuth, ListenerSecurity
 
 EVERYWHERE = Address("0.0.0.0", 9095)

@@ -6,7 +6,7 @@ import attrs
 import pytest
 from triolog.server.config import Durability, LogConfig
 from triolog.server.config.broker_config import BROKER_KEYS, Address, BrokerConfig
-from triolog.server.config.live_keys import LIVE_KEYS, Difference, differences, with_live_keys
+from triolog.server.config.broker_settings import LIVE_KEYS, Difference, differences, with_live_keys
 from triolog.server.config.values import LogLevel
 
 CONFIG = BrokerConfig(data_dirs=("a", "b"))

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.errors import InvalidConfigError
 from triolog.protocol.limits import MIB
-from triolog.server.config.broker_config import BrokerConfig
-from triolog.server.config.broker_settings import read_settings
-from triolog.server.config.memory_budgets import (
+from triolog.server.config.broker_config import (
     CONNECTION_BYTES,
     FIXED_BYTES,
     LEAST_MEMORY_BYTES,
+    BrokerConfig,
     waiting_logs_bytes,
 )
+from triolog.server.config.broker_settings import read_settings
 
 DERIVED = (
     *("max_broker_in_flight_bytes", "max_request_bytes", "max_frame_bytes", "max_unpacked_bytes", "max_connections"),

@@ -17,7 +17,7 @@ from triolog.server.config.broker_config import Address
 from triolog.server.config.listener_security import ListenerSecurity
 from triolog.server.listeners.connections.sockets import Admission
 from triolog.server.listeners.native.calls import native_listener
-from triolog.server.logs.audit_log import MAX_NAMES, MAX_TEXT_CHARS, MAX_WAITING_BYTES, AuditLog
+from triolog.server.logs.security import MAX_NAMES, MAX_TEXT_CHARS, MAX_WAITING_BYTES, AuditLog
 from triolog.tools.client.config import ClientConfig
 from triolog.tools.client.connection import connect
 from triolog.tools.client.login import LoginConfig

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from triolog.protocol.errors import RequestError
 from triolog.protocol.types import TopicPartition
-from triolog.server.logs.maintenance import expire_producers
+from triolog.server.logs.log_manager import expire_producers
 from triolog.server.storage.disk.checkpoints import HIGH_WATERMARK_FILE
 
 from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, running_broker, until, value
@@ -77,7 +77,7 @@ async def test_a_directory_of_unknown_space_does_not_keep_others_unguarded(tmp_p
 
 async def test_silent_producers_are_forgotten(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kafka: UnifiedLogTest.testPeriodicProducerIdExpiration (without being asked)."""
-    monkeypatch.setattr("triolog.server.logs.maintenance.PRODUCER_CHECK_S", 0.01)
+    monkeypatch.setattr("triolog.server.logs.log_manager.PRODUCER_CHECK_S", 0.01)
     async with one_partition(tmp_path, clock=clock, producer_id_expiration_ms=1000) as broker:
         log = actor_of(broker).log
         await broker.writer.append(PARTITION, batch(START_MS, producer_id=5, producer_epoch=0, base_sequence=0))

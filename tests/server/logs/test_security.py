@@ -10,7 +10,7 @@ from triolog.protocol.errors import RequestError
 from triolog.protocol.kafka.authorization import AclOperation, AclPermission, PatternType, ResourceType
 from triolog.protocol.kafka.scram import ScramCredential, ScramMechanism
 from triolog.server.access.acls import Acl, AclFilter
-from triolog.server.storage.directory.security_file import SECURITY_FILE, read_security
+from triolog.server.storage.directory.state_files import SECURITY_FILE, read_security
 from triolog.server.storage.disk.filesystem import OsFileSystem
 
 from tests.support.brokers import running_broker

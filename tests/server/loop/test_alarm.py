@@ -5,7 +5,7 @@ from __future__ import annotations
 import trio
 import trio.testing
 from trio.testing import MockClock
-from triolog.server.loop.alarm import Alarm, deadline_now_ms
+from triolog.server.loop.waiting import Alarm, deadline_now_ms
 
 
 async def test_it_wakes_just_after_the_earliest_deadline_that_it_has_or_gets(autojump_clock: MockClock) -> None:

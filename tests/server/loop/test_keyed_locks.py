@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import trio
 import trio.testing
-from triolog.server.loop.keyed_locks import KeyedLocks
+from triolog.server.loop.waiting import KeyedLocks
 
 
 async def test_a_lock_is_held_by_one_task_at_a_time_in_the_order_of_requests() -> None:

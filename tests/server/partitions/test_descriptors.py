@@ -9,11 +9,10 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.types import TopicPartition
-from triolog.server.partitions.descriptors import DescriptorBudget
 from triolog.server.partitions.disk import READERS, WRITERS
-from triolog.server.partitions.open_files import CLOSE_BACKLOG
+from triolog.server.partitions.open_files import CLOSE_BACKLOG, DescriptorBudget
 from triolog.server.storage.disk.diskops import FileHandle
-from triolog.server.storage.indexes.offset_and_time import OffsetIndex
+from triolog.server.storage.indexes.index import OffsetIndex
 
 from tests.support.brokers import running_broker, value, values_from
 from tests.support.counts import counts

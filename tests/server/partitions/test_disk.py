@@ -15,12 +15,11 @@ import trio
 import trio.testing
 from triolog.protocol.records.steps import STEPS_PER_PAUSE
 from triolog.server.loop.turns import STEPS_PER_TURN
-from triolog.server.partitions.descriptors import DescriptorBudget
 from triolog.server.partitions.disk import READERS, Disk, OperationFailedError, WouldWaitError
-from triolog.server.partitions.open_files import CLOSE_BACKLOG
+from triolog.server.partitions.open_files import CLOSE_BACKLOG, DescriptorBudget
 from triolog.server.storage.disk.diskops import DiskOp, FileHandle, Read, Sync, Write
 from triolog.server.storage.errors import SnapshotExpiredError
-from triolog.server.storage.indexes.offset_and_time import OffsetIndex
+from triolog.server.storage.indexes.index import OffsetIndex
 
 from tests.support.brokers import until
 from tests.support.gate_fs import GateFileSystem, held

@@ -13,8 +13,8 @@ import trio
 import trio.testing
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.types import TopicPartition
+from triolog.server.partitions.disk import MAX_BYTES
 from triolog.server.partitions.partition import PartitionActor
-from triolog.server.partitions.writes_at_once import MAX_BYTES
 from triolog.server.storage.errors import AppendFailedError, LogOfflineError
 from triolog.server.storage.log.append import AppendResult
 

@@ -6,8 +6,8 @@ import socket
 from typing import Any
 
 import pytest
-from triolog.server.system import tcp_info
-from triolog.server.system.tcp_info import TcpBytes, tcp_bytes
+from triolog.server.listeners.native.views import connections
+from triolog.server.listeners.native.views.connections import TcpBytes, tcp_bytes
 
 
 def test_bytes_of_both_directions_are_counted() -> None:
@@ -39,6 +39,6 @@ def test_nothing_is_known_where_the_system_says_less(monkeypatch: pytest.MonkeyP
             return b"\0" * 104
 
     assert tcp_bytes(OldKernel()) == TcpBytes()
-    monkeypatch.setattr(tcp_info, "TCP_INFO", None)
+    monkeypatch.setattr(connections, "TCP_INFO", None)
     unasked: Any = object()
     assert tcp_bytes(unasked) == TcpBytes()

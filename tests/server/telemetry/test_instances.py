@@ -8,7 +8,7 @@ from typing import Any, Final
 import attrs
 import pytest
 from triolog.protocol.errors import ErrorCode, RequestError
-from triolog.server.config.client_metrics_keys import Subscription, subscription
+from triolog.server.config.resource_keys import Subscription, subscription
 from triolog.server.system.client_memory import ClientMemory
 from triolog.server.telemetry import instances
 from triolog.server.telemetry.instances import RESERVED, ClientInstance, ClientInstances, Push

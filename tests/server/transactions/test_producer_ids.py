@@ -13,7 +13,7 @@ from triolog.protocol.errors import RequestError
 from triolog.protocol.records.builder import build_batch
 from triolog.server.broker import Broker
 from triolog.server.storage.disk.checkpoints import FIRST_PRODUCER_ID, MAX_CHECKPOINT_BYTES, PRODUCER_ID_BLOCK_FILE
-from triolog.server.transactions.producer_ids import BLOCK_IDS
+from triolog.server.transactions.transactional_ids import BLOCK_IDS
 
 from tests.support.brokers import PARTITION, one_partition, running_broker
 from tests.support.gate_fs import GateFileSystem

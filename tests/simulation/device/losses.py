@@ -26,8 +26,8 @@ from triolog.protocol.records.crc32c import crc32c
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker
 from triolog.server.partitions.partition import PartitionActor
+from triolog.server.storage.indexes.file_records import possible_sizes
 from triolog.server.storage.log.log import Log
-from triolog.server.storage.segments.damaged_frames import possible_sizes
 
 from ..clients.fetching import records_in
 from ..clients.inhabitant import Surroundings

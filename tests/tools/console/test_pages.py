@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from triolog.protocol.types import TopicPartition
-from triolog.server.config.address import Address
+from triolog.server.config.values import Address
 from triolog.tools.console.parameters import exact
 from triolog.tools.console.views.table import ROUTES
 

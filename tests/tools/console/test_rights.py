@@ -10,7 +10,7 @@ import pytest
 import trio
 from triolog.protocol.kafka.authorization import CLUSTER_NAME, AclOperation, AclPermission, PatternType, ResourceType
 from triolog.server.access.acls import Acl
-from triolog.server.config.address import Address
+from triolog.server.config.values import Address
 from triolog.tools.console.sessions import MAX_SESSIONS, MAX_USER_SESSIONS, LoggedIn, Sessions
 
 from .conftest import shown_broker

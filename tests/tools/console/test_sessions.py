@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import pytest
 import trio
-from triolog.server.config.address import Address
+from triolog.server.config.values import Address
 from triolog.server.listeners.http.access import HttpAccess
 from triolog.server.listeners.http.messages import HttpRequest
 from triolog.tools.client.login import LoginConfig

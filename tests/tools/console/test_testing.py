@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import trio
-from triolog.server.config.address import Address
+from triolog.server.config.values import Address
 
 from tests.support.browser_wire import Browser
 from tests.support.control_port import Control, started

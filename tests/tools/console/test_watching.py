@@ -5,7 +5,7 @@ from typing import Any
 
 import trio
 from triolog.protocol.errors import UnknownTopicOrPartitionError
-from triolog.server.config.address import Address
+from triolog.server.config.values import Address
 from triolog.server.embedded import open_broker
 from triolog.tools.console.events import EventQueue, event_stream
 from triolog.tools.console.watching.history import MAX_SERIES, SAMPLES, SPAN_MS, History, shortened

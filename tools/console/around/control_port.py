@@ -11,7 +11,7 @@ import attrs
 import h11
 import trio
 
-from ....server.config.address import Address
+from ....server.config.values import Address
 from ..errors import ApiError
 
 ANSWER_S: Final = 15.0

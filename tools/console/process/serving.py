@@ -12,7 +12,7 @@ from typing import Final
 
 import trio
 
-from ....server.config.address import Address, is_loopback
+from ....server.config.values import Address, is_loopback
 from ....server.listeners.http.access import HttpAccess
 from ..around.links import KnownLinks
 from ..dispatch import Dispatch

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages.records import FetchTopic
-from triolog.server.config.address import Address
+from triolog.server.config.values import Address
 from triolog.server.embedded import EmbeddedBroker, open_broker
 
 from tests.support.kafka_asking import ask

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 import trio
-from triolog.server.config.address import Address
+from triolog.server.config.values import Address
 from triolog.server.listeners.http.messages import Answer, HttpAnswer, HttpRequest, Send
 from triolog.server.listeners.http.server import http_listener
 from triolog.server.system.open_files import http_connections

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from triolog.server.config.group_keys import GROUP_KEYS
+from triolog.server.config.resource_keys import GROUP_KEYS
 
 from tests.support.kafka_admin import APPEND, DELETE, SET, alter, alter_incrementally, describe, error_names
 from tests.support.kafka_asking import ask

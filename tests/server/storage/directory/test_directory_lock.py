@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from triolog.server.storage.directory import directory_lock
-from triolog.server.storage.directory.directory_lock import DirectoryLock
+from triolog.server.storage.directory import log_directory
+from triolog.server.storage.directory.log_directory import DirectoryLock
 from triolog.server.storage.disk.checkpoints import LOCK_FILE
 from triolog.server.storage.errors import LogDirectoryError
 
@@ -104,7 +104,7 @@ def test_kafka_is_kept_out_until_the_lock_is_released_also_after_a_second_owner_
 ) -> None:
     """Where locks of open files are missing records are locked."""
     if not has_open_file_locks:
-        monkeypatch.setattr(directory_lock, "_OPEN_FILE_LOCK", None)
+        monkeypatch.setattr(log_directory, "_OPEN_FILE_LOCK", None)
     with held(str(tmp_path)):
         assert not kafka_can_lock(tmp_path)
         with pytest.raises(LogDirectoryError, match="locked by triolog"):
@@ -129,4 +129,4 @@ def test_a_directory_that_kafka_holds_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no locks of open files")
 def test_linux_has_locks_of_open_files() -> None:
-    assert directory_lock._OPEN_FILE_LOCK == fcntl.F_OFD_SETLK
+    assert log_directory._OPEN_FILE_LOCK == fcntl.F_OFD_SETLK

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from triolog.server.offline.findings import Quiet
 from triolog.server.offline.repair_directory import STATES, repair_directory
-from triolog.server.storage.directory import security_file, state_files, topics_file
+from triolog.server.storage.directory import state_files, topics_file
 from triolog.server.storage.directory.inventory import read_directory
 from triolog.server.storage.directory.state_files import BROKERS, Overrides, read_previous, read_state, write_state
 from triolog.server.storage.disk import checkpoints
@@ -28,7 +28,7 @@ class WithoutLinks(OsFileSystem):
 
 ENCODED: dict[str, Callable[[int], bytes]] = {
     topics_file.TOPICS_FILE: lambda generation: topics_file.encode_topics(generation, []),
-    security_file.SECURITY_FILE: lambda generation: security_file.encode_security(security_file.SecurityState(generation)),
+    state_files.SECURITY_FILE: lambda generation: state_files.encode_security(state_files.SecurityState(generation)),
     state_files.GROUPS.name: lambda generation: state_files.GROUPS.encode(state_files.Overrides(generation)),
     state_files.CLIENT_METRICS.name: lambda generation: state_files.CLIENT_METRICS.encode(state_files.Overrides(generation)),
     BROKERS.name: lambda generation: BROKERS.encode(Overrides(generation)),

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from triolog.server.config import LogConfig
 from triolog.server.storage.disk import filesystem
-from triolog.server.system import whole_sync
-from triolog.server.system.whole_sync import file_system_type, lies_in_memory
+from triolog.server.system import block_devices
+from triolog.server.system.block_devices import file_system_type, lies_in_memory
 
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.gate_fs import GateFileSystem
@@ -106,7 +106,7 @@ def test_a_mount_that_does_not_know_the_flag_says_so(fd: int, monkeypatch: pytes
 @pytest.fixture
 def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """What the system says of its mounts."""
-    monkeypatch.setattr(whole_sync, "MOUNTS", str(tmp_path / "mountinfo"))
+    monkeypatch.setattr(block_devices, "MOUNTS", str(tmp_path / "mountinfo"))
     file_system_type.cache_clear()
     yield tmp_path / "mountinfo"
     file_system_type.cache_clear()

@@ -18,8 +18,7 @@ from triolog.protocol.types import Bytes
 from triolog.server.storage import errors
 from triolog.server.storage.disk.diskops import Map, Truncate, drive
 from triolog.server.storage.disk.filesystem import OsFileSystem
-from triolog.server.storage.indexes.index import WARM_BYTES, AbstractIndex
-from triolog.server.storage.indexes.offset_and_time import OffsetIndex, TimeIndex
+from triolog.server.storage.indexes.index import WARM_BYTES, AbstractIndex, OffsetIndex, TimeIndex
 
 FS: Final = OsFileSystem()
 BASE: Final = 1_000

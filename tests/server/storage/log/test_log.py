@@ -8,8 +8,7 @@ from typing import Final
 import attrs
 import pytest
 from triolog.server.config import Durability, LogConfig
-from triolog.server.storage.disk.diskops import Sync
-from triolog.server.storage.disk.path_ops import SyncDirectory
+from triolog.server.storage.disk.diskops import Sync, SyncDirectory
 from triolog.server.storage.log.changes import reconfigure, truncate_to
 
 from tests.support.crash_fs import CrashFileSystem

@@ -17,8 +17,7 @@ from triolog.protocol.records.builder import build_batch
 from triolog.protocol.records.steps import UNLIMITED, BatchLimits
 from triolog.protocol.types import Bytes, CompressionType, TimestampType
 from triolog.server.config import LogConfig, RecordValidation
-from triolog.server.storage.log.prepare import PreparedAppend, prepare_append
-from triolog.server.storage.log.prepare_one import MOST_RECORDS, prepare_one, steps_of
+from triolog.server.storage.log.prepare import MOST_RECORDS, PreparedAppend, prepare_append, prepare_one, steps_of
 
 from tests.support.large_batches import tiny_records
 from tests.support.logs import START_MS, TOPIC_PARTITION, batch

@@ -19,7 +19,7 @@ from triolog.server.storage.disk.filesystem import read_at
 from triolog.server.storage.indexes.file_records import FIRST_READ_BYTES, UNTOLD_HEADERS
 from triolog.server.storage.log.derived_files import FILE_NAME as DERIVED_FILE
 from triolog.server.storage.log.gaps import OffsetGap
-from triolog.server.storage.log.log_snapshot import LogSnapshot
+from triolog.server.storage.log.log import LogSnapshot
 from triolog.server.storage.lookups.explain import explain_offset
 from triolog.server.storage.lookups.fetch import READ_WITH_ANSWER_BYTES, FetchedRecords, fetch_at_once
 from triolog.server.storage.lookups.timestamps import NO_SUCH_RECORD, first_at_once

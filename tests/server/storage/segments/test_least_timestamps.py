@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.limits import INT64_MAX
-from triolog.server.storage.segments.least_timestamps import MOST_STRETCHES, NOT_KNOWN, NOTHING, LeastTimestamps, Stretch
+from triolog.server.storage.segments.segment_view import MOST_STRETCHES, NOT_KNOWN, NOTHING, LeastTimestamps, Stretch
 
 
 def added(*stretches: tuple[int, int], since: int = NOTHING) -> LeastTimestamps:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from triolog.protocol.errors import InvalidConfigError
-from triolog.server.config.group_keys import GROUP_KEYS, AutoOffsetReset, group_config
+from triolog.server.config.resource_keys import GROUP_KEYS, AutoOffsetReset, group_config
 
 DEFAULTS = {name: key.default for name, key in GROUP_KEYS.items()}
 
