@@ -21,7 +21,7 @@ A key that is set by hand keeps its value. Without `max_memory_bytes` every budg
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import attrs
 
@@ -56,6 +56,7 @@ from .listener_security import (
     security_key,
 )
 from .log_config import LogConfig
+from .resource_keys import GROUP_KEYS, HEARTBEAT
 from .values import DAY_MS, DEFAULT_LINES_PER_MINUTE, DataPermissions, Durability, LogLevel
 from .values import DEFAULT_NATIVE as DEFAULT_NATIVE
 from .values import Address as Address
@@ -67,29 +68,6 @@ CONNECTION_BYTES: Final = 128 * KIB
 """The first 64 KiB of requests, and as much of answers."""
 EIGHTH: Final = 8
 SIXTEENTH: Final = 16
-
-
-class Budgets(Protocol):
-    """The memory settings of a configuration."""
-
-    @property
-    def max_memory_bytes(self) -> int | None: ...
-    @property
-    def max_broker_in_flight_bytes(self) -> int: ...
-    @property
-    def max_request_bytes(self) -> int: ...
-    @property
-    def max_frame_bytes(self) -> int: ...
-    @property
-    def max_unpacked_bytes(self) -> int: ...
-    @property
-    def max_connections(self) -> int: ...
-    @property
-    def cleaner_enable(self) -> bool: ...
-    @property
-    def cleaner_dedupe_buffer_bytes(self) -> int: ...
-    @property
-    def max_client_memory_bytes(self) -> int: ...
 
 
 def budget_key(usual: int, share: int, doc: str, **more: Any) -> Any:
@@ -115,7 +93,14 @@ def waiting_logs_bytes(max_memory_bytes: int | None) -> int:
     return share_of(max_memory_bytes, MAX_WAITING_LOGS_BYTES, SIXTEENTH)
 
 
-def check_memory(config: Budgets) -> None:
+def group_key(name: str, *, low: int = 1, high: int = INT32_MAX) -> Any:
+    """A field with the value that a key of groups has where a group says nothing itself."""
+    key = GROUP_KEYS[name]
+    least = f" At least {HEARTBEAT[0]}, unless `lenient`." if name.endswith("heartbeat.interval.ms") else ""
+    return int_key(key.default, f"{key.doc}{least} A group's own `{name}` comes first.", low=low, high=high)
+
+
+def check_memory(config: BrokerConfig) -> None:
     """Raises InvalidConfigError where budgets that were set by hand do not fit."""
     if config.max_memory_bytes is None:
         return
@@ -347,65 +332,21 @@ class BrokerConfig:
     group_max_session_timeout_ms: int = int_key(
         1_800_000, "Largest session timeout that a member of a group may ask for.", low=1, high=INT32_MAX
     )
-    group_consumer_heartbeat_interval_ms: int = int_key(
-        5_000,
-        "How often members of groups whose assignments the server makes are to send a heartbeat; at least 5000, unless "
-        "`lenient`.",
-        low=1,
-        high=INT32_MAX,
-    )
-    group_consumer_session_timeout_ms: int = int_key(
-        45_000, "How long such a member may be silent before the others get what it has.", low=1, high=INT32_MAX
-    )
-    group_share_heartbeat_interval_ms: int = int_key(
-        5_000,
-        "How often members of share groups are to send a heartbeat; at least 5000, unless `lenient`.",
-        low=1,
-        high=INT32_MAX,
-    )
-    group_share_session_timeout_ms: int = int_key(
-        45_000, "How long such a member may be silent before the others get what it has.", low=1, high=INT32_MAX
-    )
-    group_share_delivery_count_limit: int = int_key(
-        5,
-        "How often a record is delivered to members of a share group before it is archived; a group's own "
-        "`share.delivery.count.limit` comes first.",
-        low=2,
-        high=10,
-    )
-    group_share_record_lock_duration_ms: int = int_key(
-        30_000,
-        "How long a record belongs to the member of a share group that it was delivered to; a group's own "
-        "`share.record.lock.duration.ms` comes first.",
-        low=1_000,
-        high=3_600_000,
-    )
-    group_share_partition_max_record_locks: int = int_key(
-        2_000,
-        "Records of a partition that a share group may have delivered and not acknowledged; a group's own "
-        "`share.partition.max.record.locks` comes first.",
-        low=100,
-        high=10_000,
-    )
+    group_consumer_heartbeat_interval_ms: int = group_key("consumer.heartbeat.interval.ms")
+    group_consumer_session_timeout_ms: int = group_key("consumer.session.timeout.ms")
+    group_share_heartbeat_interval_ms: int = group_key("share.heartbeat.interval.ms")
+    group_share_session_timeout_ms: int = group_key("share.session.timeout.ms")
+    group_share_delivery_count_limit: int = group_key("share.delivery.count.limit", low=2, high=10)
+    group_share_record_lock_duration_ms: int = group_key("share.record.lock.duration.ms", low=1_000, high=3_600_000)
+    group_share_partition_max_record_locks: int = group_key("share.partition.max.record.locks", low=100, high=10_000)
     group_share_max_share_sessions: int = int_key(
         2_000, "Share sessions of a node; further ones are refused.", low=1, high=INT32_MAX
     )
     group_share_max_size: int = int_key(200, "Members of a share group; further ones are refused.", low=1, high=1000)
-    group_streams_heartbeat_interval_ms: int = int_key(
-        5_000,
-        "How often members of Streams groups are to send a heartbeat; at least 5000, unless `lenient`.",
-        low=1,
-        high=INT32_MAX,
-    )
-    group_streams_session_timeout_ms: int = int_key(
-        45_000, "How long such a member may be silent before the others get what it has.", low=1, high=INT32_MAX
-    )
-    group_streams_initial_rebalance_delay_ms: int = int_key(
-        3_000, "How long an empty Streams group waits for more members before it assigns.", low=0, high=INT32_MAX
-    )
-    group_streams_num_standby_replicas: int = int_key(
-        0, "Standby tasks for each task with state of a Streams group.", low=0, high=2
-    )
+    group_streams_heartbeat_interval_ms: int = group_key("streams.heartbeat.interval.ms")
+    group_streams_session_timeout_ms: int = group_key("streams.session.timeout.ms")
+    group_streams_initial_rebalance_delay_ms: int = group_key("streams.initial.rebalance.delay.ms", low=0)
+    group_streams_num_standby_replicas: int = group_key("streams.num.standby.replicas", low=0, high=2)
     group_streams_max_size: int = int_key(
         10_000, "Members of a Streams group; further ones are refused.", low=1, high=INT32_MAX
     )

@@ -90,11 +90,16 @@ GROUP_KEYS: Final[dict[str, ConfigKey]] = {
             "How long a record belongs to the member that it was delivered to.",
             strict=(15_000, 60_000),
         ),
-        _followed("share.delivery.count.limit", 5, "How often a record is delivered at most.", strict=(2, 10)),
+        _followed(
+            "share.delivery.count.limit",
+            5,
+            "How often a record is delivered to members of a share group at most.",
+            strict=(2, 10),
+        ),
         _followed(
             "share.partition.max.record.locks",
             2_000,
-            "Records of a partition that are delivered and not acknowledged.",
+            "Records of a partition that a share group may have delivered and not acknowledged.",
             strict=(100, 4_000),
         ),
         ConfigKey(

@@ -41,13 +41,12 @@ RWF_NOWAIT.
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import attrs
 
@@ -107,10 +106,9 @@ def open_whole_sync(path: str) -> DeviceSync | None:
 def dirty_bytes() -> int:
     """Return the bytes that the kernel has yet to write, for all devices; sys.maxsize where the system does not report them."""
     try:
-        with open(MEMORY, encoding="ascii") as file:
-            fields = dict(line.split(":", 1) for line in file)
+        fields = dict(line.split(":", 1) for line in (read_text(MEMORY) or "").splitlines())
         return sum(int(fields[name].split()[0]) * KIB for name in ("Dirty", "Writeback"))
-    except (OSError, KeyError, ValueError):
+    except (KeyError, ValueError):
         return sys.maxsize
 
 
@@ -146,20 +144,28 @@ def lies_in_memory(device: int) -> bool:
     return file_system_type(device) in IN_MEMORY
 
 
-@functools.cache
+@cache
 def file_system_type(device: int) -> str:
-    """Return the file system type of a device, as in `st_dev`; "" where the system does not report it.
-
-    Source: proc_pid_mountinfo(5). The third field is the device, the first one after the single dash is the file system's type.
-    """
+    """Return the file system type of a device, as in `st_dev`; "" where the system does not report it."""
     number = f"{os.major(device)}:{os.minor(device)}"
-    try:
-        with open(MOUNTS, encoding="utf-8", errors="replace") as mounts:
-            lines = [line.split() for line in mounts]
-    except OSError:
-        return ""
-    found = (fields[fields.index("-") + 1] for fields in lines if fields[2:3] == [number] and "-" in fields)
-    return next(found, "")
+    return next((mount.kind for mount in _mounts(MOUNTS) if mount.number == number), "")
+
+
+class _Mount(NamedTuple):
+    """A line of mountinfo (proc_pid_mountinfo(5)): the third and the fifth field, and the first two after the single dash."""
+
+    number: str
+    point: str
+    kind: str
+    source: str
+
+
+def _mounts(path: str) -> Iterator[_Mount]:
+    for line in (read_text(path) or "").splitlines():
+        before, _, after = line.partition(" - ")
+        fields, rest = before.split(), after.split()
+        if len(fields) >= 5 and len(rest) >= 2:
+            yield _Mount(fields[2], fields[4].replace("\\040", " "), rest[0], rest[1])
 
 
 SYSFS: Final = "/sys"
@@ -242,16 +248,11 @@ def _disks(real: str, layers: int) -> set[str]:
 
 
 def _mounted_device(directory: str, sysfs: str, mounts: str) -> BlockDevice | None:
-    """By the source of the innermost mount that the directory lies in (proc_pid_mountinfo(5))."""
+    """By the source of the innermost mount that the directory lies in."""
     real, best, source = os.path.realpath(directory), "", ""
-    for line in (read_text(mounts) or "").splitlines():
-        before, _, after = line.partition(" - ")
-        fields, told = before.split(), after.split()
-        if len(fields) < 5 or len(told) < 2:
-            continue
-        point = fields[4].replace("\\040", " ")
-        if (real == point or real.startswith(point.rstrip("/") + "/")) and len(point) >= len(best):
-            best, source = point, told[1]
+    for mount in _mounts(mounts):
+        if f"{real}/".startswith(mount.point.rstrip("/") + "/") and len(mount.point) >= len(best):
+            best, source = mount.point, mount.source
     if not source.startswith("/dev/"):
         return None
     return _device(f"{sysfs}/class/block/{os.path.basename(os.path.realpath(source))}")
