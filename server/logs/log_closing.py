@@ -9,14 +9,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from typing import Any, Final
+from typing import Final
 
 import attrs
 import trio
 
 from ..partitions.disk import Disk
 from ..storage.directory.log_directory import LogDirectory
-from ..storage.disk.diskops import DiskOp, FileHandle, Open, Procedure, name_file
+from ..storage.disk.diskops import FileHandle, Procedure, drive
 from ..storage.disk.filesystem import FileSystem
 from ..storage.disk.filesystem_layers import LaterSyncs
 from ..storage.errors import StorageError
@@ -124,36 +124,14 @@ def _sync_each(closing: Sequence[_Closing]) -> None:
 
 
 def _drive_apart(fs: FileSystem, procedure: Procedure[None]) -> None:
-    """`diskops.drive` with descriptors of its own: those of the handles belong to the trio thread, where readers may be."""
+    """`drive` with descriptors of its own: those of the handles belong to the trio thread, where readers may be."""
     apart: dict[int, tuple[FileHandle, FileHandle]] = {}
-    answer: Any = None
-    error: BaseException | None = None
+
+    def own(file: FileHandle) -> FileHandle:
+        return apart.setdefault(id(file), (file, attrs.evolve(file, fd=None)))[1]
+
     try:
-        while True:
-            try:
-                operation = procedure.send(answer) if error is None else procedure.throw(error)
-            except StopIteration:
-                return
-            answer = error = None
-            if operation is None:
-                continue
-            try:
-                answer = _apart(fs, operation, apart).run(fs)
-            except OSError as exc:
-                name_file(exc, operation)
-                error = exc
+        drive(fs, procedure, own)
     finally:
         for file, mine in apart.values():
             file.failed_sync = mine.failed_sync
-            fs.close(mine.descriptor())
-
-
-def _apart(fs: FileSystem, operation: DiskOp, apart: dict[int, tuple[FileHandle, FileHandle]]) -> DiskOp:
-    file = getattr(operation, "file", None)
-    if not isinstance(file, FileHandle):
-        return operation
-    if id(file) not in apart:
-        mine = attrs.evolve(file, fd=None)
-        mine.fd = Open(mine).run(fs)
-        apart[id(file)] = file, mine
-    return operation._replace(file=apart[id(file)][1])  # type: ignore[call-arg]

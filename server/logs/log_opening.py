@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, cast
+from typing import Final
 
 import attrs
 import trio
@@ -26,8 +26,7 @@ from ..storage.directory.catalogue import Found
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.directory.partition_directory import check_topic_id, create_partition, delete_directory
 from ..storage.directory.topics_file import Topic
-from ..storage.disk.filesystem import FileSystem
-from ..storage.disk.filesystem_layers import LaterSyncs, RememberedNames
+from ..storage.disk.filesystem_layers import LaterSyncs, Layer, RememberedNames
 from ..storage.disk.paths import LOG_SUFFIX, base_offset_of, may_be_trimmed, partition_directory
 from ..storage.errors import LogDirectoryError, LogOfflineError, is_out_of_space
 from ..storage.log.log import Log
@@ -44,8 +43,6 @@ OPENERS: Final = 2
 SYNCING: Final = 4
 """Threads that sync side by side where not everything can be synced at once: the journal takes what comes together."""
 REPORT_S: Final = 0.2
-_FREQUENT: Final = ["open", "close", "size", "file_size", "is_directory", "list_directory", "write", "sync", "unlink", "rename"]
-"""Calls of a file system that reach it without a look at what counts reads."""
 
 
 @attrs.frozen(kw_only=True)
@@ -297,22 +294,13 @@ class StartStopped(BaseException):
     """The start was cancelled. Nothing that opens a log contains it."""
 
 
-@attrs.define(eq=False, repr=False, slots=False)
-class _ReadMeter:
-    """A file system that counts the bytes which are read through it, and ends the reading when the start is cancelled. Worker
-    threads share it: a lost addition only makes the progress look smaller."""
+class _ReadMeter(Layer):
+    """Counts the bytes which are read through it, and ends the reading when the start is cancelled. Worker threads share it: a
+    lost addition only makes the progress look smaller."""
 
-    _fs: FileSystem
-    bytes_read: int = 0
-    is_stopped: bool = False
-
-    def __attrs_post_init__(self) -> None:
-        for name in _FREQUENT:
-            setattr(self, name, getattr(self._fs, name))
-
-    @property
-    def fs(self) -> FileSystem:
-        return cast(FileSystem, self)
+    frequent = ("open", "close", "size", "file_size", "is_directory", "list_directory", "write", "sync", "unlink", "rename")
+    bytes_read = 0
+    is_stopped = False
 
     def read(self, fd: int, size: int, position: int) -> Bytes:
         if self.is_stopped:
@@ -321,13 +309,9 @@ class _ReadMeter:
         self.bytes_read += len(data)
         return data
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._fs, name)
-
 
 MADE_PER_HOP: Final = 16
 """Enough to forget the hop, few enough to let others have the interpreter."""
-"""Threads that sync side by side, where not everything can be synced at once: the journal takes what comes together."""
 
 
 @attrs.define(eq=False, repr=False)

@@ -28,6 +28,7 @@ from ..storage.disk.checkpoints import (
     RECOVERY_POINT_FILE,
     decode_offsets,
     encode_offsets,
+    maybe_read,
     read_cleaner_offsets,
     write_cleaner_offsets,
 )
@@ -189,8 +190,6 @@ def _let_go(fs: FileSystem, log: Log) -> None:
 def _keep_offsets(fs: FileSystem, path: str, log: Log) -> None:
     for name, offset in ((RECOVERY_POINT_FILE, log.recovery_point), (HIGH_WATERMARK_FILE, log.high_watermark)):
         file = f"{path}/{name}"
-        offsets: dict[TopicPartition, int] = {}
-        if fs.file_size(file) is not None:
-            offsets = decode_offsets(file, read_file(fs, file, max_bytes=MAX_CHECKPOINT_BYTES))
+        offsets = maybe_read(fs, file, decode_offsets) or {}
         if offsets.get(log.topic_partition) != offset:
             replace_file(fs, file, encode_offsets({**offsets, log.topic_partition: offset}))

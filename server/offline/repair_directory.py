@@ -30,12 +30,12 @@ from ..storage.directory.topics_file import TOPICS_FILE, decode_topics
 from ..storage.disk.checkpoints import (
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
-    MAX_CHECKPOINT_BYTES,
     RECOVERY_POINT_FILE,
     decode_offsets,
     encode_offsets,
+    maybe_read,
 )
-from ..storage.disk.filesystem import FileSystem, read_file
+from ..storage.disk.filesystem import FileSystem
 from ..storage.errors import CheckpointError
 from .findings import Finding, Observer, Quiet, Reporter, Severity
 from .repair import Action, Workshop, repair_partition
@@ -183,11 +183,11 @@ class _Repair:
         for name in _OFFSET_FILES:
             path = f"{self._directory.path}/{name}"
             try:
-                offsets = decode_offsets(path, read_file(self._fs, path, max_bytes=MAX_CHECKPOINT_BYTES))
-            except FileNotFoundError:
-                continue
+                offsets = maybe_read(self._fs, path, decode_offsets)
             except (CheckpointError, ValueError):
                 self._workshop.rewrite(path, encode_offsets(rebuilt[name]), f"{len(rebuilt[name])} partitions, from their logs")
+                continue
+            if offsets is None:
                 continue
             true = {tp: min(max(offset, 0), self._ends.get(tp, offset)) for tp, offset in offsets.items()}
             if true != offsets or any(finding.file == path for finding in own.damages):

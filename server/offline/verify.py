@@ -28,14 +28,14 @@ from ..storage.disk.checkpoints import (
     CLEANER_OFFSET_FILE,
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
-    MAX_CHECKPOINT_BYTES,
     META_PROPERTIES_FILE,
     PRODUCER_ID_BLOCK_FILE,
     RECOVERY_POINT_FILE,
     decode_meta_properties,
+    maybe_read,
     read_producer_id_block,
 )
-from ..storage.disk.filesystem import FileSystem, read_file
+from ..storage.disk.filesystem import FileSystem
 from ..storage.disk.paths import BATCHES_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, segment_file
 from ..storage.errors import CheckpointError
 from ..storage.log.gaps import OffsetGap, gap_at
@@ -50,6 +50,21 @@ from .small_files_check import (
     check_topic_id,
     read_offsets,
 )
+
+_READ_WHOLE: Final[Sequence[tuple[str, str, Callable[[FileSystem, str], object]]]] = (
+    (
+        "identity",
+        META_PROPERTIES_FILE,
+        lambda fs, path: maybe_read(fs, f"{path}/{META_PROPERTIES_FILE}", decode_meta_properties),
+    ),
+    ("creation", CREATIONS_FILE, lambda fs, path: read_creations(fs, path, 0)),
+    ("producer ids", PRODUCER_ID_BLOCK_FILE, read_producer_id_block),
+    ("users and ACLs", SECURITY_FILE, read_security),
+    ("configurations of groups", GROUPS.name, GROUPS.read),
+    ("subscriptions to metrics", CLIENT_METRICS.name, CLIENT_METRICS.read),
+    ("keys of the server", BROKERS.name, BROKERS.read),
+)
+"""(check, file of the log directory, what reads it whole)."""
 
 
 @attrs.frozen(kw_only=True)
@@ -108,15 +123,15 @@ def read_directory_files(fs: FileSystem, directory: StoppedDirectory, reporter: 
         reporter.remark(
             "creation", f"{path}/{name}", "its topic was being made when the server ended; the next start removes it"
         )
-    _check_meta_properties(fs, f"{path}/{META_PROPERTIES_FILE}", reporter)
     was_clean = fs.file_size(f"{path}/{CLEAN_SHUTDOWN_FILE}") is not None
     if not was_clean and directory.is_whole:
         text = "there is no clean marker: the server did not stop in order, and checks its logs when it starts"
         reporter.remark("clean stop", f"{path}/{CLEAN_SHUTDOWN_FILE}", text)
-    _check_creations(fs, path, reporter)
-    _check_producer_ids(fs, path, reporter)
-    _check_security(fs, path, reporter)
-    _check_groups(fs, path, reporter)
+    for check, name, read in _READ_WHOLE:
+        try:
+            read(fs, path)
+        except (CheckpointError, ValueError) as exc:
+            reporter.damage(check, f"{path}/{name}", str(exc))
     says = DirectorySays(
         was_clean=was_clean,
         topics=_read_topics(fs, f"{path}/{TOPICS_FILE}", reporter),
@@ -130,56 +145,9 @@ def read_directory_files(fs: FileSystem, directory: StoppedDirectory, reporter: 
     return says
 
 
-def _check_meta_properties(fs: FileSystem, path: str, reporter: Reporter) -> None:
-    try:
-        decode_meta_properties(path, read_file(fs, path, max_bytes=MAX_CHECKPOINT_BYTES))
-    except FileNotFoundError:
-        return
-    except (CheckpointError, ValueError) as exc:
-        reporter.damage("identity", path, str(exc))
-
-
-def _check_creations(fs: FileSystem, directory: str, reporter: Reporter) -> None:
-    try:
-        read_creations(fs, directory, 0)
-    except CheckpointError as exc:
-        reporter.damage("creation", f"{directory}/{CREATIONS_FILE}", str(exc))
-
-
-def _check_producer_ids(fs: FileSystem, directory: str, reporter: Reporter) -> None:
-    try:
-        read_producer_id_block(fs, directory)
-    except (CheckpointError, ValueError) as exc:
-        reporter.damage("producer ids", f"{directory}/{PRODUCER_ID_BLOCK_FILE}", str(exc))
-
-
-def _check_security(fs: FileSystem, directory: str, reporter: Reporter) -> None:
-    try:
-        read_security(fs, directory)
-    except CheckpointError as exc:
-        reporter.damage("users and ACLs", f"{directory}/{SECURITY_FILE}", str(exc))
-
-
-def _check_groups(fs: FileSystem, directory: str, reporter: Reporter) -> None:
-    try:
-        GROUPS.read(fs, directory)
-    except CheckpointError as exc:
-        reporter.damage("configurations of groups", f"{directory}/{GROUPS.name}", str(exc))
-    try:
-        CLIENT_METRICS.read(fs, directory)
-    except CheckpointError as exc:
-        reporter.damage("subscriptions to metrics", f"{directory}/{CLIENT_METRICS.name}", str(exc))
-    try:
-        BROKERS.read(fs, directory)
-    except CheckpointError as exc:
-        reporter.damage("keys of the server", f"{directory}/{BROKERS.name}", str(exc))
-
-
 def _read_topics(fs: FileSystem, path: str, reporter: Reporter) -> Mapping[str, Topic]:
     try:
-        _, topics = read_state(fs, path, decode_topics)
-    except FileNotFoundError:
-        return {}
+        _, topics = read_state(fs, path, decode_topics) or (0, [])
     except (CheckpointError, ValueError) as exc:
         reporter.damage("topics", path, str(exc))
         return {}

@@ -58,7 +58,7 @@ def clean_for_server(fs: FileSystem, source: TextIO, output: TextIO, watch: Pare
         say(output, result=stop.value)
     except (CorruptRecordError, InvalidRecordError) as exc:
         say(output, error=exc.message, kind="damage")
-    except SnapshotExpiredError as exc:
+    except (SnapshotExpiredError, FileNotFoundError) as exc:
         say(output, error=str(exc), kind="gone")
     except OSError as exc:
         say(output, error=str(exc), kind="disk")

@@ -29,9 +29,8 @@ from ....protocol.records.unpacking import records_data
 from ....protocol.types import Bytes
 from ..child_process import Throttle
 from ..disk.diskops import CreateFile, FileHandle, Open, SyncDirectory, drive, execute
-from ..disk.filesystem import READ, FileSystem
+from ..disk.filesystem import FileSystem, opened
 from ..disk.paths import CLEANED_SUFFIX, LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_file
-from ..errors import FileGoneError
 from ..indexes.file_records import not_a_batch
 from ..indexes.transaction_index import AbortedTxn, TransactionIndex, collect_aborted
 from ..segments.segment import LogSegment
@@ -55,7 +54,7 @@ def _go_on() -> None:
 def clean(fs: FileSystem, job: CleaningJob, *, throttle: Throttle | None = None, keep_on: Spend | None = None) -> Round:
     """Clean the log that the job names. `keep_on` is called with every number of bytes read or written; it may raise.
 
-    Raises CorruptRecordError or InvalidRecordError for damage, FileGoneError when a segment was deleted meanwhile,
+    Raises CorruptRecordError or InvalidRecordError for damage, FileNotFoundError when a segment was deleted meanwhile,
     CleaningError when the map does not hold one batch, OSError.
     """
     return (yield from _Round(fs, job, throttle or Throttle(job.max_bytes_per_second), keep_on).run())
@@ -329,16 +328,13 @@ Spend = Callable[[int], None]
 
 
 def read_batches(
-    fs: FileSystem, job: CleaningJob, segment: SourceSegment, spend: Spend, *, position: int = 0
+    fs: FileSystem, job: CleaningJob, segment: SourceSegment, spend: Spend
 ) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Every batch of a segment. A view is good as long as it is kept. Raises CorruptRecordError where no batch is."""
+    """Every batch of a segment. A view is good as long as it is kept. Raises CorruptRecordError where no batch
+    is, OSError."""
     path = f"{job.directory}/{segment_file(segment.base_offset, LOG_SUFFIX)}"
-    try:
-        fd = fs.open(path, READ)
-    except FileNotFoundError as exc:
-        raise FileGoneError(f"{path} is gone") from exc
-    try:
-        wanted = READ_BYTES
+    with opened(fs, path) as fd:
+        position, wanted = 0, READ_BYTES
         while (remaining := segment.size - position) > 0:
             view = memoryview(fs.read(fd, min(wanted, remaining), position))
             spend(len(view))
@@ -359,8 +355,6 @@ def read_batches(
                     f"{path} ends inside the batch at position {position} of {segment.size}; see `triolog verify`"
                 )
             wanted = max(READ_BYTES, needed)
-    finally:
-        fs.close(fd)
 
 
 def read_aborted(fs: FileSystem, job: CleaningJob, start: int, stop: int) -> list[AbortedTxn]:

@@ -55,10 +55,11 @@ from ..disk.checkpoints import (
     encode_clean_shutdown,
     encode_meta_properties,
     encode_offsets,
+    maybe_read,
     random_uuid,
     without_partitions,
 )
-from ..disk.filesystem import CREATE, FileSystem, open_file, open_regular, read_file, replace_file
+from ..disk.filesystem import CREATE, FileSystem, open_file, open_regular, read_file, replace_file, write_pieces
 from ..disk.paths import CLUSTER_METADATA_TOPIC, DELETE_DIR_SUFFIX, IGNORED_DIRECTORIES, is_marked, parse_partition_directory
 from ..errors import CheckpointError, LogDirectoryError, StorageError, is_out_of_space
 from .state_files import read_state, write_state
@@ -181,10 +182,7 @@ class LogDirectory:
 
     def _read_identity(self) -> None:
         path = f"{self.path}/{META_PROPERTIES_FILE}"
-        try:
-            fields = decode_meta_properties(path, read_file(self.fs, path, max_bytes=MAX_CHECKPOINT_BYTES))
-        except FileNotFoundError:
-            return
+        fields = maybe_read(self.fs, path, decode_meta_properties) or {}
         self.cluster_id = fields.get("cluster.id")
         node_id = fields.get("node.id", fields.get("broker.id"))
         try:
@@ -262,11 +260,8 @@ class LogDirectory:
         return min(recovery_point, high_watermark)
 
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
-        path = f"{self.path}/{name}"
         try:
-            return decode_offsets(path, read_file(self.fs, path, max_bytes=MAX_CHECKPOINT_BYTES))
-        except FileNotFoundError:
-            return {}
+            return maybe_read(self.fs, f"{self.path}/{name}", decode_offsets) or {}
         except (CheckpointError, ValueError) as exc:
             LOGGER.warning("%s; it is taken as empty, %s", exc, _EMPTY_MEANS[name])
             return {}
@@ -337,11 +332,7 @@ class LogDirectory:
 
     def _read_topics(self) -> Contents:
         """Return the contents of topics.json; generation 0 and no topics without the file. Raises CheckpointError."""
-        path = f"{self.path}/{TOPICS_FILE}"
-        try:
-            generation, topics, deleted = read_state(self.fs, path, _decode_all)
-        except FileNotFoundError:
-            generation, topics, deleted = 0, [], set()
+        generation, topics, deleted = read_state(self.fs, f"{self.path}/{TOPICS_FILE}", _decode_all) or (0, [], set())
         self.topics_generation = generation
         return Contents(
             generation=generation,
@@ -399,12 +390,7 @@ class LogDirectory:
     def feed_watchdog(self, now_ms: int) -> None:
         """Write the time over the few bytes of a file that stays, and force it to the device: one block, and with `fdatasync`
         no journal. Raises the OSError that says the directory cannot be used."""
-        fd = self.fs.open(f"{self.path}/{WATCHDOG_FILE}", CREATE)
-        try:
-            self.fs.write(fd, [b"%020d\n" % now_ms], 0)
-            self.fs.sync(fd)
-        finally:
-            self.fs.close(fd)
+        write_pieces(self.fs, f"{self.path}/{WATCHDOG_FILE}", CREATE, [b"%020d\n" % now_ms])
 
     def free_bytes(self) -> int:
         return self.fs.free_bytes(self.path)

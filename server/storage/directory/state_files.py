@@ -47,7 +47,7 @@ from ....protocol.kafka.scram import ScramCredential, ScramMechanism
 from ....protocol.records.crc32c import crc32c
 from ...access.acls import Acl
 from ...access.quota_entities import QuotaEntity, checked_entity
-from ..disk.checkpoints import PREVIOUS_SUFFIX, check_size, limit_of
+from ..disk.checkpoints import PREVIOUS_SUFFIX, check_size, limit_of, maybe_read
 from ..disk.filesystem import FileSystem, link_file, read_file, replace_file
 from ..errors import UNREADABLE_JSON, CheckpointError
 
@@ -104,12 +104,10 @@ def _checksum(document: Mapping[str, Any]) -> int:
     return crc32c(json.dumps(document, indent=1).encode())
 
 
-def read_state(fs: FileSystem, path: str, decode: Callable[[str, bytes], T]) -> T:
-    """Decode the file. Raises FileNotFoundError, OSError, and CheckpointError that names every way out."""
-    limit = limit_of(path)
-    assert limit is not None, path
+def read_state(fs: FileSystem, path: str, decode: Callable[[str, bytes], T]) -> T | None:
+    """Decode the file; None when there is none. Raises OSError, and CheckpointError that names every way out."""
     try:
-        return decode(path, read_file(fs, path, max_bytes=limit))
+        return maybe_read(fs, path, decode)
     except CheckpointError as exc:
         if fs.file_size(path + PREVIOUS_SUFFIX) is None:
             raise
@@ -195,10 +193,7 @@ class OverridesFile:
 
     def read(self, fs: FileSystem, directory: str) -> Overrides:
         """Return the overrides of a log directory; generation 0 without the file. Raises CheckpointError, OSError."""
-        try:
-            return read_state(fs, f"{directory}/{self.name}", self.decode)
-        except FileNotFoundError:
-            return Overrides()
+        return read_state(fs, f"{directory}/{self.name}", self.decode) or Overrides()
 
     def write(self, fs: FileSystem, directory: str, overrides: Overrides, *, durable: bool) -> None:
         """Put the file in place; on the device when this returns. Raises FileTooLargeError, OSError."""
@@ -278,10 +273,7 @@ def _state(document: dict[str, Any]) -> SecurityState:
 
 def read_security(fs: FileSystem, directory: str) -> SecurityState:
     """Return the security state of a log directory; generation 0 without the file. Raises CheckpointError, OSError."""
-    try:
-        return read_state(fs, f"{directory}/{SECURITY_FILE}", decode_security)
-    except FileNotFoundError:
-        return SecurityState()
+    return read_state(fs, f"{directory}/{SECURITY_FILE}", decode_security) or SecurityState()
 
 
 def write_security(fs: FileSystem, directory: str, state: SecurityState, *, durable: bool) -> None:

@@ -16,13 +16,13 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 
 import attrs
 
 from ....protocol.types import Bytes
 from ..errors import FileGoneError, FileTooLargeError, SnapshotExpiredError, SyncFailedError
-from .filesystem import CREATE, READ, WRITE, FileSystem, read_file, replace_file, sync_file
+from .filesystem import CREATE, READ, WRITE, FileSystem, opened, read_file, replace_file, sync_file
 from .write_again import write_batches_again, write_file_again, write_index_again
 
 _NOT_OPENED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOENT})
@@ -296,16 +296,13 @@ class Map(NamedTuple):
     def run(self, fs: FileSystem) -> Bytes:
         path = self.mapped.path
         try:
-            fd = fs.open(path, READ)
+            with opened(fs, path) as fd:
+                length = fs.size(fd)
+                if length < self.size:
+                    raise SnapshotExpiredError(f"{path} has {length} bytes where {self.size} were expected")
+                return fs.map(fd, length)
         except FileNotFoundError as exc:
             raise SnapshotExpiredError(f"{path} is gone") from exc
-        try:
-            length = fs.size(fd)
-            if length < self.size:
-                raise SnapshotExpiredError(f"{path} has {length} bytes where {self.size} were expected")
-            return fs.map(fd, length)
-        finally:
-            fs.close(fd)
 
 
 class Write(NamedTuple):
@@ -430,25 +427,13 @@ def name_file(error: BaseException, operation: DiskOp) -> None:
 
 def compute(procedure: Procedure[T]) -> T:
     """Run a procedure that needs no disk on the spot."""
-    answer: Any = None
-    error: BaseException | None = None
-    while True:
-        try:
-            operation = procedure.send(answer) if error is None else procedure.throw(error)
-        except StopIteration as stop:
-            return stop.value  # type: ignore[no-any-return]
-        answer = error = None
-        if operation is not None:
-            assert isinstance(operation, Compute), operation
-            try:
-                answer = operation.function(*operation.args)
-            except Exception as exc:
-                error = exc
+    return drive(cast(FileSystem, None), procedure)
 
 
-def drive(fs: FileSystem, procedure: Procedure[T]) -> T:
-    """Run a procedure on the spot. Files that it reads are opened for the time of the call."""
-    opened: list[FileHandle] = []
+def drive(fs: FileSystem, procedure: Procedure[T], own: Callable[[FileHandle], FileHandle] | None = None) -> T:
+    """Run a procedure on the spot. Files that it reads are opened for the time of the call. `own`: another handle, to be used
+    in the place of one that somebody else may be reading through."""
+    opened_here: list[FileHandle] = []
     answer: Any = None
     error: BaseException | None = None
     try:
@@ -462,15 +447,19 @@ def drive(fs: FileSystem, procedure: Procedure[T]) -> T:
                 continue
             try:
                 file = getattr(operation, "file", None)
-                if isinstance(file, FileHandle) and file.fd is None and not isinstance(operation, Open):
-                    file.fd = Open(file).run(fs)
-                    opened.append(file)
+                if isinstance(file, FileHandle):
+                    if own is not None:
+                        file = own(file)
+                        operation = operation._replace(file=file)  # type: ignore[call-arg]
+                    if file.fd is None and not isinstance(operation, Open):
+                        file.fd = Open(file).run(fs)
+                        opened_here.append(file)
                 answer = operation.run(fs)
             except Exception as exc:
                 name_file(exc, operation)
                 error = exc
     finally:
-        for file in opened:
+        for file in opened_here:
             if file.fd is not None:
                 fs.close(file.fd)
                 file.fd = None
