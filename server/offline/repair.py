@@ -59,7 +59,7 @@ from ..storage.recovery.rebuild import SegmentRebuild, scan_segment
 from ..storage.recovery.salvage import STAMP, Damage
 from ..storage.segments.segment import LogSegment
 from ..system.clock import NowMs, system_now_ms
-from .findings import Finding, Quiet, Reporter, Severity
+from .findings import Finding, Observer, Severity
 from .small_files_check import SnapshotCheck
 from .verify import Known
 
@@ -100,7 +100,7 @@ class _PartitionRepair:
         before = self.epochs.encode()
         first_offset = self.files.segments[0].base_offset if self.files.segments else 0
         self.log_end_offset = max(first_offset, self.known.log_start_offset or 0)
-        snapshots = SnapshotCheck(self.fs, self.files.path, self.files.snapshots, Reporter(Quiet()))
+        snapshots = SnapshotCheck(self.fs, self.files.path, self.files.snapshots, Observer())
         producers, _ = snapshots.starting_state(first_offset)
         bases = [segment.base_offset for segment in self.files.segments]
         for segment, end_offset in zip(self.files.segments, [*bases[1:], None], strict=False):

@@ -37,7 +37,7 @@ from ..storage.disk.checkpoints import (
 )
 from ..storage.disk.filesystem import FileSystem
 from ..storage.errors import CheckpointError
-from .findings import Finding, Observer, Quiet, Reporter, Severity
+from .findings import Collector, Finding, Observer
 from .repair import Action, Workshop, repair_partition
 from .verify import DirectorySays, check_partition, is_swapping, read_directory_files
 
@@ -112,12 +112,12 @@ class _Repair:
         self._workshop = Workshop(fs, tell, dry_run=dry_run)
 
     def run(self) -> RepairSummary:
-        own = _Collecting(self._observer)
-        says = read_directory_files(self._fs, self._directory, Reporter(own))
+        own = Collector(self._observer)
+        says = read_directory_files(self._fs, self._directory, own)
         self._damages += len(own.damages)
         restored = self._restore_states(own.damages)
         if restored and not self._workshop.dry_run:
-            says = read_directory_files(self._fs, self._directory, Reporter(Quiet()))
+            says = read_directory_files(self._fs, self._directory, Observer())
         for files in self._directory.partitions:
             self._partition(files, says)
         self._checkpoints(own, says)
@@ -150,7 +150,7 @@ class _Repair:
                 return
             files = read_partition(self._fs, files.path)
         known = says.of(topic_partition, self._topic_ids.get(topic_partition.topic))
-        seen = _Collecting(self._observer)
+        seen = Collector(self._observer)
         summary = check_partition(self._fs, files, known, seen)
         if summary.topic_id is not None:
             self._topic_ids.setdefault(topic_partition.topic, summary.topic_id)
@@ -163,7 +163,7 @@ class _Repair:
         self._ends[topic_partition] = end_offset
         if self._workshop.dry_run:
             return
-        again = _Collecting(None)
+        again = Collector()
         known = attrs.evolve(
             known,
             log_start_offset=_clamped(known.log_start_offset, end_offset),
@@ -173,7 +173,7 @@ class _Repair:
         check_partition(self._fs, read_partition(self._fs, files.path), known, again)
         self._left += again.damages
 
-    def _checkpoints(self, own: _Collecting, says: DirectorySays) -> None:
+    def _checkpoints(self, own: Collector, says: DirectorySays) -> None:
         """The clamped offsets of the partitions that are here; what is said of others stays."""
         rebuilt: Mapping[str, Mapping[TopicPartition, int]] = {
             RECOVERY_POINT_FILE: self._ends if says.was_clean else dict.fromkeys(self._ends, 0),
@@ -197,28 +197,3 @@ class _Repair:
 
 def _clamped(offset: int | None, end_offset: int) -> int | None:
     return None if offset is None else min(offset, end_offset)
-
-
-class _Collecting:
-    """An observer that keeps what is found and hands it on."""
-
-    def __init__(self, observer: Observer | None) -> None:
-        self._observer = observer
-        self.findings: list[Finding] = []
-
-    @property
-    def damages(self) -> list[Finding]:
-        return [finding for finding in self.findings if finding.severity is Severity.DAMAGE]
-
-    def begin(self, topic_partition: TopicPartition, log_bytes: int) -> None:
-        if self._observer is not None:
-            self._observer.begin(topic_partition, log_bytes)
-
-    def advance(self, log_bytes: int, records: int) -> None:
-        if self._observer is not None:
-            self._observer.advance(log_bytes, records)
-
-    def found(self, finding: Finding) -> None:
-        self.findings.append(finding)
-        if self._observer is not None:
-            self._observer.found(finding)

@@ -51,14 +51,14 @@ from ..storage.producers.producer_snapshots import (
     with_earlier,
 )
 from ..storage.producers.producer_state import ProducerState
-from .findings import FaultTally, Reporter
+from .findings import FaultTally, Observer
 
 T = TypeVar("T")
 
 CHECKPOINT: Final = "checkpoint"
 
 
-def check_leader_epochs(fs: FileSystem, files: PartitionFiles, reporter: Reporter) -> LeaderEpochs:
+def check_leader_epochs(fs: FileSystem, files: PartitionFiles, reporter: Observer) -> LeaderEpochs:
     """The epochs of a partition, none when the file says none. Raises OSError."""
     path = f"{files.path}/{LEADER_EPOCH_FILE}"
 
@@ -79,7 +79,7 @@ def _epoch_entries(path: str, data: bytes) -> list[EpochEntry]:
     return entries
 
 
-def check_epoch_ends(files: PartitionFiles, epochs: LeaderEpochs, log_end_offset: int, reporter: Reporter) -> None:
+def check_epoch_ends(files: PartitionFiles, epochs: LeaderEpochs, log_end_offset: int, reporter: Observer) -> None:
     """No epoch can start behind the log's end."""
     if epochs.entries and epochs.entries[-1].start_offset > log_end_offset:
         epoch, start = epochs.entries[-1]
@@ -87,7 +87,7 @@ def check_epoch_ends(files: PartitionFiles, epochs: LeaderEpochs, log_end_offset
         reporter.damage(CHECKPOINT, path, f"epoch {epoch} starts at {start}, the log ends at {log_end_offset}")
 
 
-def check_gaps(fs: FileSystem, files: PartitionFiles, reporter: Reporter) -> tuple[OffsetGap, ...]:
+def check_gaps(fs: FileSystem, files: PartitionFiles, reporter: Observer) -> tuple[OffsetGap, ...]:
     """The documented gaps; each one, and every file that was set aside, is a remark. Raises OSError."""
     path = f"{files.path}/{QUARANTINE_FILE}"
     gaps = _read(fs, path, decode_gaps, encode_gaps, reporter) or ()
@@ -101,7 +101,7 @@ def check_gaps(fs: FileSystem, files: PartitionFiles, reporter: Reporter) -> tup
     return gaps
 
 
-def check_derived(fs: FileSystem, files: PartitionFiles, log_start_offset: int, reporter: Reporter) -> None:
+def check_derived(fs: FileSystem, files: PartitionFiles, log_start_offset: int, reporter: Observer) -> None:
     """Check the derived files, except the transaction indexes: they are checked against the log itself. Raises OSError."""
     path = f"{files.path}/{DERIVED_FILE}"
     facts = _read(fs, path, decode_facts, encode_facts, reporter)
@@ -110,7 +110,7 @@ def check_derived(fs: FileSystem, files: PartitionFiles, log_start_offset: int, 
         reporter.remark(CHECKPOINT, path, f"{text}; a server goes by the larger one, if the log reaches it")
 
 
-def check_topic_id(fs: FileSystem, files: PartitionFiles, expected: uuid.UUID | None, reporter: Reporter) -> uuid.UUID | None:
+def check_topic_id(fs: FileSystem, files: PartitionFiles, expected: uuid.UUID | None, reporter: Observer) -> uuid.UUID | None:
     """The topic id of a partition, None when it cannot be told. Raises OSError."""
     path = f"{files.path}/{PARTITION_METADATA_FILE}"
     found = _read(fs, path, decode_partition_metadata, encode_partition_metadata, reporter, check="topic id")
@@ -122,7 +122,7 @@ def check_topic_id(fs: FileSystem, files: PartitionFiles, expected: uuid.UUID | 
     return found
 
 
-def read_offsets(fs: FileSystem, path: str, reporter: Reporter) -> Mapping[TopicPartition, int]:
+def read_offsets(fs: FileSystem, path: str, reporter: Observer) -> Mapping[TopicPartition, int]:
     """An offset checkpoint of a log directory; none when there is no file. Raises OSError."""
 
     def encode(offsets: Mapping[TopicPartition, int]) -> bytes:  # in the order of the file, which is not sorted in Kafka's
@@ -136,7 +136,7 @@ def _read(
     path: str,
     decode: Callable[[str, bytes], T],
     encode: Callable[[T], bytes],
-    reporter: Reporter,
+    reporter: Observer,
     *,
     check: str = CHECKPOINT,
 ) -> T | None:
@@ -162,7 +162,7 @@ _NONE_DUE: Final = 2**63
 class SnapshotCheck:
     """Snapshots that the check of the log has not come to. Owner: the partition's check."""
 
-    def __init__(self, fs: FileSystem, directory: str, offsets: Sequence[int], reporter: Reporter) -> None:
+    def __init__(self, fs: FileSystem, directory: str, offsets: Sequence[int], reporter: Observer) -> None:
         self._fs = fs
         self._directory = directory
         self._reporter = reporter

@@ -39,7 +39,7 @@ from ..storage.disk.filesystem import FileSystem
 from ..storage.disk.paths import BATCHES_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, segment_file
 from ..storage.errors import CheckpointError
 from ..storage.log.gaps import OffsetGap, gap_at
-from .findings import Observer, Reporter
+from .findings import Observer
 from .segment_check import Gap, LogState, SegmentCheck
 from .small_files_check import (
     SnapshotCheck,
@@ -101,7 +101,7 @@ def verify(
     checked: Callable[[PartitionSummary], None] = lambda summary: None,
 ) -> None:
     """Report everything that is wrong in a log directory; `checked` is called behind each partition. Raises OSError."""
-    reporter = Reporter(observer)
+    reporter = observer
     says = read_directory_files(fs, directory, reporter)
     topic_ids: dict[str, uuid.UUID] = {}
     for files in directory.partitions:
@@ -112,7 +112,7 @@ def verify(
         checked(summary)
 
 
-def read_directory_files(fs: FileSystem, directory: StoppedDirectory, reporter: Reporter) -> DirectorySays:
+def read_directory_files(fs: FileSystem, directory: StoppedDirectory, reporter: Observer) -> DirectorySays:
     """Read, and check, the files of the log directory. Raises OSError."""
     path = directory.path
     for name in directory.marked:
@@ -145,7 +145,7 @@ def read_directory_files(fs: FileSystem, directory: StoppedDirectory, reporter: 
     return says
 
 
-def _read_topics(fs: FileSystem, path: str, reporter: Reporter) -> Mapping[str, Topic]:
+def _read_topics(fs: FileSystem, path: str, reporter: Observer) -> Mapping[str, Topic]:
     try:
         _, topics = read_state(fs, path, decode_topics) or (0, [])
     except (CheckpointError, ValueError) as exc:
@@ -154,7 +154,7 @@ def _read_topics(fs: FileSystem, path: str, reporter: Reporter) -> Mapping[str, 
     return {topic.name: topic for topic in topics}
 
 
-def _report_absent(directory: StoppedDirectory, says: DirectorySays, reporter: Reporter) -> None:
+def _report_absent(directory: StoppedDirectory, says: DirectorySays, reporter: Observer) -> None:
     """A checkpoint that names partitions which are not here: they may lie in another log directory, or were deleted."""
     there = {files.topic_partition for files in directory.partitions}
     absent = sorted(says.recovery_points.keys() - there)
@@ -200,7 +200,7 @@ def check_partition(
     Memory: pieces of files, one batch, and the producers of the log.
     """
     observer.begin(files.topic_partition, files.log_bytes)
-    reporter = Reporter(observer)
+    reporter = observer
     check_names(files, reporter)
     gaps = check_gaps(fs, files, reporter)
     epochs = check_leader_epochs(fs, files, reporter)
@@ -250,7 +250,7 @@ def is_swapping(files: PartitionFiles) -> bool:
     return any(name.endswith(SWAP_SUFFIX) for name in files.leftovers)
 
 
-def check_names(files: PartitionFiles, reporter: Reporter) -> None:
+def check_names(files: PartitionFiles, reporter: Observer) -> None:
     """Report names that no part of a log has."""
     if not files.segments:
         reporter.remark(NAME, files.path, "holds no segment: a server makes an empty one")
@@ -272,7 +272,7 @@ def check_names(files: PartitionFiles, reporter: Reporter) -> None:
         reporter.remark("leftover", f"{files.path}/{name}", text)
 
 
-def report_gaps(gaps: Sequence[Gap], documented: tuple[OffsetGap, ...], reporter: Reporter) -> None:
+def report_gaps(gaps: Sequence[Gap], documented: tuple[OffsetGap, ...], reporter: Observer) -> None:
     """Each gap of a log that was not compacted, which leaves gaps everywhere, must be a documented one."""
     for gap in gaps:
         for first_offset, next_offset in undocumented(gap, documented):
@@ -303,7 +303,7 @@ def undocumented(gap: Gap, documented: tuple[OffsetGap, ...]) -> list[tuple[int,
     return found
 
 
-def check_offsets(files: PartitionFiles, known: Known, log_end_offset: int, reporter: Reporter) -> None:
+def check_offsets(files: PartitionFiles, known: Known, log_end_offset: int, reporter: Observer) -> None:
     """Report what the checkpoints of the log directory say that the log does not."""
     for name, offset, is_end in (
         ("log start offset", known.log_start_offset, False),

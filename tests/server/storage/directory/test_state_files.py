@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from triolog.server.offline.findings import Quiet
+from triolog.server.offline.findings import Observer
 from triolog.server.offline.repair_directory import STATES, repair_directory
 from triolog.server.storage.directory import state_files, topics_file
 from triolog.server.storage.directory.inventory import read_directory
@@ -69,7 +69,7 @@ def test_what_does_not_outlive_its_process_keeps_no_copy(tmp_path: Path) -> None
 
 def _is_repaired(directory: Path) -> bool:
     found = read_directory(FS, str(directory))
-    return not repair_directory(FS, found, Quiet(), dry_run=False, acted=lambda action: None).left
+    return not repair_directory(FS, found, Observer(), dry_run=False, acted=lambda action: None).left
 
 
 @pytest.mark.parametrize("name", ENCODED)
