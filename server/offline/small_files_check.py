@@ -116,7 +116,7 @@ def check_topic_id(fs: FileSystem, files: PartitionFiles, expected: uuid.UUID | 
     found = _read(fs, path, decode_partition_metadata, encode_partition_metadata, reporter, check="topic id")
     if PARTITION_METADATA_FILE not in files.small:
         reporter.remark("topic id", path, "the file is missing; a server takes the topic's id from elsewhere, or makes one")
-    if None not in (expected, found) and found != expected:
+    if expected is not None and found is not None and found != expected:
         text = f"has topic id {encode_uuid(found)}, other files of the topic say {encode_uuid(expected)}"
         reporter.damage("topic id", path, text)
     return found
