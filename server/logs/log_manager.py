@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -51,7 +51,7 @@ from .log_closing import close_logs
 from .log_directories import LogDirectories
 from .log_opening import Job, LogOpener, Opened, Report, WaitsForSpace
 from .log_retention import Holds, LogRetention
-from .topic_changes import ConfigChange, TopicChanges
+from .topic_changes import TopicChanges
 from .topics import HostedPartition, HostedTopic, OfflinePartition, Topics
 from .waiting_logs import WaitingLogs
 
@@ -135,7 +135,7 @@ class LogManager:
             await self.disk.call(self.log_directories.open)
             await self._open_topics(report)
             try:
-                await self.write_checkpoints()
+                await self.log_directories.write_checkpoints()
             except OSError as exc:
                 LOGGER.error("checkpoints cannot be written and are tried again: %s", exc)
         except BaseException:
@@ -205,39 +205,7 @@ class LogManager:
             hosted = OfflinePartition(opened.topic_partition, opened.log, opened.directory)
         self.topics.get(opened.topic_partition.topic).partitions.append(hosted)
 
-    # ---- topics and records ----------------------------------------------------------------------------------------------
-
-    async def create_topic(self, name: str, partitions: int, configs: Mapping[str, str], *, lenient: bool = False) -> Topic:
-        """See TopicChanges.create."""
-        return await self.changes.create(name, partitions, configs, lenient=lenient)
-
-    async def create_internal_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> Topic:
-        """Make a topic of the server's own, whose name clients cannot use."""
-        return await self.changes.create(name, partitions, configs, internal=True)
-
-    async def create_partitions(self, name: str, total: int, *, validate_only: bool = False) -> None:
-        """See TopicChanges.create_partitions."""
-        await self.changes.create_partitions(name, total, validate_only=validate_only)
-
-    async def alter_configs(
-        self, name: str, changes: Mapping[str, str], deletes: Sequence[str], *, validate_only: bool = False
-    ) -> None:
-        """See TopicChanges.alter_configs."""
-        await self.changes.alter_configs(name, changes, deletes, validate_only=validate_only)
-
-    async def change_configs(
-        self, name: str, change: ConfigChange, *, lenient: bool = False, validate_only: bool = False
-    ) -> None:
-        """See TopicChanges.change_configs."""
-        await self.changes.change_configs(name, change, lenient=lenient, validate_only=validate_only)
-
-    async def delete_topic(self, name: str, topic_id: bytes | None = None) -> None:
-        """See TopicChanges.delete."""
-        await self.changes.delete(name, topic_id)
-
-    async def delete_records(self, wanted: Sequence[tuple[TopicPartition, int]]) -> list[int | RequestError]:
-        """See LogRetention.delete_records."""
-        return await self.retention.delete_records(wanted)
+    # ---- while it runs --------------------------------------------------------------------------------------------------
 
     async def delete_doomed(self) -> None:
         """Delete directories and segment files whose delay is over. Raises an OSError once everything had its turn."""
@@ -245,10 +213,6 @@ class LogManager:
             await self.changes.delete_doomed()
         finally:
             await self.retention.delete_doomed()
-
-    async def write_checkpoints(self) -> None:
-        """See LogDirectories.write_checkpoints."""
-        await self.log_directories.write_checkpoints()
 
     # ---- stop ------------------------------------------------------------------------------------------------------------
 
@@ -274,7 +238,7 @@ class LogManager:
                     hosted.actor.close()
             for hosted in partitions:
                 await hosted.actor.stopped()
-            self._unclean |= await close_logs(self.disk, partitions)
+            self._unclean |= await close_logs(self.log_directories, partitions)
         if in_time.cancelled_caught:
             LOGGER.error("not everything was written within %d ms: the stop is not clean", self.config.stop_timeout_ms)
             self._unclean.update(id(directory) for directory in self.log_directories.live)
@@ -296,7 +260,7 @@ class LogManager:
         try:
             await self.waiting.memory.files.close_all()
             await self.disk.files.close_all()
-            await self.write_checkpoints()
+            await self.log_directories.write_checkpoints()
             await self.log_directories.mark_clean(self._unclean | {id(offline.directory) for offline in self.topics.offline()})
         finally:
             self.log_directories.close()
@@ -412,7 +376,7 @@ async def run_maintenance(manager: LogManager, *, task_status: trio.TaskStatus[N
         job("outgrown-logs", manager.retention.run_outgrown, tick_s),
         job("retention", retain, retention_s, first_retention_s),
         job("producer-expiry", forget_producers, PRODUCER_CHECK_S),
-        job("checkpoints", manager.write_checkpoints, checkpoint_s),
+        job("checkpoints", manager.log_directories.write_checkpoints, checkpoint_s),
     )
     async with trio.open_nursery() as nursery:
         await nursery.start(manager.guard.watch)

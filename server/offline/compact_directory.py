@@ -16,7 +16,7 @@ import attrs
 from ...protocol.limits import MIB
 from ...protocol.types import TopicPartition
 from ..config import LogConfig
-from ..storage.cleaner.clean import clean
+from ..storage.cleaner.clean import Spend, clean, unwatched
 from ..storage.cleaner.job import CleanedGroup, CleaningResult
 from ..storage.cleaner.selection import LogToClean, choose, plan_round
 from ..storage.cleaner.swap import discard_cleaned, replace_group
@@ -58,7 +58,7 @@ def compact(
     checkpoint: int | None,
     *,
     map_bytes: int = DEFAULT_MAP_BYTES,
-    keep_on: Callable[[int], None] | None = None,
+    keep_on: Spend = unwatched,
 ) -> Compacted | None:
     """Clean what can be cleaned of a log, due or not; None when nothing is dirty. `result.next_dirty_offset` is the checkpoint
     to keep. More rounds may follow when the map did not hold all keys: then it lies below `chosen.end_offset`.

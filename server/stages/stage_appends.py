@@ -229,8 +229,7 @@ async def _append(actor: PartitionActor, appends: Sequence[PreparedAppend]) -> P
             answered.set()
 
     for prepared in appends:
-        if not actor.try_append(prepared, ACKS_ALL, answer):
-            await actor.append(prepared, ACKS_ALL, answer)
+        await actor.append(prepared, ACKS_ALL, answer)
     await actor.wait_for(answered)
     for result in answers:
         if isinstance(result, RequestError):

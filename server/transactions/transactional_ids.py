@@ -38,7 +38,6 @@ from ...protocol.types import TopicPartition
 from ..logs.internal_topic import InternalTopic
 from ..logs.log_manager import LogManager
 from ..partitions.task_errors import TaskErrors
-from ..storage.directory.log_directory import LogDirectory, is_passing
 from ..storage.disk.checkpoints import FIRST_PRODUCER_ID, read_producer_id_block, write_producer_id_block
 from ..storage.errors import LogOfflineError, StorageError
 from ..system.client_memory import Account
@@ -265,18 +264,11 @@ class ProducerIds:
                 await disk.call(read_producer_id_block, disk.fs, each.path, at=each.path) for each in list(directories.live)
             ]
             first = max(FIRST_PRODUCER_ID, self._end, self._used + 1, *known)
-            for directory in list(directories.live):
-                try:
-                    await disk.call(self._write_block, directory, first + BLOCK_IDS, at=directory.path)
-                except OSError as exc:
-                    if is_passing(exc):
-                        raise
-                    directories.fail(directory, exc)
+            await directories.write_each(
+                lambda each: write_producer_id_block(disk.fs, each.path, first + BLOCK_IDS, durable=each.durable)
+            )
         except (OSError, StorageError) as exc:
             raise LogOfflineError(
                 f"no producer ids can be given out: {exc}; free space or check the device, then try again"
             ) from exc
         self._next, self._end = first, first + BLOCK_IDS
-
-    def _write_block(self, directory: LogDirectory, end: int) -> None:
-        write_producer_id_block(self._manager.fs, directory.path, end, durable=directory.durable)

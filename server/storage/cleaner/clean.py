@@ -38,6 +38,8 @@ from .batch_filter import ENTRY_BYTES, BatchFilter, CleanedTransactions, OffsetM
 from .job import CleanedGroup, CleanedState, CleaningJob, CleaningResult, SourceSegment
 
 Round = Generator[CleanedGroup, None, CleaningResult]
+Spend = Callable[[int], None]
+"""Told of every read and write: where a round is slowed down, or ended."""
 
 
 LEAST_MAP_BYTES: Final = 64 * KIB
@@ -47,17 +49,17 @@ class CleaningError(TriologError):
     """A round that cannot be done with this memory or these files."""
 
 
-def _go_on() -> None:
-    return None
+def unwatched(size: int) -> None:
+    """A `keep_on` of a round that nobody gives up."""
 
 
-def clean(fs: FileSystem, job: CleaningJob, *, throttle: Throttle | None = None, keep_on: Spend | None = None) -> Round:
+def clean(fs: FileSystem, job: CleaningJob, *, keep_on: Spend = unwatched) -> Round:
     """Clean the log that the job names. `keep_on` is called with every number of bytes read or written; it may raise.
 
     Raises CorruptRecordError or InvalidRecordError for damage, FileNotFoundError when a segment was deleted meanwhile,
     CleaningError when the map does not hold one batch, OSError.
     """
-    return (yield from _Round(fs, job, throttle or Throttle(job.max_bytes_per_second), keep_on).run())
+    return (yield from _Round(fs, job, keep_on, Throttle(job.max_bytes_per_second)).run())
 
 
 @attrs.define(eq=False, repr=False)
@@ -66,8 +68,8 @@ class _Round:
 
     fs: FileSystem
     job: CleaningJob
+    keep_on: Spend
     throttle: Throttle
-    keep_on: Spend | None
     bytes_read: int = 0
     bytes_written: int = 0
     offsets: OffsetMap = attrs.field(init=False)
@@ -141,12 +143,8 @@ class _Round:
         self._spend(size)
 
     def _spend(self, size: int) -> None:
-        if self.keep_on is None:
-            self.throttle.spend(size, _go_on)
-            return
         self.keep_on(size)
-        keep_on = self.keep_on
-        self.throttle.spend(size, lambda: keep_on(0))
+        self.throttle.spend(size, lambda: self.keep_on(0))
 
 
 def build_offset_map(fs: FileSystem, job: CleaningJob, spend: Spend, newest: dict[int, int] | None = None) -> OffsetMap:
@@ -322,9 +320,6 @@ def remove_cleaned(fs: FileSystem, paths: Sequence[str]) -> None:
 
 READ_BYTES: Final = MIB
 """Read at once. A larger batch is read whole: the limit on a batch's size may have been another when it was appended."""
-
-Spend = Callable[[int], None]
-"""Told of every read and write: where a round is slowed down, or ended."""
 
 
 def read_batches(

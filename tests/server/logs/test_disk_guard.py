@@ -131,7 +131,7 @@ async def test_what_retention_has_taken_out_goes_before_anything_is_given_up(tmp
 async def test_appends_without_room_are_refused(tmp_path: Path, fs: ShrinkingDevice, caplog: pytest.LogCaptureFixture) -> None:
     async with running_broker(tmp_path, fs=fs, disk_reserve_bytes=RESERVE) as broker:
         await broker.topics.create("orders")
-        await broker._manager.create_internal_topic("__consumer_offsets", 1, {})
+        await broker._manager.changes.create("__consumer_offsets", 1, {}, internal=True)
         await broker.writer.append(ORDERS, value("before"))
         guard = broker._manager.guard
         fs.free = RESERVE - 1

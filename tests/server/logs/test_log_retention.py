@@ -172,11 +172,11 @@ async def test_the_log_start_is_listed_as_long_as_older_files_could_come_back(tm
         assert started_at(tmp_path) == 31
         assert await broker.logs.delete_records(PARTITION, 35) == 35
         assert await manager.retention.run_pass() == 7
-        await manager.write_checkpoints()
+        await manager.log_directories.write_checkpoints()
         assert started_at(tmp_path) == 35, "renames that a power cut takes back would bring older segments back"
         clock.advance(1000)
         await manager.delete_doomed()
-        await manager.write_checkpoints()
+        await manager.log_directories.write_checkpoints()
         assert started_at(tmp_path) is None
 
 
@@ -250,7 +250,7 @@ async def test_records_are_deleted_up_to_an_offset_of_the_log_or_its_high_waterm
 
 async def test_records_of_compacted_and_internal_topics_are_not_deleted(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
-        await broker._manager.create_internal_topic("__consumer_offsets", 1, {})
+        await broker._manager.changes.create("__consumer_offsets", 1, {}, internal=True)
         with pytest.raises(RequestError, match=r"^INVALID_TOPIC_EXCEPTION.*the server's own"):
             await broker.logs.delete_records(TopicPartition("__consumer_offsets", 0), 0)
         await broker.topics.create(TOPIC, 1, {"cleanup.policy": "compact"})

@@ -124,7 +124,7 @@ async def test_a_deletion_removes_the_topic_from_every_checkpoint(tmp_path: Path
     async with running_broker(tmp_path) as broker:
         await fill_and_trim(broker, tmp_path)
         await broker.topics.create(f"{TOPIC}s", 1)
-        await broker._manager.write_checkpoints()
+        await broker._manager.log_directories.write_checkpoints()
         await broker.topics.delete(TOPIC)
         assert [name for name in CHECKPOINTS if f"{TOPIC} 0 " in (tmp_path / name).read_text()] == []
         assert f"{TOPIC}s 0 0" in (tmp_path / CHECKPOINTS[0]).read_text()

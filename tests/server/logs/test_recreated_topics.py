@@ -27,7 +27,7 @@ async def fill_and_trim(broker: Broker, directory: Path) -> None:
     for number in range(OLD_RECORDS):
         await broker.writer.append(PARTITION, value(f"old-{number}"))
     await broker.logs.delete_records(PARTITION, OLD_RECORDS - 10)
-    await broker._manager.write_checkpoints()
+    await broker._manager.log_directories.write_checkpoints()
     (directory / CLEANER_OFFSET_FILE).write_bytes(encode_offsets({PARTITION: OLD_RECORDS - 5}))
     assert [name for name in CHECKPOINTS if f"{TOPIC} 0 " not in (directory / name).read_text()] == []
 
