@@ -35,7 +35,7 @@ from ...protocol.records.record import iter_records
 from ...protocol.types import Bytes, TopicPartition
 from ..logs.internal_topic import InternalTopic
 from ..logs.log_manager import LogManager
-from ..loop.keyed_locks import KeyedLocks
+from ..loop.waiting import KeyedLocks
 from ..partitions.task_errors import TaskErrors
 from ..storage.disk.checkpoints import encode_uuid
 from ..storage.log.append import AppendResult

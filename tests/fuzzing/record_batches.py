@@ -30,8 +30,7 @@ from triolog.protocol.records.record import first_record_at, iter_records
 from triolog.protocol.records.steps import BatchLimits
 from triolog.protocol.records.walk import walk_records
 from triolog.server.config import LogConfig
-from triolog.server.storage.log.prepare import prepare_append
-from triolog.server.storage.log.prepare_one import prepare_one
+from triolog.server.storage.log.prepare import prepare_append, prepare_one
 from triolog.server.storage.producers.producer_cursor import parse_end_txn_marker
 
 from tests.fuzzing.target import BrokenInvariantError, Target, require

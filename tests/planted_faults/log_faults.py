@@ -37,7 +37,7 @@ PRODUCERS: Final = {
     ),
     "checksum-on-the-spot": Fault(
         why="A small batch that was damaged on its way is stored and handed to readers.",
-        file="server/storage/log/prepare_one.py",
+        file="server/storage/log/prepare.py",
         old="    if crc32c(batch[ATTRIBUTES_POSITION:]) != crc:\n",
         new="    if crc32c(batch[ATTRIBUTES_POSITION:]) == -1:\n",
         tests=("tests/server/storage/log/test_append.py::test_every_bit_counts[one record-False]",),
@@ -190,7 +190,7 @@ TRANSACTIONS: Final = {
 READING: Final = {
     "fetch-behind-the-stable-offset": Fault(
         why="Undecided records are handed to committed readers.",
-        file="server/storage/log/log_snapshot.py",
+        file="server/storage/log/log.py",
         old="        return self.readable_end(slot) if unstable is None else unstable.position\n",
         new="        return self.readable_end(slot)\n",
         tests=("tests/server/storage/log/test_log_life.py::test_every_history_keeps_what_it_promised",),

@@ -284,7 +284,7 @@ COORDINATORS: Final = {
     ),
     "producer-ids-before-their-use": Fault(
         why="After a crash a second producer gets the id of the first: its records are taken for duplicates.",
-        file="server/transactions/producer_ids.py",
+        file="server/transactions/transactional_ids.py",
         old="                    await disk.call(self._write_block, directory, first + BLOCK_IDS, at=directory.path)\n",
         new="                    await disk.call(self._write_block, directory, first, at=directory.path)\n",
         tests=(

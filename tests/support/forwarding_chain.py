@@ -23,7 +23,7 @@ import attrs
 from confluent_kafka import Consumer, TopicPartition
 from triolog.protocol.native.messages import NewTopic
 from triolog.protocol.types import Record
-from triolog.server.config.address import Address
+from triolog.server.config.values import Address
 from triolog.server.fake.ports import Ports
 from triolog.tools.client.blocking.admin import BlockingAdmin
 from triolog.tools.client.blocking.client import BlockingClient

@@ -21,7 +21,7 @@ from urllib.parse import parse_qsl, unquote
 import attrs
 
 from ...protocol.limits import INT32_MAX, INT64_MAX
-from ...server.config.address import Address
+from ...server.config.values import Address
 from ..client.login import LoginConfig
 from ..client.tls import TlsConfig
 from .around.links import KnownLinks

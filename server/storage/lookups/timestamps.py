@@ -35,7 +35,7 @@ from ....protocol.records.varint import decode_varint
 from ....protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, NO_OFFSET, NO_TIMESTAMP, Bytes, Isolation
 from ..disk.diskops import FileHandle, Procedure
 from ..indexes.file_records import FIRST_READ_BYTES, REACH, UNTOLD_HEADERS
-from ..log.log_snapshot import LogSnapshot
+from ..log.log import LogSnapshot
 from ..segments.segment_view import UNTOLD_RECORDS, SegmentView, TimestampAndOffset, dropped, unpacked
 
 NO_SUCH_RECORD = TimestampAndOffset(NO_TIMESTAMP, NO_OFFSET)

@@ -35,8 +35,8 @@ from triolog.protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPa
 from triolog.server.broker import Broker
 from triolog.server.partitions.partition import PartitionActor
 from triolog.server.storage.disk.paths import parse_partition_directory
+from triolog.server.storage.indexes.file_records import possible_sizes
 from triolog.server.storage.log.log import Log
-from triolog.server.storage.segments.damaged_frames import possible_sizes
 from triolog.tools.client.admin import Admin
 
 from tests.simulation.clients.inhabitant import Inhabitant, Surroundings

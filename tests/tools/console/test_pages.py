@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pytest
 import trio
 from triolog.protocol.types import TopicPartition
-from triolog.server.config.address import Address
+from triolog.server.config.values import Address
 from triolog.tools.console.dispatch import FOLDER, MAX_TOTAL_BYTES, ROUTES, StaticFiles
 from triolog.tools.console.routes import Route, exact
 

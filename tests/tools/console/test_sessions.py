@@ -10,7 +10,7 @@ import pytest
 import trio
 from triolog.protocol.kafka.authorization import CLUSTER_NAME, AclOperation, AclPermission, PatternType, ResourceType
 from triolog.server.access.acls import Acl
-from triolog.server.config.address import Address
+from triolog.server.config.values import Address
 from triolog.server.listeners.http.access import HttpAccess
 from triolog.server.listeners.http.messages import HttpRequest
 from triolog.tools.client.login import LoginConfig

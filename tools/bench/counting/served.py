@@ -27,7 +27,7 @@ from ....server.broker import open_broker_core
 from ....server.config import Durability, LogConfig
 from ....server.config.broker_config import Address, BrokerConfig
 from ....server.listeners.opening import Addresses, Listeners
-from ....server.partitions.writes_at_once import AlwaysQuick
+from ....server.partitions.disk import AlwaysQuick
 from ..measuring.child import LoadFailedError
 from ..measuring.wire import FIRST_TIMESTAMP, batch_of, packed, produce_frame, read_answer
 from .rounds import Peer

@@ -128,10 +128,10 @@ def command(
 
 def _export(fs: FileSystem, directory: StoppedDirectory, wanted: RecordRange, format_name: str) -> int:
     """Print it all; answers how many places were damaged."""
-    from ....server.offline.findings import Quiet, Reporter
+    from ....server.offline.findings import Observer
     from ....server.offline.verify import read_directory_files
 
-    starts = read_directory_files(fs, directory, Reporter(Quiet())).log_start_offsets
+    starts = read_directory_files(fs, directory, Observer()).log_start_offsets
     passes = 2 if wanted.committed else 1
     log_bytes = passes * sum(files.log_bytes for files in directory.partitions)
     to_line = _json_line if format_name == "jsonl" else partial(_csv_line, in_lines=sys.stdout.isatty())

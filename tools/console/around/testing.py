@@ -19,7 +19,7 @@ import attrs
 import h11
 import trio
 
-from ....server.config.address import Address
+from ....server.config.values import Address
 from ...client.errors import ConnectionLostError
 from ..errors import ApiError, BadParameterError
 from ..routes import Call, Route, change, page

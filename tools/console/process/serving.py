@@ -16,7 +16,7 @@ from typing import Final
 import attrs
 import trio
 
-from ....server.config.address import Address, is_loopback
+from ....server.config.values import Address, is_loopback
 from ....server.listeners.connections.places import ListenerPlaces, Places
 from ....server.listeners.http.access import HttpAccess
 from ....server.listeners.http.messages import Answer

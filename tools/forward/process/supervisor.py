@@ -17,7 +17,7 @@ from typing import Any, Final
 import attrs
 import trio
 
-from ....server.config.address import Address
+from ....server.config.values import Address
 from ....server.service.reloading import Change
 from ....server.service.service import Service
 from ..settings.forward_settings import ForwardSettings, read_file

@@ -14,7 +14,7 @@ from typing import Any, Final
 import attrs
 
 from ....server.config.broker_config import Address
-from ....server.config.exposure import is_loopback
+from ....server.config.broker_settings import is_loopback
 from ....server.config.key import ConfigKey, bool_key, described, keys_of, parsed_key, text_key
 from ..errors import SettingsError
 from .link_settings import LINK_KEYS, REQUIRED, LinkSettings, Secret, read_name, read_secret, target_name

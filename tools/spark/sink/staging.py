@@ -15,7 +15,7 @@ from ....protocol.native.messages import (
     StageRequest,
     StageResponse,
 )
-from ....protocol.records.crc32c import crc32c
+from ....protocol.records.batch import crc32c
 from ....protocol.types import TopicPartition
 from ...client.blocking.outbox import Blobs, Refused
 from ...client.exchange import expect

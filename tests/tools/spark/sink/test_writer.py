@@ -15,7 +15,7 @@ import pytest
 from triolog.protocol.native.messages import StagedPartition
 from triolog.protocol.records.columnar.schema import header_type
 from triolog.protocol.types import Record
-from triolog.server.config.address import Address
+from triolog.server.config.values import Address
 from triolog.server.embedded import BlockingBroker
 from triolog.tools.client import backoff
 from triolog.tools.client.blocking import BlockingAdmin, BlockingClient, BlockingConsumer
