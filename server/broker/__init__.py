@@ -28,13 +28,9 @@ from ..groups.classic.values import JoinAnswer as JoinAnswer
 from ..groups.classic.values import LeavingMember as LeavingMember
 from ..groups.classic.values import Sync as Sync
 from ..groups.classic.values import SyncAnswer as SyncAnswer
-from ..groups.consumer.values import ConsumerHeartbeat as ConsumerHeartbeat
+from ..groups.consumer.member import ConsumerHeartbeat as ConsumerHeartbeat
 from ..groups.coordinators.share import ShareOffset as ShareOffset
 from ..groups.share.member import ShareHeartbeat as ShareHeartbeat
-from ..groups.streams.tasks import TaskIds as TaskIds
-from ..groups.streams.tasks import Tasks as Tasks
-from ..groups.streams.tasks import by_subtopology as by_subtopology
-from ..groups.streams.tasks import task_ids as task_ids
 from ..groups.streams.values import Endpoint as Endpoint
 from ..groups.streams.values import EndpointPartitions as EndpointPartitions
 from ..groups.streams.values import InternalTopic as InternalTopic
@@ -45,6 +41,10 @@ from ..groups.streams.values import StreamsMemberDescription as StreamsMemberDes
 from ..groups.streams.values import StreamsStatus as StreamsStatus
 from ..groups.streams.values import StreamsStatusCode as StreamsStatusCode
 from ..groups.streams.values import SubtopologyDescription as SubtopologyDescription
+from ..groups.streams.values import TaskIds as TaskIds
+from ..groups.streams.values import Tasks as Tasks
+from ..groups.streams.values import by_subtopology as by_subtopology
+from ..groups.streams.values import task_ids as task_ids
 from ..groups.values import CommittingMember as CommittingMember
 from ..groups.values import GroupListing as GroupListing
 from ..groups.values import GroupState as GroupState

@@ -20,7 +20,7 @@ from triolog.server.groups.assigned.values import (
 )
 from triolog.server.groups.consumer.group import ConsumerGroup
 from triolog.server.groups.consumer.groups import ConsumerGroups
-from triolog.server.groups.consumer.values import ConsumerHeartbeat
+from triolog.server.groups.consumer.member import ConsumerHeartbeat
 
 GROUP = "group"
 REBALANCE_TIMEOUT_MS = 60_000

@@ -16,8 +16,7 @@ from ..assigned.group import AssignedGroup, GroupDraft, RecordTypes, stale
 from ..assigned.values import NO_PARTITIONS, Partitions, TopicImage, TopicPartitionId, metadata_hash
 from ..values import CommittingMember
 from .assignors import ASSIGNORS, UNIFORM, Subscriber
-from .member import ConsumerMember
-from .values import CONSUMER_TYPE
+from .member import CONSUMER_TYPE, ConsumerMember
 
 LOGGER: Final = logging.getLogger(__name__)
 

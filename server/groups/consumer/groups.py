@@ -16,8 +16,7 @@ from ....protocol.errors import ErrorCode, RequestError
 from ..assigned.groups import AssignedGroups, Plan
 from ..assigned.values import FIRST_EPOCH, LEAVE_STATIC_EPOCH, NO_PARTITIONS, HeartbeatAnswer
 from .group import ConsumerDraft, ConsumerGroup
-from .member import ConsumerMember
-from .values import ConsumerHeartbeat, check_heartbeat
+from .member import ConsumerHeartbeat, ConsumerMember, check_heartbeat
 
 
 @attrs.define(eq=False, repr=False)

@@ -51,7 +51,7 @@ from ..classic.values import (
     Token,
 )
 from ..consumer.groups import ConsumerGroups
-from ..consumer.values import CONSUMER_TYPE, ConsumerHeartbeat
+from ..consumer.member import CONSUMER_TYPE, ConsumerHeartbeat
 from ..streams.group import StreamsGroup
 from ..streams.groups import StreamsGroups
 from ..streams.values import STREAMS_TYPE, StreamsGroupDescription, StreamsHeartbeat, StreamsHeartbeatAnswer, StreamsTimes

@@ -13,8 +13,8 @@ from ....protocol.coordinator.share_group_records import (
     ShareGroupMemberMetadataValue,
 )
 from ....protocol.errors import InvalidRequestError
+from ..assigned.group import AssignedMember, from_record, recorded
 from ..assigned.groups import check_names
-from ..assigned.member import AssignedMember, from_record, recorded
 from ..assigned.values import JOIN_EPOCH, LEAVE_EPOCH, NO_PARTITIONS, AssignedMemberDescription, MemberHeartbeat, Partitions
 
 SHARE_TYPE: Final = "share"

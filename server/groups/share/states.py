@@ -24,7 +24,7 @@ from ....protocol.coordinator.share_group_records import (
     ShareGroupTopicPartitionsInfo,
 )
 from ....protocol.errors import RequestError
-from ..assigned.member import by_topic
+from ..assigned.group import by_topic
 from ..assigned.values import NO_PARTITIONS, Partitions
 
 UNINITIALIZED_OFFSET: Final = -1

@@ -16,10 +16,14 @@ from ....protocol.coordinator.streams_group_records import (
     StreamsGroupMemberMetadataValue,
 )
 from ....protocol.errors import ErrorCode, RequestError
-from ..assigned.member import AssignedMember
-from .tasks import (
+from ..assigned.group import AssignedMember
+from .values import (
     NOTHING_HELD,
+    STREAMS_TYPE,
+    Endpoint,
     HeldTasks,
+    StreamsHeartbeat,
+    StreamsMemberDescription,
     TaskId,
     TaskIds,
     Tasks,
@@ -28,7 +32,6 @@ from .tasks import (
     recorded_epochs,
     recorded_held,
 )
-from .values import STREAMS_TYPE, Endpoint, StreamsHeartbeat, StreamsMemberDescription
 
 NO_TOPOLOGY: Final = -1
 

@@ -7,8 +7,7 @@ import pytest
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.types import TopicPartition
 from triolog.server.groups.assigned.values import NO_PARTITIONS, AssignedGroupSettings
-from triolog.server.groups.consumer.member import MemberState
-from triolog.server.groups.consumer.values import ConsumerHeartbeat
+from triolog.server.groups.consumer.member import ConsumerHeartbeat, MemberState
 from triolog.server.groups.values import CommittingMember, GroupState
 
 from tests.support.consumer_groups import GROUP, REBALANCE_TIMEOUT_MS, Consumer, Driven, Topics, settle

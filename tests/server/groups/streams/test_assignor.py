@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 from triolog.server.groups.streams.assignor import AssignedMember, SubtopologyTasks, assign_sticky
-from triolog.server.groups.streams.tasks import TaskId, Tasks
+from triolog.server.groups.streams.values import TaskId, Tasks
 
 PARTS = st.dictionaries(st.sampled_from("0123"), st.builds(SubtopologyTasks, st.integers(1, 6), st.booleans()), min_size=1)
 PROCESSES = st.dictionaries(st.sampled_from("abcdefgh"), st.sampled_from("pqr"), min_size=1)

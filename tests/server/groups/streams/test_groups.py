@@ -7,8 +7,7 @@ from triolog.protocol.coordinator import streams_group_records as records
 from triolog.protocol.coordinator.streams_group_records import STREAMS_GROUP_RECORDS
 from triolog.protocol.errors import RequestError
 from triolog.server.groups.streams.member import MemberState
-from triolog.server.groups.streams.tasks import NO_TASKS, HeldTasks, TaskId, Tasks
-from triolog.server.groups.streams.values import StreamsTimes
+from triolog.server.groups.streams.values import NO_TASKS, HeldTasks, StreamsTimes, TaskId, Tasks
 from triolog.server.groups.values import GroupState
 
 from tests.support.consumer_groups import Topics

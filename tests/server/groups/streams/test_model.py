@@ -14,8 +14,7 @@ import attrs
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
-from triolog.server.groups.streams.tasks import NO_TASKS
-from triolog.server.groups.streams.values import StreamsHeartbeatAnswer, StreamsStatusCode
+from triolog.server.groups.streams.values import NO_TASKS, StreamsHeartbeatAnswer, StreamsStatusCode
 from triolog.server.groups.values import GroupState
 
 from tests.server.groups.histories import SESSION_MS, Client, MemberHistories
