@@ -21,11 +21,11 @@ from ..fake.proxies import AwaitedProxy, awaited, awaited_at_once, made_for_task
 from ..fake.views.groups_view import GroupsView
 from ..fake.views.log_view import LogView
 from . import opening
+from .blocking import BrokerThread, clock_of
 from .broker import EmbeddedBroker, open_fork
 from .follow import Follow as Follow
 from .follow import FollowedRecord as FollowedRecord
 from .living import directory_like
-from .thread import BrokerThread, clock_of
 from .transaction import Transaction
 
 T = TypeVar("T")

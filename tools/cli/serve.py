@@ -198,8 +198,7 @@ def _serve_for_tests(
     from ...server.fake.clock import MovedClock
     from ...server.fake.faults.rules import RuleError
     from ...server.fake.kafka.kafka_versions import maxima_of
-    from ...server.fake.rules_file import check_rules
-    from ...server.fake.serving import serve_for_tests
+    from ...server.fake.serving import check_rules, serve_for_tests
     from ...server.listeners.http.access import read_token
     from ...server.listeners.opening import Addresses
 

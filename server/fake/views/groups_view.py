@@ -16,8 +16,7 @@ from ...groups.values import GroupState
 from ..faults.rules import hint
 from ..waiting import PATIENCE_S, look_until
 from .fault_views import FaultsView, FaultView
-from .log_view import check_group, check_topic, unknown_group
-from .record_counts import count_records
+from .log_view import check_group, check_topic, count_records, unknown_group
 
 MEMBER_APIS: Final = (
     "JoinGroup",

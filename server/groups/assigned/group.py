@@ -22,6 +22,7 @@ from .values import (
     NO_TIMEOUT,
     NOT_SEEN,
     AssignedGroupDescription,
+    AssignedMemberDescription,
     MemberHeartbeat,
     Partitions,
     TopicImage,
@@ -324,6 +325,11 @@ class AssignedMember:
     KIND: ClassVar[str]
     UNASSIGNED: ClassVar[Mapping[str, Any]]
     """Fields of a member that has no assignment and no epoch."""
+    PLAIN: ClassVar[tuple[str, ...]] = ("instance_id", "rack_id", "client_id", "client_host", "rebalance_timeout_ms")
+    """Fields that heartbeats and the record of a member have under the same names."""
+    METADATA: ClassVar[type[Any]]
+    """The record of what the member says."""
+    DESCRIPTION: ClassVar[type[Any]] = AssignedMemberDescription
 
     member_id: str
     instance_id: str | None = None
@@ -348,14 +354,10 @@ class AssignedMember:
 
     def news(self, request: Any) -> dict[str, Any]:
         """Return the fields that a heartbeat states; None for those that it leaves as they are."""
-        timeout_ms = request.rebalance_timeout_ms
-        return {
-            "instance_id": request.instance_id,
-            "rack_id": request.rack_id,
-            "client_id": request.client_id,
-            "client_host": request.client_host,
-            "rebalance_timeout_ms": None if timeout_ms == NO_TIMEOUT else timeout_ms,
-        }
+        news = {name: getattr(request, name) for name in self.PLAIN}
+        if request.rebalance_timeout_ms == NO_TIMEOUT:
+            news["rebalance_timeout_ms"] = None
+        return news
 
     def updated(self, request: MemberHeartbeat) -> Self:
         """Return the member with the news of a heartbeat; the same object when it has none."""
@@ -386,6 +388,21 @@ class AssignedMember:
 
     # ---- records ---------------------------------------------------------------------------------------------------------
 
+    def subscription(self) -> Mapping[str, Any]:
+        """Return the fields of the metadata record beside those of `PLAIN`."""
+        raise NotImplementedError
+
+    def subscription_of(self, value: Any) -> Mapping[str, Any]:
+        """Return the fields that a metadata record states, beside those of `PLAIN`."""
+        raise NotImplementedError
+
+    def metadata_value(self) -> Any:
+        return self.METADATA(**{name: getattr(self, name) for name in self.PLAIN}, **self.subscription())
+
+    def with_metadata(self, value: Any) -> Self:
+        plain = {name: getattr(value, name) for name in self.PLAIN}
+        return attrs.evolve(self, **plain, **self.subscription_of(value))
+
     def assignment_of(self, value: Any) -> Mapping[str, Any]:
         """Return the fields that a current assignment record states, beside the epochs."""
         raise NotImplementedError
@@ -397,6 +414,12 @@ class AssignedMember:
         return attrs.evolve(
             self, epoch=value.member_epoch, previous_epoch=value.previous_member_epoch, **self.assignment_of(value)
         )
+
+    def described(self, target: Any, **more: Any) -> Any:
+        """Return the description. Fields are the member's of the same name, or `more`."""
+        more |= {"member_epoch": self.epoch, "target_assignment": target}
+        names = [field.name for field in attrs.fields(self.DESCRIPTION) if field.name not in more]
+        return self.DESCRIPTION(**{name: getattr(self, name) for name in names if hasattr(self, name)}, **more)
 
 
 # ---- partitions in records ---------------------------------------------------------------------------------------------------

@@ -23,7 +23,6 @@ from ..assigned.values import (
     LEAVE_STATIC_EPOCH,
     NO_PARTITIONS,
     NO_TIMEOUT,
-    AssignedMemberDescription,
     MemberHeartbeat,
     Partitions,
     TopicPartitionId,
@@ -110,6 +109,8 @@ class ConsumerMember(AssignedMember):
     """See the module."""
 
     KIND: ClassVar[str] = CONSUMER_TYPE
+    PLAIN: ClassVar[tuple[str, ...]] = (*AssignedMember.PLAIN, "server_assignor")
+    METADATA: ClassVar[type[Any]] = ConsumerGroupMemberMetadataValue
 
     topic_names: tuple[str, ...] = ()
     """Sorted, without repetitions."""
@@ -147,7 +148,6 @@ class ConsumerMember(AssignedMember):
             **super().news(request),
             "topic_names": None if request.topic_names is None else tuple(sorted(set(request.topic_names))),
             "topic_regex": request.topic_regex,
-            "server_assignor": request.server_assignor,
         }
 
     def has_all_of(self, request: ConsumerHeartbeat) -> bool:
@@ -200,30 +200,12 @@ class ConsumerMember(AssignedMember):
 
     # ---- records ---------------------------------------------------------------------------------------------------------
 
-    def metadata_value(self) -> ConsumerGroupMemberMetadataValue:
-        return ConsumerGroupMemberMetadataValue(
-            instance_id=self.instance_id,
-            rack_id=self.rack_id,
-            client_id=self.client_id,
-            client_host=self.client_host,
-            subscribed_topic_names=list(self.topic_names),
-            subscribed_topic_regex=self.topic_regex,
-            rebalance_timeout_ms=self.rebalance_timeout_ms,
-            server_assignor=self.server_assignor,
-        )
+    def subscription(self) -> dict[str, Any]:
+        return {"subscribed_topic_names": list(self.topic_names), "subscribed_topic_regex": self.topic_regex}
 
-    def with_metadata(self, value: ConsumerGroupMemberMetadataValue) -> ConsumerMember:
-        return attrs.evolve(
-            self,
-            instance_id=value.instance_id,
-            rack_id=value.rack_id,
-            client_id=value.client_id,
-            client_host=value.client_host,
-            topic_names=tuple(sorted(set(value.subscribed_topic_names))),
-            topic_regex=value.subscribed_topic_regex,
-            rebalance_timeout_ms=value.rebalance_timeout_ms,
-            server_assignor=value.server_assignor,
-        )
+    def subscription_of(self, value: ConsumerGroupMemberMetadataValue) -> dict[str, Any]:
+        names = tuple(sorted(set(value.subscribed_topic_names)))
+        return {"topic_names": names, "topic_regex": value.subscribed_topic_regex}
 
     def current_value(self) -> ConsumerGroupCurrentMemberAssignmentValue:
         return ConsumerGroupCurrentMemberAssignmentValue(
@@ -244,19 +226,8 @@ class ConsumerMember(AssignedMember):
             "since": {**revoking, **assigned},
         }
 
-    def described(self, target: Partitions) -> AssignedMemberDescription:
-        return AssignedMemberDescription(
-            member_id=self.member_id,
-            instance_id=self.instance_id,
-            rack_id=self.rack_id,
-            member_epoch=self.epoch,
-            client_id=self.client_id,
-            client_host=self.client_host,
-            topic_names=self.topic_names,
-            topic_regex=self.topic_regex,
-            assignment=self.held,
-            target_assignment=target,
-        )
+    def described(self, target: Partitions, **more: Any) -> Any:
+        return super().described(target, assignment=self.held, **more)
 
 
 def _owns(owned: Partitions | None, partitions: Partitions) -> bool:

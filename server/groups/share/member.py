@@ -15,7 +15,7 @@ from ....protocol.coordinator.share_group_records import (
 from ....protocol.errors import InvalidRequestError
 from ..assigned.group import AssignedMember, from_record, recorded
 from ..assigned.groups import check_names
-from ..assigned.values import JOIN_EPOCH, LEAVE_EPOCH, NO_PARTITIONS, AssignedMemberDescription, MemberHeartbeat, Partitions
+from ..assigned.values import JOIN_EPOCH, LEAVE_EPOCH, NO_PARTITIONS, MemberHeartbeat, Partitions
 
 SHARE_TYPE: Final = "share"
 """What ListGroups calls groups of this kind, and their protocol type."""
@@ -56,6 +56,8 @@ class ShareMember(AssignedMember):
     """See the module."""
 
     KIND: ClassVar[str] = SHARE_TYPE
+    PLAIN: ClassVar[tuple[str, ...]] = ("rack_id", "client_id", "client_host")
+    METADATA: ClassVar[type[Any]] = ShareGroupMemberMetadataValue
     UNASSIGNED: ClassVar[Mapping[str, Any]] = {"assigned": NO_PARTITIONS}
 
     topic_names: tuple[str, ...] = ()
@@ -81,22 +83,11 @@ class ShareMember(AssignedMember):
 
     # ---- records ---------------------------------------------------------------------------------------------------------
 
-    def metadata_value(self) -> ShareGroupMemberMetadataValue:
-        return ShareGroupMemberMetadataValue(
-            rack_id=self.rack_id,
-            client_id=self.client_id,
-            client_host=self.client_host,
-            subscribed_topic_names=list(self.topic_names),
-        )
+    def subscription(self) -> dict[str, Any]:
+        return {"subscribed_topic_names": list(self.topic_names)}
 
-    def with_metadata(self, value: ShareGroupMemberMetadataValue) -> ShareMember:
-        return attrs.evolve(
-            self,
-            rack_id=value.rack_id,
-            client_id=value.client_id,
-            client_host=value.client_host,
-            topic_names=tuple(sorted(set(value.subscribed_topic_names))),
-        )
+    def subscription_of(self, value: ShareGroupMemberMetadataValue) -> dict[str, Any]:
+        return {"topic_names": tuple(sorted(set(value.subscribed_topic_names)))}
 
     def current_value(self) -> ShareGroupCurrentMemberAssignmentValue:
         return ShareGroupCurrentMemberAssignmentValue(
@@ -109,13 +100,5 @@ class ShareMember(AssignedMember):
     def assignment_of(self, value: ShareGroupCurrentMemberAssignmentValue) -> dict[str, Any]:
         return {"assigned": from_record(value.assigned_partitions)}
 
-    def described(self, target: Partitions) -> AssignedMemberDescription:
-        return AssignedMemberDescription(
-            member_id=self.member_id,
-            rack_id=self.rack_id,
-            member_epoch=self.epoch,
-            client_id=self.client_id,
-            client_host=self.client_host,
-            topic_names=self.topic_names,
-            assignment=self.assigned,
-        )
+    def described(self, target: Partitions, **more: Any) -> Any:
+        return super().described(NO_PARTITIONS, assignment=self.assigned, **more)

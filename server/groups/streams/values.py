@@ -187,6 +187,10 @@ class StreamsHeartbeat(MemberHeartbeat):
     shutdown_application: bool = False
 
     @property
+    def topology_epoch(self) -> int | None:
+        return None if self.topology is None else self.topology.epoch
+
+    @property
     def owned(self) -> Tasks | None:
         """The tasks that it has at this moment. None confirms nothing."""
         if self.active is None or self.standby is None or self.warmup is None:

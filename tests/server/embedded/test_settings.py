@@ -11,7 +11,7 @@ from triolog.protocol.errors import InvalidConfigError
 from triolog.server.config.broker_config import BROKER_KEYS, Address, BrokerConfig
 from triolog.server.config.broker_settings import read_settings
 from triolog.server.embedded import LOCALHOST, MEMORY, BlockingBroker, open_broker
-from triolog.server.embedded.settings import REFUSED, TEST_DEFAULTS, Arguments, broker_config
+from triolog.server.embedded.opening import REFUSED, TEST_DEFAULTS, Arguments, broker_config
 
 NOT_SHOWN: Final[dict[str, Any]] = {
     "kafka": "127.0.0.1:0",

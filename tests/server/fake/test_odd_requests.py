@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 from triolog.server.fake.faults.rules import RuleError
-from triolog.server.fake.rules_file import check_rules
+from triolog.server.fake.serving import check_rules
 
 from tests.support.control_port import PATIENCE_S, Control, started
 from tests.support.forked_servers import ServerForker

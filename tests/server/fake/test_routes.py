@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 import trio
 from triolog.server.config.broker_config import Address, BrokerConfig
-from triolog.server.fake.api import ControlApi
+from triolog.server.fake.api import ControlApi, answer
 from triolog.server.fake.faults.rules import Subject
 from triolog.server.fake.life import Life
-from triolog.server.fake.routes import answer
 from triolog.server.listeners.http.access import HttpAccess
 from triolog.server.listeners.http.server import HttpRequest
 from triolog.server.listeners.opening import Addresses
