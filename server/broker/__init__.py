@@ -8,19 +8,20 @@ the other partitions still succeed.
 from ..access.acls import Acl as Acl
 from ..access.acls import AclFilter as AclFilter
 from ..access.acls import check_new_acl as check_new_acl
-from ..access.quota_entities import CONSUMER_BYTE_RATE as CONSUMER_BYTE_RATE
-from ..access.quota_entities import ENTITY_TYPES as ENTITY_TYPES
-from ..access.quota_entities import IP as IP
-from ..access.quota_entities import PRODUCER_BYTE_RATE as PRODUCER_BYTE_RATE
-from ..access.quota_entities import REQUEST_PERCENTAGE as REQUEST_PERCENTAGE
-from ..access.quota_entities import QuotaEntity as QuotaEntity
-from ..access.quota_entities import check_quota as check_quota
-from ..access.quota_entities import checked_entity as checked_entity
+from ..access.quotas import CONSUMER_BYTE_RATE as CONSUMER_BYTE_RATE
+from ..access.quotas import ENTITY_TYPES as ENTITY_TYPES
+from ..access.quotas import IP as IP
+from ..access.quotas import PRODUCER_BYTE_RATE as PRODUCER_BYTE_RATE
+from ..access.quotas import REQUEST_PERCENTAGE as REQUEST_PERCENTAGE
 from ..access.quotas import ClientQuotas as ClientQuotas
+from ..access.quotas import QuotaEntity as QuotaEntity
 from ..access.quotas import QuotaStatistics as QuotaStatistics
+from ..access.quotas import check_quota as check_quota
+from ..access.quotas import checked_entity as checked_entity
 from ..groups.assigned.values import AssignedGroupDescription as AssignedGroupDescription
 from ..groups.assigned.values import AssignedMemberDescription as AssignedMemberDescription
 from ..groups.assigned.values import HeartbeatAnswer as HeartbeatAnswer
+from ..groups.assigned.values import by_first as by_first
 from ..groups.classic.values import GroupDescription as GroupDescription
 from ..groups.classic.values import Heartbeat as Heartbeat
 from ..groups.classic.values import Join as Join
@@ -43,7 +44,6 @@ from ..groups.streams.values import StreamsStatusCode as StreamsStatusCode
 from ..groups.streams.values import SubtopologyDescription as SubtopologyDescription
 from ..groups.streams.values import TaskIds as TaskIds
 from ..groups.streams.values import Tasks as Tasks
-from ..groups.streams.values import by_subtopology as by_subtopology
 from ..groups.streams.values import task_ids as task_ids
 from ..groups.values import CommittingMember as CommittingMember
 from ..groups.values import GroupListing as GroupListing
@@ -119,10 +119,3 @@ from .topics import TopicMetadata as TopicMetadata
 from .writer import PARTITIONS_AT_ONCE as PARTITIONS_AT_ONCE
 from .writer import PARTITIONS_PER_TURN as PARTITIONS_PER_TURN
 from .writer import PendingProduce as PendingProduce
-
-ConsumerGroupDescription = AssignedGroupDescription
-ShareGroupDescription = AssignedGroupDescription
-ConsumerMemberDescription = AssignedMemberDescription
-ShareMemberDescription = AssignedMemberDescription
-ConsumerHeartbeatAnswer = HeartbeatAnswer
-ShareHeartbeatAnswer = HeartbeatAnswer

@@ -17,7 +17,7 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 import trio
 
-from ..fake.proxies import AwaitedProxy, awaited, awaited_at_once, made_for_tasks
+from ..fake.proxies import AwaitedCaller, Proxy, awaited, awaited_at_once, made
 from ..fake.views.groups_view import GroupsView
 from ..fake.views.log_view import LogView
 from . import opening
@@ -211,7 +211,7 @@ class AioThread(BrokerThread):
 # ---- what stands for the broker and its parts ------------------------------------------------------------------------------
 
 
-class AioLog(AwaitedProxy[LogView]):
+class AioLog(Proxy[LogView, AwaitedCaller]):
     """The records of one topic. Raises RequestError where the broker would answer one."""
 
     records = awaited(LogView.records)
@@ -225,7 +225,7 @@ class AioLog(AwaitedProxy[LogView]):
     compact = awaited(LogView.compact)
 
 
-class AioGroups(AwaitedProxy[GroupsView]):
+class AioGroups(Proxy[GroupsView, AwaitedCaller]):
     """`broker.groups`. Raises RequestError where the broker would answer one."""
 
     is_known = awaited_at_once(GroupsView.is_known)
@@ -240,7 +240,7 @@ class AioGroups(AwaitedProxy[GroupsView]):
     kick = awaited(GroupsView.kick)
 
 
-class AioTransaction(AwaitedProxy[Transaction]):
+class AioTransaction(Proxy[Transaction, AwaitedCaller]):
     """A transaction under a transactional id. As a block, it commits at its end and aborts on an exception; you can also call
     the methods."""
 
@@ -302,8 +302,8 @@ class AioBroker(AioThread):
     append = awaited(EmbeddedBroker.append)
     append_by_key = awaited(EmbeddedBroker.append_by_key)
     fetch = awaited(EmbeddedBroker.fetch)
-    follow = made_for_tasks(lambda follow, caller: follow.through(caller.call), EmbeddedBroker.follow)
-    transaction = made_for_tasks(AioTransaction, EmbeddedBroker.transaction)
+    follow = made(lambda follow, caller: follow.through(caller.call), EmbeddedBroker.follow)
+    transaction = made(AioTransaction, EmbeddedBroker.transaction)
     offset_for_time = awaited(EmbeddedBroker.offset_for_time)
     offsets_for_times = awaited(EmbeddedBroker.offsets_for_times)
 

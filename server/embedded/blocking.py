@@ -288,7 +288,7 @@ class BlockingFollow:
             self._taken.committed(offsets, record)
 
 
-class BlockingTransaction(Proxy[Transaction]):
+class BlockingTransaction(Proxy[Transaction, Caller]):
     """A transaction under a transactional id. As a block, it commits at its end and aborts on an exception; you can also call
     the methods."""
 

@@ -14,9 +14,8 @@ from ..config.broker_config import BrokerConfig
 from ..listeners.opening import Addresses, Listeners
 from ..system.supervisor import Supervisor
 from .log_lines import LogLines
-from .reloading import Part, Reloading, log_lines_part, security_part, tls_part
+from .reloading import Part, Reloading, WatchedFiles, log_lines_part, security_part, tls_part
 from .supervised import Starting, feed_watchdog, status_of, tell_stopping
-from .watched_files import WatchedFiles
 
 
 @attrs.define(eq=False, repr=False)

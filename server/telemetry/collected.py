@@ -1,17 +1,21 @@
 """Last metrics of clients: a number for each of their metrics. Sums are added up, since clients send increments.
 
 Everything has a limit, because names and attributes are the clients' own.
+
+Telemetry of clients: who is asked for what, what has come, and how pushes ended.
 """
 
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 import attrs
 
 from ..system.client_memory import Account, ClientMemory
+from .instances import ClientInstances
 from .otlp import Point
 
 MAX_CLIENTS: Final = 500
@@ -84,3 +88,13 @@ class Collected:
             if each.expires_ms > now_ms:
                 for (metric, attributes), value in each.values.items():
                     yield Series(each.client, metric, attributes, value)
+
+
+@attrs.define(eq=False, repr=False)
+class Telemetry:
+    """Owner: the broker."""
+
+    instances: ClientInstances
+    collected: Collected = attrs.field(factory=Collected)
+    pushes: Counter[str] = attrs.field(factory=Counter)
+    """By the name of the error; NONE is what was taken."""

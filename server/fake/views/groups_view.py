@@ -10,7 +10,7 @@ import attrs
 from ....protocol.coordinator.classic_group_records import CONSUMER_PROTOCOL_TYPE, decode_assignment
 from ....protocol.errors import ErrorCode, RequestError, TriologError
 from ....protocol.types import TopicPartition
-from ...broker import Broker, ConsumerGroupDescription, ConsumerHeartbeat, LeavingMember, ShareHeartbeat, StreamsHeartbeat
+from ...broker import AssignedGroupDescription, Broker, ConsumerHeartbeat, LeavingMember, ShareHeartbeat, StreamsHeartbeat
 from ...groups.assigned.values import LEAVE_EPOCH
 from ...groups.values import GroupState
 from ..faults.rules import hint
@@ -146,7 +146,7 @@ class GroupsView:
 
     # ---- members ---------------------------------------------------------------------------------------------------------
 
-    def _consumer_group(self, group: str) -> ConsumerGroupDescription | None:
+    def _consumer_group(self, group: str) -> AssignedGroupDescription | None:
         """A group whose assignments the server makes (KIP-848); None for a classic one, and for one that nobody knows."""
         try:
             return self.core().groups.consumers.describe(group)

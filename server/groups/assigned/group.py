@@ -26,7 +26,7 @@ from .values import (
     MemberHeartbeat,
     Partitions,
     TopicImage,
-    TopicPartitionId,
+    by_first,
 )
 
 NO_EPOCH = -1
@@ -425,16 +425,8 @@ class AssignedMember:
 # ---- partitions in records ---------------------------------------------------------------------------------------------------
 
 
-def by_topic(partitions: Iterable[TopicPartitionId]) -> dict[bytes, list[int]]:
-    """Return sorted partition numbers by topic id, so that equal assignments have equal bytes."""
-    found: dict[bytes, list[int]] = {}
-    for topic_id, number in sorted(partitions):
-        found.setdefault(topic_id, []).append(number)
-    return found
-
-
 def recorded(partitions: Partitions) -> list[ConsumerGroupTopicPartitions]:
-    return [ConsumerGroupTopicPartitions(topic_id=topic_id, partitions=each) for topic_id, each in by_topic(partitions).items()]
+    return [ConsumerGroupTopicPartitions(topic_id=topic_id, partitions=each) for topic_id, each in by_first(partitions).items()]
 
 
 def from_record(topics: Iterable[ConsumerGroupTopicPartitions]) -> Partitions:

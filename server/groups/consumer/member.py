@@ -16,7 +16,7 @@ from ....protocol.coordinator.consumer_group_records import (
     ConsumerGroupMemberMetadataValue,
 )
 from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError
-from ..assigned.group import AssignedMember, by_topic
+from ..assigned.group import AssignedMember
 from ..assigned.groups import check_names
 from ..assigned.values import (
     JOIN_EPOCH,
@@ -26,6 +26,8 @@ from ..assigned.values import (
     MemberHeartbeat,
     Partitions,
     TopicPartitionId,
+    by_first,
+    epochs_in,
 )
 from .assignors import ASSIGNORS
 
@@ -241,16 +243,10 @@ def _recorded_epochs(partitions: Partitions, since: PartitionEpochs) -> list[Con
         ConsumerGroupCurrentPartitions(
             topic_id=topic_id, partitions=numbers, assignment_epochs=[since[topic_id, number] for number in numbers]
         )
-        for topic_id, numbers in by_topic(partitions).items()
+        for topic_id, numbers in by_first(partitions).items()
     ]
 
 
 def _epochs_from_record(topics: Iterable[ConsumerGroupCurrentPartitions], member_epoch: int) -> PartitionEpochs:
-    """Return the epochs of a record. Where it has none for a topic, or fewer than partitions, that is the member's epoch."""
-    found: dict[TopicPartitionId, int] = {}
-    for topic in topics:
-        epochs = topic.assignment_epochs
-        if epochs is None or len(epochs) != len(topic.partitions):
-            epochs = [member_epoch] * len(topic.partitions)
-        found |= {(topic.topic_id, number): epoch for number, epoch in zip(topic.partitions, epochs, strict=True)}
-    return found
+    parts = ((topic.topic_id, topic.partitions, topic.assignment_epochs) for topic in topics)
+    return {(topic_id, number): epoch for topic_id, number, epoch in epochs_in(parts, member_epoch)}

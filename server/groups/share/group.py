@@ -19,8 +19,8 @@ from typing import Any, ClassVar, Final
 import attrs
 
 from ....protocol.coordinator import share_group_records as records
-from ..assigned.group import AssignedGroup, GroupDraft, RecordTypes, by_topic
-from ..assigned.values import NO_PARTITIONS, NOT_SEEN, Partitions, TopicMetadata, TopicPartitionId, metadata_hash
+from ..assigned.group import AssignedGroup, GroupDraft, RecordTypes
+from ..assigned.values import NO_PARTITIONS, NOT_SEEN, Partitions, TopicMetadata, TopicPartitionId, by_first, metadata_hash
 from ..consumer.assignors import Subscriber, Subscribers
 from ..values import GroupState
 from .member import SHARE_TYPE, ShareMember
@@ -113,7 +113,7 @@ class ShareDraft(GroupDraft[ShareGroup]):
             )
             for member_id, member in group.members.items()
         }
-        self.put_targets(assign_simple(subscribers, by_topic(self._assignable())))
+        self.put_targets(assign_simple(subscribers, by_first(self._assignable())))
 
     # ---- share states ----------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,16 @@ from ....protocol.coordinator import streams_group_records as records
 from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError
 from ..assigned.group import GroupDraft
 from ..assigned.groups import AssignedGroups, Plan, check_names
-from ..assigned.values import LEAVE_STATIC_EPOCH, NO_TIMEOUT, MemberHeartbeat, TimerKey, TimerKind, TopicImage, metadata_hash
+from ..assigned.values import (
+    LEAVE_STATIC_EPOCH,
+    NO_TIMEOUT,
+    MemberHeartbeat,
+    TimerKey,
+    TimerKind,
+    TopicImage,
+    by_first,
+    metadata_hash,
+)
 from .configured import ConfiguredSubtopology, ConfiguredTopology, configure
 from .group import STANDBY_REPLICAS, GroupMemory, StreamsDraft, StreamsGroup, metadata_facts
 from .member import StreamsMember
@@ -33,7 +42,6 @@ from .values import (
     StreamsTimes,
     TaskIds,
     Tasks,
-    by_subtopology,
 )
 
 
@@ -301,7 +309,7 @@ def _read_by(
     Kafka."""
     parts = (None if configured is None else configured.subtopologies) or {}
     found = []
-    for subtopology_id, numbers in by_subtopology(tasks):
+    for subtopology_id, numbers in by_first(tasks).items():
         part = parts.get(subtopology_id)
         names = () if part is None else {*part.source_topics, *(each.name for each in part.repartition_source_topics)}
         for name in sorted(names):

@@ -29,7 +29,6 @@ from .values import (
     Tasks,
     epochs_from_record,
     from_record,
-    recorded_epochs,
     recorded_held,
 )
 
@@ -193,10 +192,10 @@ class StreamsMember(AssignedMember):
             member_epoch=self.epoch,
             previous_member_epoch=self.previous_epoch,
             state=int(self.state),
-            active_tasks=recorded_epochs(self.assigned.active),
+            active_tasks=recorded_held(self.assigned.active),
             standby_tasks=recorded_held(self.assigned.standby),
             warmup_tasks=recorded_held(self.assigned.warmup),
-            active_tasks_pending_revocation=recorded_epochs(self.revoking.active),
+            active_tasks_pending_revocation=recorded_held(self.revoking.active),
             standby_tasks_pending_revocation=recorded_held(self.revoking.standby),
             warmup_tasks_pending_revocation=recorded_held(self.revoking.warmup),
         )

@@ -8,7 +8,7 @@ Times are whole milliseconds of a clock that only goes forward.
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 import attrs
@@ -19,7 +19,7 @@ from ....protocol.coordinator.streams_group_records import (
     StreamsGroupTopologyValue,
 )
 from ....protocol.types import TopicPartition
-from ..assigned.values import MemberHeartbeat, MemberTimes
+from ..assigned.values import MemberHeartbeat, MemberTimes, by_first, epochs_in
 from ..values import GroupState
 
 
@@ -86,51 +86,33 @@ NOTHING_HELD: Final = HeldTasks()
 # ---- as records and messages have them ---------------------------------------------------------------------------------------
 
 
-def by_subtopology(tasks: Collection[TaskId]) -> list[tuple[str, list[int]]]:
-    """Return (subtopology, sorted partitions), so that equal assignments have equal bytes."""
-    found: dict[str, list[int]] = {}
-    for subtopology_id, partition in sorted(tasks):
-        found.setdefault(subtopology_id, []).append(partition)
-    return list(found.items())
-
-
 def task_ids(parts: Iterable[tuple[str, Iterable[int]]]) -> TaskIds:
     return frozenset(TaskId(subtopology_id, partition) for subtopology_id, partitions in parts for partition in partitions)
 
 
 def recorded(tasks: TaskIds) -> list[StreamsGroupTaskIds]:
-    return [StreamsGroupTaskIds(subtopology_id=part, partitions=numbers) for part, numbers in by_subtopology(tasks)]
+    return [StreamsGroupTaskIds(subtopology_id=part, partitions=numbers) for part, numbers in by_first(tasks).items()]
 
 
 def from_record(parts: Iterable[StreamsGroupTaskIds | StreamsGroupCurrentTaskIds]) -> TaskIds:
     return task_ids((part.subtopology_id, part.partitions) for part in parts)
 
 
-def recorded_held(tasks: TaskIds) -> list[StreamsGroupCurrentTaskIds]:
-    return [StreamsGroupCurrentTaskIds(subtopology_id=part, partitions=numbers) for part, numbers in by_subtopology(tasks)]
-
-
-def recorded_epochs(tasks: TaskEpochs) -> list[StreamsGroupCurrentTaskIds]:
+def recorded_held(tasks: TaskIds | TaskEpochs) -> list[StreamsGroupCurrentTaskIds]:
+    """Return the record of tasks; of active ones with their epochs."""
     return [
         StreamsGroupCurrentTaskIds(
             subtopology_id=part,
             partitions=numbers,
-            assignment_epochs=[tasks[TaskId(part, number)] for number in numbers],
+            assignment_epochs=[tasks[TaskId(part, number)] for number in numbers] if isinstance(tasks, Mapping) else None,
         )
-        for part, numbers in by_subtopology(tasks.keys())
+        for part, numbers in by_first(tasks).items()
     ]
 
 
 def epochs_from_record(parts: Iterable[StreamsGroupCurrentTaskIds], member_epoch: int) -> TaskEpochs:
-    """Return the epochs of a record. Where it has none, or fewer than tasks, that is the member's epoch."""
-    found: dict[TaskId, int] = {}
-    for part in parts:
-        epochs = part.assignment_epochs
-        if epochs is None or len(epochs) != len(part.partitions):
-            epochs = [member_epoch] * len(part.partitions)
-        for number, epoch in zip(part.partitions, epochs, strict=True):
-            found[TaskId(part.subtopology_id, number)] = epoch
-    return found
+    named = ((part.subtopology_id, part.partitions, part.assignment_epochs) for part in parts)
+    return {TaskId(part, number): epoch for part, number, epoch in epochs_in(named, member_epoch)}
 
 
 STREAMS_TYPE: Final = "streams"

@@ -20,9 +20,9 @@ from ....protocol.kafka.messages.groups import (
     ConsumerGroupHeartbeatResponse,
     ConsumerGroupHeartbeatTopicPartitions,
 )
-from ...broker import ConsumerGroupDescription, ConsumerHeartbeat, ConsumerHeartbeatAnswer, ConsumerMemberDescription
+from ...broker import AssignedGroupDescription, AssignedMemberDescription, ConsumerHeartbeat, HeartbeatAnswer, by_first
 from ...loop.procedures import Procedure
-from .described_groups import Partitions, by_topic, described_groups, named_topics
+from .described_groups import Partitions, described_groups, named_topics
 from .door import Call
 from .patterns import check_subscription
 
@@ -48,12 +48,12 @@ def consumer_group_heartbeat(call: Call, body: ConsumerGroupHeartbeatRequest) ->
     return _told(answer)
 
 
-def _told(answer: ConsumerHeartbeatAnswer) -> ConsumerGroupHeartbeatResponse:
+def _told(answer: HeartbeatAnswer) -> ConsumerGroupHeartbeatResponse:
     assignment = None
     if answer.assignment is not None:
         topics = [
             ConsumerGroupHeartbeatTopicPartitions(topic_id=topic_id, partitions=numbers)
-            for topic_id, numbers in by_topic(answer.assignment)
+            for topic_id, numbers in by_first(answer.assignment).items()
         ]
         assignment = ConsumerGroupHeartbeatAssignment(topic_partitions=topics)
     return ConsumerGroupHeartbeatResponse(
@@ -91,7 +91,7 @@ async def consumer_group_describe(call: Call, body: ConsumerGroupDescribeRequest
     )
 
 
-def _shown(call: Call, description: ConsumerGroupDescription) -> ConsumerGroupDescribedGroup:
+def _shown(call: Call, description: AssignedGroupDescription) -> ConsumerGroupDescribedGroup:
     return ConsumerGroupDescribedGroup(
         group_id=description.group_id,
         group_state=description.state.value,
@@ -102,7 +102,7 @@ def _shown(call: Call, description: ConsumerGroupDescription) -> ConsumerGroupDe
     )
 
 
-def _member(call: Call, member: ConsumerMemberDescription) -> ConsumerGroupDescribeMember:
+def _member(call: Call, member: AssignedMemberDescription) -> ConsumerGroupDescribeMember:
     return ConsumerGroupDescribeMember(
         member_id=member.member_id,
         instance_id=member.instance_id,

@@ -7,6 +7,7 @@ from typing import Protocol, TypeVar
 
 from ....protocol.errors import RequestError
 from ....protocol.kafka.authorization import ResourceType
+from ...broker import by_first
 from ...loop.procedures import in_turns
 from .door import Call
 
@@ -55,17 +56,9 @@ Partitions = Iterable[tuple[bytes, int]]
 """(topic id, number)."""
 
 
-def by_topic(partitions: Partitions) -> list[tuple[bytes, list[int]]]:
-    """(topic id, partition numbers) for each topic, in order."""
-    topics: dict[bytes, list[int]] = {}
-    for topic_id, number in sorted(partitions):
-        topics.setdefault(topic_id, []).append(number)
-    return list(topics.items())
-
-
 def named_topics(call: Call, partitions: Partitions) -> Iterator[tuple[bytes, str, list[int]]]:
     """(topic id, name, partition numbers) for each topic, without deleted ones, which have no name."""
-    for topic_id, numbers in by_topic(partitions):
+    for topic_id, numbers in by_first(partitions).items():
         try:
             yield topic_id, call.broker.topics.named(topic_id), numbers
         except RequestError:

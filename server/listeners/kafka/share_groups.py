@@ -17,9 +17,9 @@ from ....protocol.kafka.messages.share_groups import (
     ShareGroupHeartbeatResponse,
     ShareGroupHeartbeatTopicPartitions,
 )
-from ...broker import ShareGroupDescription, ShareHeartbeat, ShareHeartbeatAnswer, ShareMemberDescription
+from ...broker import AssignedGroupDescription, AssignedMemberDescription, HeartbeatAnswer, ShareHeartbeat, by_first
 from ...loop.procedures import Procedure
-from .described_groups import by_topic, described_groups, named_topics
+from .described_groups import described_groups, named_topics
 from .door import Call
 
 
@@ -50,12 +50,12 @@ def _heartbeat(call: Call, body: ShareGroupHeartbeatRequest) -> ShareHeartbeat:
     )
 
 
-def _told(answer: ShareHeartbeatAnswer) -> ShareGroupHeartbeatResponse:
+def _told(answer: HeartbeatAnswer) -> ShareGroupHeartbeatResponse:
     assignment = None
     if answer.assignment is not None:
         topics = [
             ShareGroupHeartbeatTopicPartitions(topic_id=topic_id, partitions=numbers)
-            for topic_id, numbers in by_topic(answer.assignment)
+            for topic_id, numbers in by_first(answer.assignment).items()
         ]
         assignment = ShareGroupHeartbeatAssignment(topic_partitions=topics)
     return ShareGroupHeartbeatResponse(
@@ -72,7 +72,7 @@ async def share_group_describe(call: Call, body: ShareGroupDescribeRequest) -> S
     return ShareGroupDescribeResponse(groups=await described_groups(call, body, describe, _shown, ShareGroupDescribedGroup))
 
 
-def _shown(call: Call, description: ShareGroupDescription) -> ShareGroupDescribedGroup:
+def _shown(call: Call, description: AssignedGroupDescription) -> ShareGroupDescribedGroup:
     return ShareGroupDescribedGroup(
         group_id=description.group_id,
         group_state=description.state.value,
@@ -83,7 +83,7 @@ def _shown(call: Call, description: ShareGroupDescription) -> ShareGroupDescribe
     )
 
 
-def _member(call: Call, member: ShareMemberDescription) -> ShareGroupDescribeMember:
+def _member(call: Call, member: AssignedMemberDescription) -> ShareGroupDescribeMember:
     topics = [
         ShareGroupDescribeTopicPartitions(topic_id=topic_id, topic_name=name, partitions=numbers)
         for topic_id, name, numbers in named_topics(call, member.assignment)

@@ -23,7 +23,7 @@ from ...broker import (
     StreamsHeartbeatAnswer,
     StreamsStatus,
     TaskIds,
-    by_subtopology,
+    by_first,
     task_ids,
 )
 from ...loop.procedures import Procedure
@@ -105,7 +105,7 @@ def _told(answer: StreamsHeartbeatAnswer, statuses: Iterable[StreamsStatus]) -> 
 
 
 def in_answers_words(tasks: TaskIds) -> list[StreamsGroupTaskIds]:
-    return [StreamsGroupTaskIds(subtopology_id=part, partitions=numbers) for part, numbers in by_subtopology(tasks)]
+    return [StreamsGroupTaskIds(subtopology_id=part, partitions=numbers) for part, numbers in by_first(tasks).items()]
 
 
 def _endpoint(each: EndpointPartitions) -> StreamsGroupEndpointToPartitions:

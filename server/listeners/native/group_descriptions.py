@@ -11,11 +11,10 @@ from ....protocol.errors import ErrorCode, RemoteProtocolError, RequestError
 from ....protocol.native import messages
 from ....protocol.types import NO_OFFSET
 from ...broker import (
+    AssignedGroupDescription,
     Broker,
-    ConsumerGroupDescription,
     GroupDescription,
     GroupState,
-    ShareGroupDescription,
     SharePartitionView,
     StreamsGroupDescription,
 )
@@ -50,7 +49,7 @@ async def _described(broker: Broker, group: str) -> messages.DescribedGroup:
 def _consumer_group(broker: Broker, group: str) -> messages.DescribedGroup | None:
     """A group whose assignments the server makes; None when it is not one."""
     try:
-        told: ConsumerGroupDescription = broker.groups.consumers.describe(group)
+        told: AssignedGroupDescription = broker.groups.consumers.describe(group)
     except RequestError as exc:
         if exc.code is ErrorCode.GROUP_ID_NOT_FOUND:
             return None
@@ -75,7 +74,7 @@ def _consumer_group(broker: Broker, group: str) -> messages.DescribedGroup | Non
     )
 
 
-async def _share_group(broker: Broker, told: ShareGroupDescription) -> messages.DescribedGroup:
+async def _share_group(broker: Broker, told: AssignedGroupDescription) -> messages.DescribedGroup:
     """With what it has begun, unless the topic went while others had their turn."""
     shared = []
     async for key in in_turns(broker.share_views.keys(told.group_id)):

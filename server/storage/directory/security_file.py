@@ -23,7 +23,7 @@ from ....protocol.errors import RequestError
 from ....protocol.kafka.authorization import AclOperation, AclPermission, PatternType, ResourceType
 from ....protocol.kafka.scram import ScramCredential, ScramMechanism
 from ...access.acls import Acl
-from ...access.quota_entities import QuotaEntity, checked_entity
+from ...access.quotas import QuotaEntity, checked_entity
 from ..disk.filesystem import FileSystem
 from .state_files import decode_checked, encode_checked, read_state, write_state
 

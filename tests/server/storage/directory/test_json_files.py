@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from triolog.protocol.kafka.authorization import AclOperation, AclPermission, PatternType, ResourceType
 from triolog.protocol.kafka.scram import ScramCredential, ScramMechanism
 from triolog.server.access.acls import Acl
-from triolog.server.access.quota_entities import checked_entity
+from triolog.server.access.quotas import checked_entity
 from triolog.server.storage.directory import security_file
 from triolog.server.storage.directory.state_files import BROKERS, GROUPS, Overrides
 from triolog.server.storage.directory.topics_file import (
