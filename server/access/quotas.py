@@ -33,10 +33,9 @@ As Kafka measures (`Rate` and `SampledStat` with `quota.window.num` 11 and `quot
 sample until that is a second old; eleven samples are kept, and one whose last use is eleven seconds old is forgotten. A window
 that has just begun counts as ten seconds, so that a burst is measured by what it is over ten seconds.
 
-Whom a client quota is for, what it may limit, and which values it may have. Source: KIP-13, KIP-124, KIP-546, KIP-612;
-Kafka's QuotaConfig and ClientQuotaControlManager.
-
-An entity names a user, a client id, or both, each by name or as the default; or an address, or the default of all addresses.
+Source of what quotas limit and which values they may have: KIP-13, KIP-124, KIP-546, KIP-612; Kafka's QuotaConfig and
+ClientQuotaControlManager. An entity names a user, a client id, or both, each by name or as the default; or an address, or the
+default of all addresses.
 """
 
 from __future__ import annotations

@@ -100,6 +100,7 @@ from ..telemetry.otlp import point_steps as point_steps
 from ..telemetry.otlp import unpack as unpack
 from .broker import Broker as Broker
 from .broker import open_broker_core as open_broker_core
+from .logs import DirectoryContents as DirectoryContents
 from .logs import LogDescription as LogDescription
 from .reader import DEFAULT_VIEW as DEFAULT_VIEW
 from .reader import LOOKUPS_PER_TURN as LOOKUPS_PER_TURN
@@ -112,7 +113,6 @@ from .share_fetches import ShareFetch as ShareFetch
 from .share_fetches import ShareFetched as ShareFetched
 from .statistics import BrokerStatistics as BrokerStatistics
 from .statistics import TopicFigures as TopicFigures
-from .topics import DirectoryContents as DirectoryContents
 from .topics import PartitionDescription as PartitionDescription
 from .topics import TopicDescription as TopicDescription
 from .topics import TopicMetadata as TopicMetadata

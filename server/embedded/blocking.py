@@ -1,8 +1,5 @@
-"""The calls of a broker for programs without trio; they may come from any thread.
-
-A broker in a thread of its own, with a trio loop of its own: begun, ended, and called from other threads.
-
-Who never ends it has it ended in order when the interpreter exits.
+"""A broker in a thread of its own, with a trio loop of its own, for programs without trio. Calls may come from any thread. Who
+never ends it has it ended in order when the interpreter exits.
 """
 
 from __future__ import annotations

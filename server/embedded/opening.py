@@ -1,7 +1,4 @@
-"""Opening a broker in a trio program.
-
-Configuration of an embedded broker: the keys of `serve`, and the arguments of `open_broker`.
-"""
+"""Opening a broker in a trio program, configured by the keys of `serve` and the arguments of `open_broker`."""
 
 from __future__ import annotations
 

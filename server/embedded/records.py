@@ -1,6 +1,5 @@
-"""Records as a program gives them: with the key that they share, and the partition that it says.
-
-Records of one partition, as a program gets them: unpacked, without the markers of transactions.
+"""Records as a program gives them, with the key that they share and the partition that it names, and as it gets them: unpacked,
+without the markers of transactions.
 
 A page may have nothing but markers, aborted records, or the headers that compaction has left: reading goes on until there is a
 record, or the end of what may be read. So an empty list always means that there is no more.

@@ -1,11 +1,9 @@
-"""The calls of the control port: each accepts the fields of a JSON object and returns JSON. `ROUTES` has them all.
-
-The control of a broker over HTTP and JSON, for tests in any language. Never on by default: whoever reaches the port, and has
+"""The control of a broker over HTTP and JSON, for tests in any language. Never on by default: whoever reaches the port, and has
 its token where there is one, can do everything to the data.
 
-`api` has every call with the fields that it takes, in the body's object or behind the `?`; docs/testing-with-triolog.md says
-what they do. Answers are JSON. 400: what was sent means nothing; 404: there is no such thing; 408: it did not come in time;
-409: the broker is down; 413: the body is too large; 422: the broker refuses, with Kafka's `error`.
+`ROUTES` has every call with the fields that it accepts, in the body's object or behind the `?`; docs/testing-with-triolog.md
+says what they do. Answers are JSON. 400: what was sent means nothing; 404: there is no such thing; 408: it did not come in
+time; 409: the broker is down; 413: the body is too large; 422: the broker refuses, with Kafka's `error`.
 """
 
 from __future__ import annotations
@@ -23,17 +21,16 @@ import attrs
 from ...protocol.errors import RequestError, TriologError
 from ...protocol.types import TopicPartition
 from ..listeners.connections.counters import ProtocolCounters
-from ..listeners.http.access import HttpAccess
-from ..listeners.http.server import HttpAnswer, HttpRequest
+from ..listeners.http.access import HttpAccess, HttpAnswer, HttpRequest
+from .faults.faults import FaultRules
 from .faults.requests import Wanted
 from .life import CONTROL, Life, NotRunningError, Seed, noted
 from .values import BadRequestError, plain_record, told_record, whole_number, yes_or_no
-from .views.fault_views import FaultsView, FaultView, RequestsView
+from .views.fault_views import PATIENCE_S, FaultsView, FaultView, RequestsView
 from .views.groups_view import GroupsView, MemberView
 from .views.log_view import LogView
 from .views.share_groups_view import ShareGroupsView
 from .views.streams_groups_view import StreamsGroupsView
-from .waiting import PATIENCE_S
 
 Told = Mapping[str, Any]
 
@@ -73,15 +70,6 @@ def _call(method: str, pattern: str, *fields: str) -> Callable[[H], H]:
     return declare
 
 
-class Rules(NamedTuple):
-    """The rules of requests, or of the device."""
-
-    add: Callable[[dict[str, Any]], FaultView]
-    get: Callable[[int], FaultView]
-    standing: Callable[[], list[FaultView]]
-    clear: Callable[[], None]
-
-
 @attrs.define(eq=False, repr=False)
 class ControlApi:
     """Answers the requests of one control port."""
@@ -103,11 +91,9 @@ class ControlApi:
 
     # ---- faults and requests ---------------------------------------------------------------------------------------------
 
-    def rules(self, of: str) -> Rules:
+    def rules(self, of: str) -> FaultRules[Any]:
         """The rules of requests (`/faults`) or of the device (`/disk-faults`)."""
-        if of == FAULTS:
-            return Rules(self.faults.add_rule, self.faults.get, lambda: list(self.faults), self.life.faults.clear)
-        return Rules(self.faults.add_disk_rule, self.faults.get_disk, self.faults.of_disk, self.life.disk_faults.clear)
+        return self.life.faults if of == FAULTS else self.life.disk_faults
 
     @_call("GET", "/requests", *ASKED, "last")
     async def list_requests(self, told: Told) -> Any:
@@ -342,11 +328,12 @@ class ControlApi:
 
 
 async def _add(api: ControlApi, told: Told, *, of: str) -> Any:
-    return api.rules(of).add(dict(told)).fault.as_json()
+    add = api.faults.add_rule if of == FAULTS else api.faults.add_disk_rule
+    return add(dict(told)).fault.as_json()
 
 
 async def _list(api: ControlApi, _told: Told, *, of: str) -> Any:
-    return [view.fault.as_json() for view in api.rules(of).standing()]
+    return [fault.as_json() for fault in api.rules(of)]
 
 
 async def _clear(api: ControlApi, _told: Told, *, of: str) -> Any:
@@ -355,11 +342,11 @@ async def _clear(api: ControlApi, _told: Told, *, of: str) -> Any:
 
 
 async def _get(api: ControlApi, _told: Told, number: str, *, of: str) -> Any:
-    return api.rules(of).get(int(number)).fault.as_json()
+    return api.rules(of).get(int(number)).as_json()
 
 
 async def _remove(api: ControlApi, _told: Told, number: str, *, of: str) -> Any:
-    api.rules(of).get(int(number)).remove()
+    api.rules(of).remove(api.rules(of).get(int(number)).number)
     return {}
 
 
@@ -370,7 +357,8 @@ async def _release(api: ControlApi, told: Told, number: str, *, of: str) -> Any:
 
 async def _wait(api: ControlApi, told: Told, number: str, *, of: str) -> Any:
     times = whole_number(told, "times") or 1
-    await api.rules(of).get(int(number)).wait_fired(times, timeout_s=_timeout_s(told))
+    rules = api.rules(of)
+    await FaultView(rules.get(int(number)), rules).wait_fired(times, timeout_s=_timeout_s(told))
     return await _get(api, told, number, of=of)
 
 

@@ -1,13 +1,10 @@
 """A broker that can be stopped, killed and started again in its process, on its ports, while a test goes on.
 
 A crash leaves what SIGKILL leaves: connections are cut, nothing is flushed, no checkpoint is written, the directory is not
-marked clean; the next start recovers. It is done by a file system that dies (`partitions.faulty_disk`): what the
-broker still does to end, it does to nothing.
+marked clean; the next start recovers. It is done by a file system that dies (`partitions.faulty_disk`): what the broker still
+does to end, it does to nothing.
 
-Changes that nobody asks a listener for: those of the program that a broker is embedded in, and of who controls a server for
-tests.
-
-Topics and records that a broker has from the beginning of a test.
+`Seed` has the topics and records that a broker begins with. `noted` puts changes that no client requests into the audit log.
 """
 
 from __future__ import annotations
@@ -33,8 +30,7 @@ from ..storage.disk.checkpoints import META_PROPERTIES_FILE, PRODUCER_ID_BLOCK_F
 from ..storage.disk.filesystem import OsFileSystem
 from ..system.whole_sync import lies_in_memory
 from .clock import MovedClock
-from .faults.disk_faults import DiskFaults
-from .faults.faults import Faults
+from .faults.faults import DiskFaults, Faults
 from .faults.requests import RequestLog
 from .ports import Ports
 from .views.log_view import Text, as_bytes
@@ -299,7 +295,7 @@ class Life:
         """Connections of Kafka clients that go on in the next life, by the address that they were accepted on."""
         if self._core is None or self._admission is None or self.wanted.kafka is None:
             return {}
-        from .kafka.handing_over import hand_over
+        from .kafka.node_listeners import hand_over
 
         return {each.address: list(hand_over(each)) for each in self._admission.listeners}
 

@@ -3,7 +3,7 @@
 A proxy class lists what can be called: `records = waiting(LogView.records)`, or `records = awaited(LogView.records)` for who
 awaits the answer in a loop of asyncio. Signature and docstring are the method's own.
 
-The views of a broker for programs without trio: the same calls, which may come from any thread.
+The views of a broker for programs without trio are listed here.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ import attrs
 
 from ...protocol.errors import RequestError
 from .clock import MovedClock
-from .faults.disk_faults import DiskRule
 from .faults.requests import LoggedRequest
-from .faults.rules import Rule
+from .faults.rules import DiskRule, Rule
 from .views.fault_views import FaultsView, FaultView, RequestsView
 from .views.groups_view import GroupsView
 from .views.log_view import LogView

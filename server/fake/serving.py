@@ -1,6 +1,6 @@
 """`triolog serve` with a control port or rules: a broker whose life the port can end and begin again. For tests only.
 
-Rules from a YAML file (`triolog serve --faults FILE`).
+`triolog serve --faults FILE` reads rules from YAML:
 
 faults:
   - {api: Produce, topic: orders, error: NOT_LEADER_OR_FOLLOWER, times: 3}
@@ -28,8 +28,7 @@ from ..config.exposure import KAFKA, METRICS, NATIVE, check_exposure, is_loopbac
 from ..listeners.opening import Addresses
 from .api import MAX_CONTROL_BODY_BYTES, ControlApi, answer
 from .clock import MovedClock
-from .faults.disk_faults import DiskFaults
-from .faults.faults import Faults
+from .faults.faults import DiskFaults, Faults
 from .faults.rules import RuleError
 from .life import Life, told_over_http
 from .views.fault_views import FaultsView

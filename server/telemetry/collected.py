@@ -1,8 +1,7 @@
-"""Last metrics of clients: a number for each of their metrics. Sums are added up, since clients send increments.
+"""Telemetry of clients: who is asked for what, what has come, and how pushes ended. Of each of their metrics the last number is
+kept. Sums are added up, since clients send increments.
 
 Everything has a limit, because names and attributes are the clients' own.
-
-Telemetry of clients: who is asked for what, what has come, and how pushes ended.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ import click
 if TYPE_CHECKING:
     from ...server.config.broker_config import BrokerConfig
     from ...server.listeners.opening import Addresses
-    from ...server.service.reloading import Change
+    from ...server.service.service import Change
     from ..console.process.supervisor import ConsoleChild
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -289,7 +289,7 @@ async def _links_part(config_file: str, config: BrokerConfig) -> Change:
     """Of a server that has begun without links."""
     import trio
 
-    from ...server.service.reloading import Change
+    from ...server.service.service import Change
 
     has_links = await trio.to_thread.run_sync(_has_links, config_file)
     return Change((), partial(LOGGER.warning, "SIGHUP: needs a restart: [[forward]] is new") if has_links else lambda: None)

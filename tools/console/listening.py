@@ -12,8 +12,8 @@ import attrs
 import trio
 
 from ...server.config.address import Address
-from ...server.listeners.connections.places import ListenerPlaces, Places
-from ...server.listeners.http.messages import Answer
+from ...server.listeners.connections.sockets import ListenerPlaces, Places
+from ...server.listeners.http.access import Answer
 from ...server.listeners.http.session import HttpSession
 
 LOGGER: Final = logging.getLogger(__name__)

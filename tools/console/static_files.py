@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import attrs
 
-from ...server.listeners.http.messages import HttpAnswer, HttpRequest
+from ...server.listeners.http.access import HttpAnswer, HttpRequest
 
 FOLDER: Final = Path(__file__).parent / "static"
 SHELL: Final = "index.html"

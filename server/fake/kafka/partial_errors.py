@@ -1,7 +1,7 @@
 """A request of which some partitions fail and the others are served: it is divided, and the answers are put together again.
 
-Requests of share consumers of which some partitions fail: ShareFetch and ShareAcknowledge (KIP-932). They name partitions by
-id, and go on with those of a session; the errors of a partition stand beside what became of what was said of it.
+ShareFetch and ShareAcknowledge (KIP-932) name partitions by id, and go on with those of a session; the errors of a partition
+stand beside what became of what was said of it.
 """
 
 from __future__ import annotations

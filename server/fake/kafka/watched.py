@@ -3,7 +3,7 @@
 Without a watch a request costs one check of an attribute; with a watch and without rules it costs the logging. Faults of one
 connection stay in its order: a delayed or held request holds up the requests after it, as on a slow broker.
 
-Leader hints for requests that failed with NOT_LEADER_OR_FOLLOWER. Source: KIP-951; Kafka's KafkaApis.getCurrentLeader.
+Requests that failed with NOT_LEADER_OR_FOLLOWER get leader hints. Source: KIP-951; Kafka's KafkaApis.getCurrentLeader.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ...loop.connection_task import Work
 from ...system.clock import NowMs
 from ..faults.faults import Fault, Faults
 from ..faults.requests import LoggedRequest, RequestLog
-from ..faults.rules import Intercept, Intercepted, Subject
+from ..faults.rules import Intercept, Intercepted, Rule, Subject
 from .nodes import TELL_OF_NODES, NodeDoor, is_elsewhere, refusal, tell
 from .partial_errors import (
     SESSION_ERRORS,
@@ -245,7 +245,7 @@ class FaultyCall:
     """A request on which a rule is carried out. Owner: the connection's task."""
 
     door: KafkaDoor
-    fault: Fault
+    fault: Fault[Rule]
     turn: Turn
     serve: TakeUp
     subject: Subject

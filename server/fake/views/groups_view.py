@@ -14,8 +14,7 @@ from ...broker import AssignedGroupDescription, Broker, ConsumerHeartbeat, Leavi
 from ...groups.assigned.values import LEAVE_EPOCH
 from ...groups.values import GroupState
 from ..faults.rules import hint
-from ..waiting import PATIENCE_S, look_until
-from .fault_views import FaultsView, FaultView
+from .fault_views import PATIENCE_S, FaultsView, FaultView, look_until
 from .log_view import check_group, check_topic, count_records, unknown_group
 
 MEMBER_APIS: Final = (

@@ -1,9 +1,8 @@
 """`broker.log(topic)`: the records of a topic without a client; deletion and compaction at once instead of in their time.
 
-Counts unread records: records, not offsets.
-
-Markers, aborted records, and offsets whose records were compacted, deleted or lost to damage do not count. Records of an open
-transaction do not count either. Records after them that are in no transaction do.
+`count_records` counts unread records, not offsets. Markers, aborted records, and offsets whose records were compacted, deleted
+or lost to damage do not count. Records of an open transaction do not count either. Records after them that are in no
+transaction do.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from ....protocol.records.record import CommittedFilter, iter_records
 from ....protocol.types import Isolation, Record, TopicPartition
 from ...broker import Broker, FetchPartition, ReaderView
 from ..faults.rules import hint
-from ..waiting import PATIENCE_S
+from .fault_views import PATIENCE_S
 
 FETCH_BYTES: Final = 8 * 2**20
 FOREVER_S: Final = 3600.0

@@ -19,7 +19,7 @@ from ...broker import (
     Tasks,
     by_first,
 )
-from ..waiting import PATIENCE_S, look_until
+from .fault_views import PATIENCE_S, look_until
 from .groups_view import uncommitted
 
 STABLE, EMPTY, NOT_READY = "Stable", "Empty", "NotReady"

@@ -13,8 +13,8 @@ within its session timeout, except while it is parked in a join or sync. A new m
 most, because the server does not notice its end. The group removes a member that got a generation and does not request its
 assignment within the rebalance timeout. A waiting member gets a response when it is removed or replaced.
 
-The second half of a rebalance: the leader brings the assignment, it is stored, and every member gets its part (Kafka:
-GroupMetadataManager.classicGroupSync).
+`Assignments` has the second half: the leader brings the assignment, it is stored, and every member gets its part (Kafka:
+classicGroupSync).
 """
 
 from __future__ import annotations

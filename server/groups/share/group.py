@@ -1,10 +1,9 @@
 """A share group, as its records describe it, and the draft of its next state (KIP-932; Kafka: ShareGroup).
 
-The assignor `simple` of share groups (KIP-932; Kafka: SimpleAssignor).
-
-Several members may read one partition. With P partitions and M members each partition gets ceil(M / P) of them, where that can
-be, and no member more than its part of the result, so that members differ by one at most. Every partition has a member, every
-member a partition. A member keeps what it has, unless that is more than its part, or too many read it.
+`assign_simple` is the assignor `simple` (Kafka: SimpleAssignor). Several members may read one partition. With P partitions and
+M members each partition gets ceil(M / P) of them, where that can be, and no member more than its part of the result, so that
+members differ by one at most. Every partition has a member, every member a partition. A member keeps what it has, unless that
+is more than its part, or too many read it.
 
 Where all members are subscribed to the same topics their partitions are assigned together, else topic by topic. Kafka takes
 members and partitions in the order of a hash table; here they are sorted, so that the same question has the same answer.

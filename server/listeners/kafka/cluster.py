@@ -3,10 +3,17 @@ elections and reassignments, of which one node needs none.
 
 Source: KIP-699 (several keys), AuthHelper.computeDescribeClusterResponse, ReplicationControlManager (electLeaders,
 alterPartitionReassignments).
+
+DescribeQuorum: who keeps the cluster's metadata. One node does, in files of its own: it leads, nobody follows, and there is
+no log whose offsets could be told. Source: KIP-595, KIP-836, KIP-853, KafkaRaftClient.
+
+DescribeLogDirs and AlterReplicaLogDirs: where partitions lie. Source: ReplicaManager, KIP-113, KIP-827.
 """
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
@@ -17,9 +24,26 @@ from ....protocol.kafka.messages.cluster import (
     AlterPartitionReassignmentsReassignableTopicResponse,
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+    DescribeQuorumListener,
+    DescribeQuorumNode,
+    DescribeQuorumReplicaState,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    DescribeQuorumResponsePartitionData,
+    DescribeQuorumResponseTopicData,
+    DescribeQuorumTopicData,
     ElectLeadersPartitionResult,
     ElectLeadersReplicaElectionResult,
     ElectLeadersRequest,
@@ -30,9 +54,10 @@ from ....protocol.kafka.messages.cluster import (
 from ....protocol.kafka.messages.groups import FindCoordinatorCoordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ....protocol.limits import INT32_MIN
 from ....protocol.types import TopicPartition
+from ...broker import DirectoryContents
 from ...loop.procedures import Procedure, in_turns, mapped
 from .door import Call, Node, error_code, error_message
-from .replicas import check_assignment
+from .topics import check_assignment
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
@@ -195,3 +220,160 @@ def _coordinator(node: Node, key_type: int, key: str) -> FindCoordinatorCoordina
     return FindCoordinatorCoordinator(
         key=key, node_id=node.node_id, host=node.host, port=node.port, error_code=error, error_message=message
     )
+
+
+METADATA_TOPIC: Final = "__cluster_metadata"
+LISTENER: Final = "CONTROLLER"
+FIRST_EPOCH: Final = 1
+NO_OFFSET_YET: Final = 0
+NO_DIRECTORY: Final = bytes(16)
+
+
+def describe_quorum(call: Call, body: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    """The one voter, if exactly the partition of the metadata is asked for; everything else is unknown, also beside that."""
+    if not body.topics:
+        return DescribeQuorumResponse(error_message="", topics=[], nodes=[])
+    named = [(topic.topic_name, each.partition_index) for topic in body.topics for each in topic.partitions]
+    if named != [(METADATA_TOPIC, 0)]:
+        return DescribeQuorumResponse(error_message="", topics=[_unknown(topic) for topic in body.topics], nodes=[])
+    nodes = call.door.nodes(call.session)
+    listeners = [
+        DescribeQuorumNode(
+            node_id=node.node_id, listeners=[DescribeQuorumListener(name=LISTENER, host=node.host, port=node.port)]
+        )
+        for node in nodes
+    ]
+    partition = _described(call, nodes)
+    topic = DescribeQuorumResponseTopicData(topic_name=METADATA_TOPIC, partitions=[partition])
+    return DescribeQuorumResponse(error_message="", topics=[topic], nodes=listeners)
+
+
+def _described(call: Call, nodes: list[Node]) -> DescribeQuorumResponsePartitionData:
+    now_ms = call.broker.now_ms()
+    leader, *_ = nodes
+    voters = [
+        DescribeQuorumReplicaState(
+            replica_id=node.node_id,
+            replica_directory_id=NO_DIRECTORY,
+            log_end_offset=NO_OFFSET_YET,
+            last_fetch_timestamp=now_ms,
+            last_caught_up_timestamp=now_ms,
+        )
+        for node in nodes
+    ]
+    return DescribeQuorumResponsePartitionData(
+        partition_index=0,
+        error_message="",
+        leader_id=leader.node_id,
+        leader_epoch=FIRST_EPOCH,
+        high_watermark=NO_OFFSET_YET,
+        current_voters=voters,
+        observers=[],
+    )
+
+
+def _unknown(topic: DescribeQuorumTopicData) -> DescribeQuorumResponseTopicData:
+    return DescribeQuorumResponseTopicData(
+        topic_name=topic.topic_name,
+        partitions=[
+            DescribeQuorumResponsePartitionData(
+                partition_index=each.partition_index,
+                error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                error_message=f"{topic.topic_name}-{each.partition_index} is not the partition of the metadata",
+                leader_id=0,
+                leader_epoch=0,
+                high_watermark=NO_OFFSET_YET,
+                current_voters=[],
+                observers=[],
+            )
+            for each in topic.partitions
+        ],
+    )
+
+
+LOGGER: Final = logging.getLogger(__name__)
+
+PARTITIONS_PER_TURN: Final = 256
+
+
+# ---- DescribeLogDirs -------------------------------------------------------------------------------------------------------
+
+
+async def describe_log_dirs(call: Call, body: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    """Every log directory, with the sizes of the partitions asked for (null: all) that it holds."""
+    wanted: set[TopicPartition] | None = None
+    if body.topics is not None:
+        named = ((topic.topic, number) for topic in body.topics for number in topic.partitions)
+        wanted = {TopicPartition(name, number) async for name, number in in_turns(named, PARTITIONS_PER_TURN)}
+    contents = await call.broker.directories.contents()
+    return DescribeLogDirsResponse(results=[await _directory(each, wanted) for each in contents])
+
+
+async def _directory(contents: DirectoryContents, wanted: set[TopicPartition] | None) -> DescribeLogDirsResult:
+    topics: dict[str, list[DescribeLogDirsPartition]] = {}
+    async for topic_partition, size in in_turns(contents.sizes.items(), PARTITIONS_PER_TURN):
+        if wanted is None or topic_partition in wanted:
+            topics.setdefault(topic_partition.topic, []).append(_partition(topic_partition, size))
+    return DescribeLogDirsResult(
+        error_code=ErrorCode.NONE if contents.in_service else ErrorCode.KAFKA_STORAGE_ERROR,
+        log_dir=contents.path,
+        topics=[DescribeLogDirsTopic(name=name, partitions=partitions) for name, partitions in sorted(topics.items())],
+        total_bytes=contents.total_bytes,
+        usable_bytes=contents.usable_bytes,
+        is_cordoned=False,
+    )
+
+
+def _partition(topic_partition: TopicPartition, size: int) -> DescribeLogDirsPartition:
+    return DescribeLogDirsPartition(
+        partition_index=topic_partition.partition, partition_size=size, offset_lag=0, is_future_key=False
+    )
+
+
+# ---- AlterReplicaLogDirs ---------------------------------------------------------------------------------------------------
+
+
+async def alter_replica_log_dirs(call: Call, body: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+    """A partition that is to lie where it lies, does. Others are not moved while the server runs, and that is said."""
+    errors = {directory.path: directory.error for directory in call.broker.directories.describe()}
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirTopicResult(
+                topic_name=topic.name,
+                partitions=[
+                    AlterReplicaLogDirPartitionResult(
+                        partition_index=number,
+                        error_code=_move(call, TopicPartition(topic.name, number), directory.path, errors),
+                    )
+                    async for number in in_turns(topic.partitions)
+                ],
+            )
+            for directory in body.dirs
+            async for topic in in_turns(directory.topics)
+        ]
+    )
+
+
+Errors = Mapping[str, str | None]
+"""Path of each log directory -> why it is out of service, None when it serves."""
+
+
+def _move(call: Call, topic_partition: TopicPartition, path: str, errors: Errors) -> int:
+    try:
+        _check_move(call, topic_partition, path, errors)
+    except RequestError as exc:
+        LOGGER.debug("%s is not moved to %s: %s", topic_partition, path, exc)
+        return error_code(exc)
+    return ErrorCode.NONE
+
+
+def _check_move(call: Call, topic_partition: TopicPartition, path: str, errors: Errors) -> None:
+    if path not in errors:
+        raise RequestError(f"there is no log directory {path}", ErrorCode.LOG_DIR_NOT_FOUND)
+    if errors[path] is not None:
+        raise RequestError(f"log directory {path} is out of service", ErrorCode.KAFKA_STORAGE_ERROR)
+    found = call.broker.directories.of(topic_partition)
+    if found != path:
+        raise InvalidRequestError(
+            f"it lies in {found}, and partitions are moved while the server is stopped: move its directory, start again"
+        )

@@ -15,7 +15,7 @@ from ....protocol.errors import ErrorCode
 from ....protocol.kafka.apis import ITSELF, Api, ApiKey, ApiTable, lists_naming, names_of
 from ....protocol.schema.fields import Element, Entity, Field, Versions, all_fields
 from ....protocol.schema.primitives import Source
-from ..access.judging import finish
+from ..access.rules import finish
 
 NOBODY: Final = -1
 ELEMENTS_PER_PAUSE: Final = 32

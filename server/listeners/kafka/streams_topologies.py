@@ -22,11 +22,10 @@ from ....protocol.kafka.messages.topics import CreateTopicsCreatableTopic, Creat
 from ....protocol.limits import MAX_PARTITIONS_PER_REQUEST
 from ...broker import InternalTopic, StreamsStatus, StreamsStatusCode, check_topic_name, is_internal
 from ...loop.procedures import in_turns
-from ..access.audited import note_change
-from .access.audited import KAFKA
-from .create_topics import TOPICS_PER_TURN, create_topic
+from ..access.rules import note_change
+from .audited import KAFKA
 from .door import Call
-from .replicas import BY_DEFAULT
+from .topics import BY_DEFAULT, TOPICS_PER_TURN, create_topic
 
 LOGGER: Final = logging.getLogger(__name__)
 FAILURES_TOLD: Final = 3

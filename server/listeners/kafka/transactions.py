@@ -2,21 +2,46 @@
 
 A client of transaction version 2 joins partitions by producing and goes on with another epoch after each transaction; one of
 before sends AddPartitionsToTxn and AddOffsetsToTxn first. Which it is, the version of its EndTxn tells.
+
+AddPartitionsToTxn asks by itself what the client may do, since what is denied keeps what is allowed from joining, and both are
+told why. As in Kafka, a node that coordinates nothing of the transaction says so only when all partitions could join. The
+transaction itself is the broker's.
+
+DescribeProducers, DescribeTransactions and ListTransactions are for administrators. Source: KIP-664, KIP-994 (a duration),
+KIP-1152 (a pattern).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
 
+from ....protocol.coordinator.transactions import STATE_NAMES, TransactionLogValue
 from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError
+from ....protocol.kafka.authorization import DENIED, AclOperation, ResourceType
 from ....protocol.kafka.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+    DescribeProducersPartitionResponse,
+    DescribeProducersProducerState,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeProducersTopicResponse,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    DescribeTransactionsTopicData,
+    DescribeTransactionsTransactionState,
     EndTxnRequest,
     EndTxnResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    ListTransactionsTransactionState,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
     WriteTxnMarkersWritableTxnMarker,
@@ -25,8 +50,9 @@ from ....protocol.kafka.messages.transactions import (
     WriteTxnMarkersWritableTxnMarkerTopicResult,
 )
 from ....protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
+from ...broker import is_internal
 from ...loop.procedures import in_turns
-from .door import Call, error_code
+from .door import Call, error_code, pattern_of
 
 FIRST_WITH_FENCED: Final = {"InitProducerId": 4, "AddPartitionsToTxn": 2, "AddOffsetsToTxn": 2, "EndTxn": 2}
 """The first versions whose clients know PRODUCER_FENCED; the others are told INVALID_PRODUCER_EPOCH."""
@@ -119,3 +145,182 @@ async def _write_markers(
             error = exc.as_answer()
         results.append(WriteTxnMarkersWritableTxnMarkerPartitionResult(partition_index=number, error_code=error_code(error)))
     return results
+
+
+async def add_partitions_to_txn(call: Call, body: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
+    """All partitions join or none: where one may not or does not exist, the others are told OPERATION_NOT_ATTEMPTED."""
+    named = ((topic.name, number) for topic in body.v3_and_below_topics for number in topic.partitions)
+    asked = [TopicPartition(name, number) async for name, number in in_turns(named)]
+    refused = await _refused(call, asked)
+    code = ErrorCode.OPERATION_NOT_ATTEMPTED if refused else ErrorCode.NONE
+    if not refused:
+        try:
+            call.door.check_coordinator(body.v3_and_below_transactional_id)
+            await call.broker.transactions.add_partitions(
+                body.v3_and_below_transactional_id,
+                body.v3_and_below_producer_id,
+                body.v3_and_below_producer_epoch,
+                asked,
+            )
+        except RequestError as exc:
+            code = transaction_code(call, "AddPartitionsToTxn", exc)
+    return AddPartitionsToTxnResponse(
+        results_by_transaction=[],
+        results_by_topic_v3_and_below=[
+            AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results_by_partition=[
+                    AddPartitionsToTxnPartitionResult(
+                        partition_index=number, partition_error_code=refused.get(TopicPartition(topic.name, number), code)
+                    )
+                    async for number in in_turns(topic.partitions)
+                ],
+            )
+            async for topic in in_turns(body.v3_and_below_topics)
+        ],
+    )
+
+
+async def _refused(call: Call, asked: Sequence[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
+    """The partitions that cannot join, with their errors. Internal topics cannot: groups join by AddOffsetsToTxn."""
+    names = dict.fromkeys(each.topic for each in asked)
+    allowed = {name for name in names if not is_internal(name) and call.authorize(AclOperation.WRITE, ResourceType.TOPIC, name)}
+    refused = {}
+    async for each in in_turns(asked):
+        try:
+            if each.topic not in allowed:
+                refused[each] = DENIED[ResourceType.TOPIC]
+            else:
+                call.broker.reader.snapshot(each)
+        except RequestError as exc:
+            refused[each] = exc.code
+    return refused
+
+
+KNOWN_FILTERS: Final = frozenset({*STATE_NAMES.values(), "PrepareEpochFence"})
+
+
+async def describe_producers(call: Call, body: DescribeProducersRequest) -> DescribeProducersResponse:
+    """The producers that partitions remember, and where their open transactions begin; of each partition once, because it may
+    remember a hundred thousand."""
+    seen: set[TopicPartition] = set()
+    return DescribeProducersResponse(
+        topics=[
+            DescribeProducersTopicResponse(
+                name=topic.name,
+                partitions=[
+                    _producers(call, each) async for each in in_turns(_unseen(topic.name, topic.partition_indexes, seen))
+                ],
+            )
+            async for topic in in_turns(body.topics)
+        ]
+    )
+
+
+def _unseen(topic: str, numbers: Iterable[int], seen: set[TopicPartition]) -> Iterator[TopicPartition]:
+    for each in (TopicPartition(topic, number) for number in numbers):
+        if each not in seen:
+            seen.add(each)
+            yield each
+
+
+def _producers(call: Call, topic_partition: TopicPartition) -> DescribeProducersPartitionResponse:
+    try:
+        producers = call.broker.producers.active(topic_partition)
+    except RequestError as exc:
+        return DescribeProducersPartitionResponse(
+            partition_index=topic_partition.partition, error_code=exc.code, error_message=exc.message, active_producers=[]
+        )
+    return DescribeProducersPartitionResponse(
+        partition_index=topic_partition.partition,
+        active_producers=[
+            DescribeProducersProducerState(
+                producer_id=each.producer_id,
+                producer_epoch=each.epoch,
+                last_sequence=each.last_sequence,
+                last_timestamp=each.last_timestamp,
+                coordinator_epoch=each.coordinator_epoch,
+                current_txn_start_offset=-1 if each.current_txn_first_offset is None else each.current_txn_first_offset,
+            )
+            for each in producers
+        ],
+    )
+
+
+async def describe_transactions(call: Call, body: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
+    """The state of transactional ids by name, of each once."""
+    return DescribeTransactionsResponse(
+        transaction_states=[_described(call, name) async for name in in_turns(dict.fromkeys(body.transactional_ids))]
+    )
+
+
+def _described(call: Call, transactional_id: str) -> DescribeTransactionsTransactionState:
+    code, value = ErrorCode.NONE, None
+    if not transactional_id:
+        code = ErrorCode.INVALID_REQUEST
+    else:
+        try:
+            value = call.broker.transactions.state(transactional_id)
+        except RequestError as exc:
+            code = exc.code
+        else:
+            code = ErrorCode.NONE if value is not None else ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    if value is None:
+        return DescribeTransactionsTransactionState(
+            error_code=code,
+            transactional_id=transactional_id,
+            transaction_state="",
+            transaction_timeout_ms=0,
+            transaction_start_time_ms=0,  # as Kafka's message has it where nothing is said
+            producer_id=0,
+            producer_epoch=0,
+            topics=[],
+        )
+    topics: dict[str, list[int]] = {}
+    for topic, partition in sorted(value.partitions):
+        topics.setdefault(topic, []).append(partition)
+    return DescribeTransactionsTransactionState(
+        transactional_id=transactional_id,
+        transaction_state=STATE_NAMES[value.state],
+        transaction_timeout_ms=value.timeout_ms,
+        transaction_start_time_ms=value.start_ms,
+        producer_id=value.producer_id,
+        producer_epoch=value.producer_epoch,
+        topics=[DescribeTransactionsTopicData(topic=topic, partitions=numbers) for topic, numbers in topics.items()],
+    )
+
+
+async def list_transactions(call: Call, body: ListTransactionsRequest) -> ListTransactionsResponse:
+    """Transactional ids by state, producer id, how long they have been open, and a regular expression for their names."""
+    unknown = sorted(set(body.state_filters) - KNOWN_FILTERS)
+    try:
+        pattern = pattern_of(body.transactional_id_pattern) if body.transactional_id_pattern else None
+    except RequestError as exc:
+        return ListTransactionsResponse(error_code=exc.code, unknown_state_filters=unknown, transaction_states=[])
+    now_ms = call.broker.now_ms()
+    wanted = Filters(frozenset(body.state_filters), frozenset(body.producer_id_filters), body.duration_filter)
+    found = [
+        ListTransactionsTransactionState(
+            transactional_id=name, producer_id=value.producer_id, transaction_state=STATE_NAMES[value.state]
+        )
+        async for name, value in in_turns(list(call.broker.transactions.states()))
+        if _is_asked_for(wanted, value, now_ms) and (pattern is None or pattern(name))
+    ]
+    return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=found)
+
+
+class Filters(NamedTuple):
+    """The filters of a request; an empty filter matches everything."""
+
+    states: frozenset[str]
+    producer_ids: frozenset[int]
+    duration_ms: int
+
+
+def _is_asked_for(wanted: Filters, value: TransactionLogValue, now_ms: int) -> bool:
+    if wanted.states and STATE_NAMES[value.state] not in wanted.states:
+        return False
+    if wanted.producer_ids and value.producer_id not in wanted.producer_ids:
+        return False
+    # One that has not begun anything has begun at -1: longer ago than any filter says, also for Kafka.
+    return wanted.duration_ms < 0 or now_ms - value.start_ms >= wanted.duration_ms

@@ -19,20 +19,17 @@ from ...config.broker_config import Address
 from ...config.version import VERSION
 from ...loop.connection_task import Work
 from ...loop.procedures import Procedure, perform
-from ..access.audited import note_change
-from ..access.rights import Asker
+from ..access.rules import Asker, note_change
 from ..connections.session import IDLE_TIMEOUT_S
 from ..connections.sockets import Admission, Listener, Served
 from ..connections.transport import Transport
-from . import group_calls, group_descriptions, log_calls, quota_calls, stage_calls, topic_calls
-from .access.audited import AUDITED, NATIVE
-from .access.guard import RULES, Judged, judge_steps, judged
-from .access.login import NOBODY_LOGS_IN, NativeLogin, mechanisms_of
+from . import described, group_calls, log_calls, stage_calls, topic_calls
+from .described import statistics
 from .fetches import Fetches
+from .guard import AUDITED, NATIVE, RULES, Judged, judge_steps, judged
+from .login import NOBODY_LOGS_IN, NativeLogin, mechanisms_of
 from .produce import take_produce
 from .session import NativeSession, TakeUp, error_codes
-from .statistics import statistics
-from .views import connections, segments, transactions
 
 Answering = Callable[[], Awaitable[messages.ResponseMessage | None]]
 """Serves a request; None: it has responded. Raises RequestError."""
@@ -179,10 +176,10 @@ class NativeCalls(Asker):
             case messages.DescribeConfigsRequest():
                 return partial(self._answer, correlation_id, partial(topic_calls.describe_configs, self.broker, message))
             case messages.ListTransactionsRequest():
-                list_them = partial(transactions.list_transactions, self.broker, message, self._sees(message))
+                list_them = partial(described.list_transactions, self.broker, message, self._sees(message))
                 self._answer_beside(correlation_id, list_them)
             case messages.ListConnectionsRequest():
-                list_those = partial(connections.list_connections, self.broker, self.admission, message)
+                list_those = partial(described.list_connections, self.broker, self.admission, message)
                 self._answer_beside(correlation_id, list_those)
             case messages.StatisticsRequest():
                 self._answer_beside(correlation_id, partial(statistics, self.broker, self.admission.protocols.values()))
@@ -297,21 +294,21 @@ _CALLS: Final[dict[type, Callable[..., Awaitable[messages.ResponseMessage]]]] = 
     messages.DeleteRecordsRequest: topic_calls.delete_records,
     messages.InitProducerRequest: group_calls.init_producer,
     messages.EndTransactionRequest: group_calls.end_transaction,
-    messages.DescribeTransactionsRequest: transactions.describe_transactions,
-    messages.DescribeProducersRequest: transactions.describe_producers,
+    messages.DescribeTransactionsRequest: described.describe_transactions,
+    messages.DescribeProducersRequest: described.describe_producers,
     messages.AbortTransactionRequest: group_calls.abort_transaction,
     messages.AbortHangingTransactionsRequest: group_calls.abort_hanging_transactions,
     messages.CommitOffsetsRequest: group_calls.commit_offsets,
     messages.FetchOffsetsRequest: group_calls.fetch_offsets,
     messages.ListGroupsRequest: group_calls.list_groups,
-    messages.DescribeGroupsRequest: group_descriptions.describe_groups,
+    messages.DescribeGroupsRequest: group_calls.describe_groups,
     messages.DeleteGroupsRequest: group_calls.delete_groups,
     messages.AlterShareGroupOffsetsRequest: group_calls.alter_share_group_offsets,
-    messages.DescribeQuotasRequest: quota_calls.describe_quotas,
-    messages.AlterQuotasRequest: quota_calls.alter_quotas,
+    messages.DescribeQuotasRequest: group_calls.describe_quotas,
+    messages.AlterQuotasRequest: group_calls.alter_quotas,
     messages.ListGapsRequest: log_calls.list_gaps,
     messages.AcceptGapsRequest: log_calls.accept_gaps,
-    messages.DescribeSegmentsRequest: segments.describe_segments,
+    messages.DescribeSegmentsRequest: described.describe_segments,
     messages.SplitPointsRequest: log_calls.split_points,
     messages.LeaseSegmentsRequest: log_calls.lease_segments,
     messages.CommitStageRequest: stage_calls.commit_stage,

@@ -7,15 +7,13 @@
 | acquired | available, or archived after the last delivery | the end of its lock, or of its member |
 | available, acquired | forgotten | retention of the log |
 
-`start_offset` is the first offset that is not done, `next_offset` the first that no member has acquired yet. Between them
-the log may have holes without records. An acknowledgement counts when it is stored: until then it is a `Change` that is
-committed or rolled back, and nothing else happens to its records. The end of a lock counts at once, and is stored afterwards.
+`start_offset` is the first offset that is not done, `next_offset` the first that no member has acquired yet. Between them the
+log may have holes without records. An acknowledgement counts when it is stored: until then it is a `Change` that is committed
+or rolled back, and nothing else happens to its records. The end of a lock counts at once, and is stored afterwards.
 
-Records that a share group has begun and not finished (Kafka: InFlightBatch, InFlightState).
-
-A batch was acquired at once: as long as all of its records are in the same state it is given and taken back whole. When they
-are not it is *split*, and stays so. Equal neighbours are one *run*, so a batch takes memory for its differences, not for its
-records.
+A batch (Kafka: InFlightBatch) was acquired at once: as long as all of its records are in the same state it is given and taken
+back whole. When they are not it is *split*, and stays so. Equal neighbours are one *run*, so a batch takes memory for its
+differences, not for its records.
 """
 
 from __future__ import annotations

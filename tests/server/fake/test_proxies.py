@@ -19,7 +19,7 @@ PAIRS = (
     (transaction.Transaction, aio.AioTransaction, set()),
     (EmbeddedBroker, BlockingBroker, {"forked_into", "stop"}),
     (FaultView, proxies.BlockingFault, set()),
-    (FaultsView, proxies.BlockingFaults, {"get", "get_disk", "add_disk_rule"}),
+    (FaultsView, proxies.BlockingFaults, {"add_disk_rule"}),
     (RequestsView, proxies.BlockingRequests, set()),
     (log_view.LogView, proxies.BlockingLog, set()),
     (groups_view.GroupsView, proxies.BlockingGroups, set()),

@@ -13,8 +13,7 @@ from triolog.server.config.broker_config import Address, BrokerConfig
 from triolog.server.fake.api import ControlApi, answer
 from triolog.server.fake.faults.rules import Subject
 from triolog.server.fake.life import Life
-from triolog.server.listeners.http.access import HttpAccess
-from triolog.server.listeners.http.server import HttpRequest
+from triolog.server.listeners.http.access import HttpAccess, HttpRequest
 from triolog.server.listeners.opening import Addresses
 
 

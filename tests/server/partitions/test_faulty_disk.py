@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from triolog.server.fake.faults.disk_faults import DiskFaults, disk_rule_of
+from triolog.server.fake.faults.faults import DiskFaults
+from triolog.server.fake.faults.rules import disk_rule_of
 from triolog.server.partitions.disk import Disk
 from triolog.server.partitions.faulty_disk import FaultyFileSystem
 from triolog.server.storage.disk.diskops import FileHandle, Procedure, Sync, Write

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from triolog.protocol.limits import KIB
-from triolog.server.fake.faults.disk_faults import DiskFaults, DiskRule
+from triolog.server.fake.faults.faults import DiskFaults
+from triolog.server.fake.faults.rules import DiskRule
 from triolog.server.loop.turns import Turns
 from triolog.server.partitions import writes_at_once
 from triolog.server.partitions.faulty_disk import FaultyFileSystem

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 from triolog.server.broker import StartProgress
-from triolog.server.service.supervised import EXTENSION_S, LEAST_S, Starting
+from triolog.server.service.service import EXTENSION_S, LEAST_S, Starting
 from triolog.server.system.supervisor import Supervisor
 
 

@@ -21,7 +21,7 @@ from triolog.server.broker import Broker
 from triolog.server.config.broker_config import Address, BrokerConfig
 from triolog.server.config.listener_security import ListenerSecurity
 from triolog.server.listeners.opening import Addresses, Listeners
-from triolog.server.service.reloading import Change, WatchedFiles, security_part, tls_part
+from triolog.server.service.service import Change, WatchedFiles, security_part, tls_part
 
 from tests.support import brokers, kafka_stream, native_stream
 from tests.support.certificates import HOST, Certificates, make_certificates

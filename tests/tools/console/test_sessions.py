@@ -8,8 +8,7 @@ import attrs
 import pytest
 import trio
 from triolog.server.config.address import Address
-from triolog.server.listeners.http.access import HttpAccess
-from triolog.server.listeners.http.messages import HttpRequest
+from triolog.server.listeners.http.access import HttpAccess, HttpRequest
 from triolog.tools.client.login import LoginConfig
 from triolog.tools.console.dispatch import Dispatch
 from triolog.tools.console.routes import Call, change

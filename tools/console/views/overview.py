@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from ....server.listeners.http.messages import HttpAnswer
+from ....server.listeners.http.access import HttpAnswer
 from ..around.links import KnownLinks
 from ..events import EventQueue, event_stream
 from ..routes import Call, Route, data, page

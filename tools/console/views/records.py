@@ -9,7 +9,7 @@ import attrs
 
 from ....protocol.limits import INT64_MAX
 from ....protocol.types import Isolation, Record, TimeRange, TopicPartition
-from ....server.listeners.http.messages import HttpAnswer
+from ....server.listeners.http.access import HttpAnswer
 from ...client.procedures.topics import LATEST, AtTime, locate
 from ..errors import ApiError, BadParameterError
 from ..events import EventQueue, event_stream

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from ....server.listeners.http.messages import JSON, HttpAnswer
+from ....server.listeners.http.access import JSON, HttpAnswer
 from ...client.login import LoginConfig
 from ..errors import ApiError
 from ..routes import Call, Route, of_console

@@ -18,8 +18,7 @@ import attrs
 import trio
 
 from ....server.config.address import Address
-from ....server.service.reloading import Change
-from ....server.service.service import Service
+from ....server.service.service import Change, Service
 from ..settings.forward_settings import ForwardSettings, read_file
 from .asking import ask
 from .place import CONTROL, default_state_dir

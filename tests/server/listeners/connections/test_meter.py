@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import trio
 import trio.testing
-from triolog.server.listeners.connections import meter as module
-from triolog.server.listeners.connections.meter import Meter
+from triolog.server.listeners.connections import counters as module
+from triolog.server.listeners.connections.counters import Meter
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import attrs
 import pytest
 import trio
 from triolog.protocol.kafka.messages.groups import FindCoordinatorRequest
-from triolog.server.listeners.connections import unsent
+from triolog.server.listeners.connections import transport
 from triolog.server.listeners.connections.session import REQUESTS_PER_TURN, Session
 from triolog.server.loop.procedures import in_turns
 
@@ -93,7 +93,7 @@ async def test_a_session_goes_on_when_what_made_it_full_leaves_with_it(
     kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody waits for the peer then, so that nobody but the transport can tell."""
-    monkeypatch.setattr(unsent, "MAX_UNSENT_BYTES", 1)
+    monkeypatch.setattr(transport, "MAX_UNSENT_BYTES", 1)
     async with kafka.connected() as client:
         offset = await produced(client, batch(bytes(200_000)))
         for _ in range(3):

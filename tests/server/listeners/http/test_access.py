@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from triolog.protocol.errors import InvalidConfigError
 from triolog.server.config.broker_config import Address
-from triolog.server.listeners.http.access import HttpAccess, read_token
-from triolog.server.listeners.http.server import HttpRequest
+from triolog.server.listeners.http.access import HttpAccess, HttpRequest, read_token
 
 TOKEN = "0123456789abcdef"
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 import trio
 from triolog.server.config.address import Address
-from triolog.server.listeners.http.messages import Answer, HttpAnswer, HttpRequest, Send
+from triolog.server.listeners.http.access import Answer, HttpAnswer, HttpRequest, Send
 from triolog.server.listeners.http.server import http_listener
 from triolog.server.system.open_files import http_connections
 from triolog.tools.console.listening import MAX_CONNECTIONS, ConsoleListener, listening_socket

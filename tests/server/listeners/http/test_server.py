@@ -12,7 +12,7 @@ import trio.testing
 from triolog.server.config.broker_config import Address
 from triolog.server.listeners.connections.sockets import Listener
 from triolog.server.listeners.http import session as http
-from triolog.server.listeners.http.messages import HttpAnswer, HttpRequest, Send, Stream
+from triolog.server.listeners.http.access import HttpAnswer, HttpRequest, Send, Stream
 from triolog.server.listeners.http.server import http_listener
 
 LOCALHOST = Address("127.0.0.1", 0)

@@ -10,10 +10,9 @@ import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.apis import ApiKey
 from triolog.protocol.kafka.authorization import AclOperation, ResourceType
-from triolog.server.listeners.access.judging import finish
-from triolog.server.listeners.kafka.access.guard import RULES
-from triolog.server.listeners.kafka.access.guarded import PATHS
+from triolog.server.listeners.access.rules import finish
 from triolog.server.listeners.kafka.door import NO_TOPIC_ID
+from triolog.server.listeners.kafka.guard import PATHS, RULES
 
 from tests.support import kafka_admin
 from tests.support.kafka_acls import allow, forbid

@@ -19,8 +19,8 @@ from triolog.protocol.types import ANONYMOUS, TopicPartition
 from triolog.server.broker import Acl, AclFilter, Broker
 from triolog.server.config.broker_config import Address
 from triolog.server.listeners.connections.sockets import Admission
-from triolog.server.listeners.native.access.guard import RULES
 from triolog.server.listeners.native.calls import native_listener
+from triolog.server.listeners.native.guard import RULES
 from triolog.server.listeners.native.session import error_codes
 
 from tests.support.brokers import actor_of, running_broker

@@ -1,23 +1,24 @@
 """APIs of Kafka's protocol that change topics, groups, users, ACLs, quotas or configuration, and what they name: for the audit
-log. Topics that Metadata and StreamsGroupHeartbeat make beside their answer are noted where they are made."""
+log. Topics that Metadata and StreamsGroupHeartbeat make beside their answer are noted where they are made.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from .....protocol.kafka.apis import ApiKey
-from .....protocol.kafka.authorization import AclOperation, AclPermission, PatternType, ResourceType
-from .....protocol.kafka.messages.groups import DeleteGroupsRequest
-from .....protocol.kafka.messages.offsets import OffsetDeleteRequest
-from .....protocol.kafka.messages.security import (
+from ....protocol.kafka.apis import ApiKey
+from ....protocol.kafka.authorization import AclOperation, AclPermission, PatternType, ResourceType
+from ....protocol.kafka.messages.groups import DeleteGroupsRequest
+from ....protocol.kafka.messages.offsets import OffsetDeleteRequest
+from ....protocol.kafka.messages.security import (
     AlterClientQuotasRequest,
     AlterUserScramCredentialsRequest,
     CreateAclsRequest,
     DeleteAclsRequest,
 )
-from .....protocol.kafka.messages.topics import DeleteRecordsRequest, DeleteTopicsRequest
-from .....protocol.kafka.messages.transactions import WriteTxnMarkersRequest
+from ....protocol.kafka.messages.topics import DeleteRecordsRequest, DeleteTopicsRequest
+from ....protocol.kafka.messages.transactions import WriteTxnMarkersRequest
 
 KAFKA: Final = "kafka"
 RESOURCES: Final = {2: "topic", 4: "broker", 8: "broker logger", 16: "client metrics", 32: "group"}
