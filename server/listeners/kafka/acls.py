@@ -7,21 +7,7 @@ from typing import Final, TypeVar
 
 from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.kafka.authorization import AclOperation, AclPermission, PatternType, ResourceType
-from ....protocol.kafka.messages.security import (
-    CreateAclsAclCreation,
-    CreateAclsAclCreationResult,
-    CreateAclsRequest,
-    CreateAclsResponse,
-    DeleteAclsFilter,
-    DeleteAclsFilterResult,
-    DeleteAclsMatchingAcl,
-    DeleteAclsRequest,
-    DeleteAclsResponse,
-    DescribeAclsAclDescription,
-    DescribeAclsRequest,
-    DescribeAclsResource,
-    DescribeAclsResponse,
-)
+from ....protocol.kafka.messages import security as messages
 from ...broker import Acl, AclFilter, check_new_acl
 from ...loop.procedures import in_turns
 from .door import Call, error_code, error_message
@@ -37,7 +23,7 @@ def _member(kind: type[E], value: int) -> E:
     return kind(value) if value in set(kind) else kind(0)
 
 
-def _filter(asked: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
+def _filter(asked: messages.DescribeAclsRequest | messages.DeleteAclsFilter) -> AclFilter:
     """Raises InvalidRequestError."""
     return AclFilter(
         _member(ResourceType, asked.resource_type_filter),
@@ -56,30 +42,30 @@ def _check(call: Call, operation: AclOperation) -> None:
     call.check_authorized(operation, ResourceType.CLUSTER)
 
 
-def describe_acls(call: Call, body: DescribeAclsRequest) -> DescribeAclsResponse:
+def describe_acls(call: Call, body: messages.DescribeAclsRequest) -> messages.DescribeAclsResponse:
     """The ACLs that match a filter, by resource."""
     try:
         _check(call, AclOperation.DESCRIBE)
         found = call.broker.security.acls(_filter(body))
     except RequestError as exc:
-        return DescribeAclsResponse(error_code=exc.code, error_message=exc.message, resources=[])
-    resources: dict[tuple[ResourceType, str, PatternType], list[DescribeAclsAclDescription]] = {}
+        return messages.DescribeAclsResponse(error_code=exc.code, error_message=exc.message, resources=[])
+    resources: dict[tuple[ResourceType, str, PatternType], list[messages.DescribeAclsAclDescription]] = {}
     for acl in found:
         resources.setdefault((acl.resource_type, acl.resource_name, acl.pattern_type), []).append(
-            DescribeAclsAclDescription(
+            messages.DescribeAclsAclDescription(
                 principal=acl.principal, host=acl.host, operation=acl.operation, permission_type=acl.permission
             )
         )
-    return DescribeAclsResponse(
+    return messages.DescribeAclsResponse(
         error_message=None,
         resources=[
-            DescribeAclsResource(resource_type=kind, resource_name=name, pattern_type=pattern, acls=acls)
+            messages.DescribeAclsResource(resource_type=kind, resource_name=name, pattern_type=pattern, acls=acls)
             for (kind, name, pattern), acls in resources.items()
         ],
     )
 
 
-async def create_acls(call: Call, body: CreateAclsRequest) -> CreateAclsResponse:
+async def create_acls(call: Call, body: messages.CreateAclsRequest) -> messages.CreateAclsResponse:
     """Create ACLs; each has its own result, and one that exists already succeeds."""
     results: list[RequestError | None] = []
     new: list[Acl] = []
@@ -94,14 +80,15 @@ async def create_acls(call: Call, body: CreateAclsRequest) -> CreateAclsResponse
         await call.broker.security.create_acls(new)
     except RequestError as exc:
         results = [exc.as_answer()] * len(body.creations)
-    return CreateAclsResponse(
+    return messages.CreateAclsResponse(
         results=[
-            CreateAclsAclCreationResult(error_code=error_code(error), error_message=error_message(error)) for error in results
+            messages.CreateAclsAclCreationResult(error_code=error_code(error), error_message=error_message(error))
+            for error in results
         ]
     )
 
 
-def _new_acl(asked: CreateAclsAclCreation) -> Acl:
+def _new_acl(asked: messages.CreateAclsAclCreation) -> Acl:
     acl = Acl(
         _member(ResourceType, asked.resource_type),
         asked.resource_name,
@@ -117,13 +104,13 @@ def _new_acl(asked: CreateAclsAclCreation) -> Acl:
     return acl
 
 
-async def delete_acls(call: Call, body: DeleteAclsRequest) -> DeleteAclsResponse:
+async def delete_acls(call: Call, body: messages.DeleteAclsRequest) -> messages.DeleteAclsResponse:
     """Delete the ACLs that match each filter and list them."""
-    results: list[DeleteAclsFilterResult] = []
+    results: list[messages.DeleteAclsFilterResult] = []
     try:
         _check(call, AclOperation.ALTER)
     except RequestError as exc:
-        return DeleteAclsResponse(filter_results=[_refused(exc)] * len(body.filters))
+        return messages.DeleteAclsResponse(filter_results=[_refused(exc)] * len(body.filters))
     filters: list[AclFilter | RequestError] = []
     async for asked in in_turns(body.filters):
         try:
@@ -133,21 +120,21 @@ async def delete_acls(call: Call, body: DeleteAclsRequest) -> DeleteAclsResponse
     try:
         found = iter(await call.broker.security.delete_acls([each for each in filters if isinstance(each, AclFilter)]))
     except RequestError as exc:
-        return DeleteAclsResponse(filter_results=[_refused(exc)] * len(body.filters))
+        return messages.DeleteAclsResponse(filter_results=[_refused(exc)] * len(body.filters))
     for each in filters:
         results.append(_refused(each) if isinstance(each, RequestError) else _deleted(next(found)))
-    return DeleteAclsResponse(filter_results=results)
+    return messages.DeleteAclsResponse(filter_results=results)
 
 
-def _refused(error: RequestError) -> DeleteAclsFilterResult:
-    return DeleteAclsFilterResult(error_code=error.code, error_message=error.message, matching_acls=[])
+def _refused(error: RequestError) -> messages.DeleteAclsFilterResult:
+    return messages.DeleteAclsFilterResult(error_code=error.code, error_message=error.message, matching_acls=[])
 
 
-def _deleted(acls: list[Acl]) -> DeleteAclsFilterResult:
-    return DeleteAclsFilterResult(
+def _deleted(acls: list[Acl]) -> messages.DeleteAclsFilterResult:
+    return messages.DeleteAclsFilterResult(
         error_message=None,
         matching_acls=[
-            DeleteAclsMatchingAcl(
+            messages.DeleteAclsMatchingAcl(
                 error_message=None,
                 resource_type=acl.resource_type,
                 resource_name=acl.resource_name,

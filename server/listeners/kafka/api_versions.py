@@ -9,17 +9,7 @@ from typing import Final
 
 from ....protocol.errors import ErrorCode
 from ....protocol.kafka.apis import Api, ApiKey
-from ....protocol.kafka.messages.cluster import (
-    ApiVersion,
-    ApiVersionsFinalizedFeatureKey,
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-    ApiVersionsSupportedFeatureKey,
-    UpdateFeaturesFeatureUpdateKey,
-    UpdateFeaturesRequest,
-    UpdateFeaturesResponse,
-    UpdateFeaturesUpdatableFeatureResult,
-)
+from ....protocol.kafka.messages import cluster as messages
 from .door import Call
 
 LAST_WITH_RESULTS: Final = 1
@@ -44,10 +34,12 @@ def features_of(apis: Mapping[int, Api]) -> dict[str, int]:
     }
 
 
-def api_versions(call: Call, body: ApiVersionsRequest | None) -> ApiVersionsResponse:
+def api_versions(call: Call, body: messages.ApiVersionsRequest | None) -> messages.ApiVersionsResponse:
     """`body` is None when the request's version is not spoken here: then the answer is one of version 0, from which the
     client learns what is."""
-    keys = [ApiVersion(api_key=api.key, min_version=api.lowest, max_version=api.highest) for api in call.door.apis.values()]
+    keys = [
+        messages.ApiVersion(api_key=api.key, min_version=api.lowest, max_version=api.highest) for api in call.door.apis.values()
+    ]
     if body is None:
         keys = [key for key in keys if key.api_key == ApiKey.API_VERSIONS]
         return _response(call, ErrorCode.UNSUPPORTED_VERSION, keys, with_levels_from_0=False)
@@ -58,7 +50,7 @@ def api_versions(call: Call, body: ApiVersionsRequest | None) -> ApiVersionsResp
     return _response(call, ErrorCode.NONE, keys, with_levels_from_0=call.version >= FIRST_WITH_LOWEST_LEVEL_0)
 
 
-def _misrouted(call: Call, body: ApiVersionsRequest) -> ErrorCode | None:
+def _misrouted(call: Call, body: messages.ApiVersionsRequest) -> ErrorCode | None:
     """Why a client that says whom it means to reach is not answered: it says half of it, or means another node."""
     if body.cluster_id is None and body.node_id == NO_NODE:
         return None
@@ -68,43 +60,45 @@ def _misrouted(call: Call, body: ApiVersionsRequest) -> ErrorCode | None:
     return None if is_meant else ErrorCode.REBOOTSTRAP_REQUIRED
 
 
-def _response(call: Call, error: ErrorCode, keys: list[ApiVersion], *, with_levels_from_0: bool) -> ApiVersionsResponse:
+def _response(
+    call: Call, error: ErrorCode, keys: list[messages.ApiVersion], *, with_levels_from_0: bool
+) -> messages.ApiVersionsResponse:
     features = features_of(call.door.apis)
-    return ApiVersionsResponse(
+    return messages.ApiVersionsResponse(
         error_code=error,
         api_keys=keys,
         supported_features=[
-            ApiVersionsSupportedFeatureKey(name=name, min_version=0, max_version=level)
+            messages.ApiVersionsSupportedFeatureKey(name=name, min_version=0, max_version=level)
             for name, level in features.items()
             if with_levels_from_0
         ],
         finalized_features_epoch=0,
         finalized_features=[
-            ApiVersionsFinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            messages.ApiVersionsFinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
             for name, level in features.items()
         ],
         zk_migration_ready=False,
     )
 
 
-def update_features(call: Call, body: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+def update_features(call: Call, body: messages.UpdateFeaturesRequest) -> messages.UpdateFeaturesResponse:
     """Set all feature levels or none. Only the levels in effect can be set, which changes nothing."""
     features = features_of(call.door.apis)
     for update in body.feature_updates:
         why_not = _why_not(features, update)
         if why_not is not None:
-            return UpdateFeaturesResponse(
+            return messages.UpdateFeaturesResponse(
                 error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message=f"no feature is updated: {why_not}", results=[]
             )
     results = [
-        UpdateFeaturesUpdatableFeatureResult(feature=update.feature, error_message=None)
+        messages.UpdateFeaturesUpdatableFeatureResult(feature=update.feature, error_message=None)
         for update in body.feature_updates
         if call.version <= LAST_WITH_RESULTS
     ]
-    return UpdateFeaturesResponse(error_message=None, results=results)
+    return messages.UpdateFeaturesResponse(error_message=None, results=results)
 
 
-def _why_not(features: Mapping[str, int], update: UpdateFeaturesFeatureUpdateKey) -> str | None:
+def _why_not(features: Mapping[str, int], update: messages.UpdateFeaturesFeatureUpdateKey) -> str | None:
     level = features.get(update.feature)
     if level is None:
         return f"there is no feature {update.feature!r}; there are {', '.join(features)}"

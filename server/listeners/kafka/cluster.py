@@ -18,39 +18,7 @@ from functools import partial
 from typing import Final
 
 from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError
-from ....protocol.kafka.messages.cluster import (
-    AlterPartitionReassignmentsReassignablePartition,
-    AlterPartitionReassignmentsReassignablePartitionResponse,
-    AlterPartitionReassignmentsReassignableTopicResponse,
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-    AlterReplicaLogDirPartitionResult,
-    AlterReplicaLogDirsRequest,
-    AlterReplicaLogDirsResponse,
-    AlterReplicaLogDirTopicResult,
-    DescribeClusterBroker,
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-    DescribeLogDirsPartition,
-    DescribeLogDirsRequest,
-    DescribeLogDirsResponse,
-    DescribeLogDirsResult,
-    DescribeLogDirsTopic,
-    DescribeQuorumListener,
-    DescribeQuorumNode,
-    DescribeQuorumReplicaState,
-    DescribeQuorumRequest,
-    DescribeQuorumResponse,
-    DescribeQuorumResponsePartitionData,
-    DescribeQuorumResponseTopicData,
-    DescribeQuorumTopicData,
-    ElectLeadersPartitionResult,
-    ElectLeadersReplicaElectionResult,
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
-)
+from ....protocol.kafka.messages import cluster as messages
 from ....protocol.kafka.messages.groups import FindCoordinatorCoordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ....protocol.limits import INT32_MIN
 from ....protocol.types import TopicPartition
@@ -71,21 +39,21 @@ UNCLEAN: Final = 1
 """Types of elections (KIP-460)."""
 
 
-def describe_cluster(call: Call, body: DescribeClusterRequest) -> DescribeClusterResponse:
+def describe_cluster(call: Call, body: messages.DescribeClusterRequest) -> messages.DescribeClusterResponse:
     """The nodes of the cluster; the one that answers is the controller, and none is fenced."""
     if body.endpoint_type != BROKERS:
         is_known = body.endpoint_type == CONTROLLERS
-        return DescribeClusterResponse(
+        return messages.DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if is_known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
             error_message=f"endpoint type {body.endpoint_type} was asked for; this is a broker's listener, type {BROKERS}",
             cluster_id="",
             brokers=[],
         )
-    return DescribeClusterResponse(
+    return messages.DescribeClusterResponse(
         cluster_id=call.broker.cluster_id,
         controller_id=call.door.node_id,
         brokers=[
-            DescribeClusterBroker(broker_id=node.node_id, host=node.host, port=node.port, is_fenced=False)
+            messages.DescribeClusterBroker(broker_id=node.node_id, host=node.host, port=node.port, is_fenced=False)
             for node in call.door.nodes(call.session)
         ],
         cluster_authorized_operations=call.operations_on_cluster() if body.include_cluster_authorized_operations else INT32_MIN,
@@ -95,7 +63,7 @@ def describe_cluster(call: Call, body: DescribeClusterRequest) -> DescribeCluste
 # ---- elections -------------------------------------------------------------------------------------------------------------
 
 
-async def elect_leaders(call: Call, body: ElectLeadersRequest) -> ElectLeadersResponse:
+async def elect_leaders(call: Call, body: messages.ElectLeadersRequest) -> messages.ElectLeadersResponse:
     """Nothing changes: the one replica leads, or the partition is offline. Of all topics, only the latter are named."""
     error: RequestError | None = None
     if body.election_type not in (PREFERRED, UNCLEAN):
@@ -103,10 +71,10 @@ async def elect_leaders(call: Call, body: ElectLeadersRequest) -> ElectLeadersRe
     asked = [(each.topic, each.partitions) for each in body.topic_partitions or ()]
     if body.topic_partitions is None and error is None:
         asked = [(name, await _offline(call, name)) for name in call.broker.topics.names()]
-    return ElectLeadersResponse(
+    return messages.ElectLeadersResponse(
         error_code=error_code(error),
         replica_election_results=[
-            ElectLeadersReplicaElectionResult(
+            messages.ElectLeadersReplicaElectionResult(
                 topic=topic,
                 partition_result=[
                     _elected(call, topic, each, body.election_type, error) async for each in in_turns(partitions)
@@ -135,10 +103,12 @@ def _is_offline(call: Call, topic_partition: TopicPartition) -> bool:
 
 def _elected(
     call: Call, topic: str, partition: int, election_type: int, error: RequestError | None
-) -> ElectLeadersPartitionResult:
+) -> messages.ElectLeadersPartitionResult:
     if error is None:
         error = _no_election(call, topic, partition, election_type)
-    return ElectLeadersPartitionResult(partition_id=partition, error_code=error_code(error), error_message=error_message(error))
+    return messages.ElectLeadersPartitionResult(
+        partition_id=partition, error_code=error_code(error), error_message=error_message(error)
+    )
 
 
 def _no_election(call: Call, topic: str, partition: int, election_type: int) -> RequestError:
@@ -159,14 +129,14 @@ def _no_election(call: Call, topic: str, partition: int, election_type: int) -> 
 
 
 async def alter_partition_reassignments(
-    call: Call, body: AlterPartitionReassignmentsRequest
-) -> AlterPartitionReassignmentsResponse:
+    call: Call, body: messages.AlterPartitionReassignmentsRequest
+) -> messages.AlterPartitionReassignmentsResponse:
     """A partition that is to be where it is, is there; there is no other place, and never a move to cancel."""
-    return AlterPartitionReassignmentsResponse(
+    return messages.AlterPartitionReassignmentsResponse(
         error_message=None,
         allow_replication_factor_change=body.allow_replication_factor_change,
         responses=[
-            AlterPartitionReassignmentsReassignableTopicResponse(
+            messages.AlterPartitionReassignmentsReassignableTopicResponse(
                 name=topic.name, partitions=[_reassigned(call, topic.name, each) async for each in in_turns(topic.partitions)]
             )
             async for topic in in_turns(body.topics)
@@ -175,8 +145,8 @@ async def alter_partition_reassignments(
 
 
 def _reassigned(
-    call: Call, topic: str, asked: AlterPartitionReassignmentsReassignablePartition
-) -> AlterPartitionReassignmentsReassignablePartitionResponse:
+    call: Call, topic: str, asked: messages.AlterPartitionReassignmentsReassignablePartition
+) -> messages.AlterPartitionReassignmentsReassignablePartitionResponse:
     error: RequestError | None = None
     try:
         call.check_partition(TopicPartition(topic, asked.partition_index))
@@ -185,14 +155,16 @@ def _reassigned(
         check_assignment(asked.replicas, [call.door.node_id])
     except RequestError as exc:
         error = exc.as_answer()
-    return AlterPartitionReassignmentsReassignablePartitionResponse(
+    return messages.AlterPartitionReassignmentsReassignablePartitionResponse(
         partition_index=asked.partition_index, error_code=error_code(error), error_message=error_message(error)
     )
 
 
-def list_partition_reassignments(_call: Call, _body: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
+def list_partition_reassignments(
+    _call: Call, _body: messages.ListPartitionReassignmentsRequest
+) -> messages.ListPartitionReassignmentsResponse:
     """No reassignments: there is only one node."""
-    return ListPartitionReassignmentsResponse(error_message=None, topics=[])
+    return messages.ListPartitionReassignmentsResponse(error_message=None, topics=[])
 
 
 def find_coordinator(call: Call, body: FindCoordinatorRequest) -> Procedure[FindCoordinatorResponse]:
@@ -229,30 +201,30 @@ NO_OFFSET_YET: Final = 0
 NO_DIRECTORY: Final = bytes(16)
 
 
-def describe_quorum(call: Call, body: DescribeQuorumRequest) -> DescribeQuorumResponse:
+def describe_quorum(call: Call, body: messages.DescribeQuorumRequest) -> messages.DescribeQuorumResponse:
     """The one voter, if exactly the partition of the metadata is asked for; everything else is unknown, also beside that."""
     if not body.topics:
-        return DescribeQuorumResponse(error_message="", topics=[], nodes=[])
+        return messages.DescribeQuorumResponse(error_message="", topics=[], nodes=[])
     named = [(topic.topic_name, each.partition_index) for topic in body.topics for each in topic.partitions]
     if named != [(METADATA_TOPIC, 0)]:
-        return DescribeQuorumResponse(error_message="", topics=[_unknown(topic) for topic in body.topics], nodes=[])
+        return messages.DescribeQuorumResponse(error_message="", topics=[_unknown(topic) for topic in body.topics], nodes=[])
     nodes = call.door.nodes(call.session)
     listeners = [
-        DescribeQuorumNode(
-            node_id=node.node_id, listeners=[DescribeQuorumListener(name=LISTENER, host=node.host, port=node.port)]
+        messages.DescribeQuorumNode(
+            node_id=node.node_id, listeners=[messages.DescribeQuorumListener(name=LISTENER, host=node.host, port=node.port)]
         )
         for node in nodes
     ]
     partition = _described(call, nodes)
-    topic = DescribeQuorumResponseTopicData(topic_name=METADATA_TOPIC, partitions=[partition])
-    return DescribeQuorumResponse(error_message="", topics=[topic], nodes=listeners)
+    topic = messages.DescribeQuorumResponseTopicData(topic_name=METADATA_TOPIC, partitions=[partition])
+    return messages.DescribeQuorumResponse(error_message="", topics=[topic], nodes=listeners)
 
 
-def _described(call: Call, nodes: list[Node]) -> DescribeQuorumResponsePartitionData:
+def _described(call: Call, nodes: list[Node]) -> messages.DescribeQuorumResponsePartitionData:
     now_ms = call.broker.now_ms()
     leader, *_ = nodes
     voters = [
-        DescribeQuorumReplicaState(
+        messages.DescribeQuorumReplicaState(
             replica_id=node.node_id,
             replica_directory_id=NO_DIRECTORY,
             log_end_offset=NO_OFFSET_YET,
@@ -261,7 +233,7 @@ def _described(call: Call, nodes: list[Node]) -> DescribeQuorumResponsePartition
         )
         for node in nodes
     ]
-    return DescribeQuorumResponsePartitionData(
+    return messages.DescribeQuorumResponsePartitionData(
         partition_index=0,
         error_message="",
         leader_id=leader.node_id,
@@ -272,11 +244,11 @@ def _described(call: Call, nodes: list[Node]) -> DescribeQuorumResponsePartition
     )
 
 
-def _unknown(topic: DescribeQuorumTopicData) -> DescribeQuorumResponseTopicData:
-    return DescribeQuorumResponseTopicData(
+def _unknown(topic: messages.DescribeQuorumTopicData) -> messages.DescribeQuorumResponseTopicData:
+    return messages.DescribeQuorumResponseTopicData(
         topic_name=topic.topic_name,
         partitions=[
-            DescribeQuorumResponsePartitionData(
+            messages.DescribeQuorumResponsePartitionData(
                 partition_index=each.partition_index,
                 error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 error_message=f"{topic.topic_name}-{each.partition_index} is not the partition of the metadata",
@@ -299,33 +271,33 @@ PARTITIONS_PER_TURN: Final = 256
 # ---- DescribeLogDirs -------------------------------------------------------------------------------------------------------
 
 
-async def describe_log_dirs(call: Call, body: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+async def describe_log_dirs(call: Call, body: messages.DescribeLogDirsRequest) -> messages.DescribeLogDirsResponse:
     """Every log directory, with the sizes of the partitions asked for (null: all) that it holds."""
     wanted: set[TopicPartition] | None = None
     if body.topics is not None:
         named = ((topic.topic, number) for topic in body.topics for number in topic.partitions)
         wanted = {TopicPartition(name, number) async for name, number in in_turns(named, PARTITIONS_PER_TURN)}
     contents = await call.broker.directories.contents()
-    return DescribeLogDirsResponse(results=[await _directory(each, wanted) for each in contents])
+    return messages.DescribeLogDirsResponse(results=[await _directory(each, wanted) for each in contents])
 
 
-async def _directory(contents: DirectoryContents, wanted: set[TopicPartition] | None) -> DescribeLogDirsResult:
-    topics: dict[str, list[DescribeLogDirsPartition]] = {}
+async def _directory(contents: DirectoryContents, wanted: set[TopicPartition] | None) -> messages.DescribeLogDirsResult:
+    topics: dict[str, list[messages.DescribeLogDirsPartition]] = {}
     async for topic_partition, size in in_turns(contents.sizes.items(), PARTITIONS_PER_TURN):
         if wanted is None or topic_partition in wanted:
             topics.setdefault(topic_partition.topic, []).append(_partition(topic_partition, size))
-    return DescribeLogDirsResult(
+    return messages.DescribeLogDirsResult(
         error_code=ErrorCode.NONE if contents.in_service else ErrorCode.KAFKA_STORAGE_ERROR,
         log_dir=contents.path,
-        topics=[DescribeLogDirsTopic(name=name, partitions=partitions) for name, partitions in sorted(topics.items())],
+        topics=[messages.DescribeLogDirsTopic(name=name, partitions=partitions) for name, partitions in sorted(topics.items())],
         total_bytes=contents.total_bytes,
         usable_bytes=contents.usable_bytes,
         is_cordoned=False,
     )
 
 
-def _partition(topic_partition: TopicPartition, size: int) -> DescribeLogDirsPartition:
-    return DescribeLogDirsPartition(
+def _partition(topic_partition: TopicPartition, size: int) -> messages.DescribeLogDirsPartition:
+    return messages.DescribeLogDirsPartition(
         partition_index=topic_partition.partition, partition_size=size, offset_lag=0, is_future_key=False
     )
 
@@ -333,15 +305,15 @@ def _partition(topic_partition: TopicPartition, size: int) -> DescribeLogDirsPar
 # ---- AlterReplicaLogDirs ---------------------------------------------------------------------------------------------------
 
 
-async def alter_replica_log_dirs(call: Call, body: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+async def alter_replica_log_dirs(call: Call, body: messages.AlterReplicaLogDirsRequest) -> messages.AlterReplicaLogDirsResponse:
     """A partition that is to lie where it lies, does. Others are not moved while the server runs, and that is said."""
     errors = {directory.path: directory.error for directory in call.broker.directories.describe()}
-    return AlterReplicaLogDirsResponse(
+    return messages.AlterReplicaLogDirsResponse(
         results=[
-            AlterReplicaLogDirTopicResult(
+            messages.AlterReplicaLogDirTopicResult(
                 topic_name=topic.name,
                 partitions=[
-                    AlterReplicaLogDirPartitionResult(
+                    messages.AlterReplicaLogDirPartitionResult(
                         partition_index=number,
                         error_code=_move(call, TopicPartition(topic.name, number), directory.path, errors),
                     )

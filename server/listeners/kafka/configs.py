@@ -14,26 +14,7 @@ from functools import partial
 from typing import Any, Final, NoReturn
 
 from ....protocol.errors import ErrorCode, InvalidConfigError, InvalidRequestError, RequestError, UnknownTopicOrPartitionError
-from ....protocol.kafka.messages.configs import (
-    AlterConfigsAlterableConfig,
-    AlterConfigsRequest,
-    AlterConfigsResource,
-    AlterConfigsResourceResponse,
-    AlterConfigsResponse,
-    DescribeConfigsRequest,
-    DescribeConfigsResourceResult,
-    DescribeConfigsResponse,
-    DescribeConfigsResult,
-    DescribeConfigsSynonym,
-    IncrementalAlterConfigsAlterableConfig,
-    IncrementalAlterConfigsAlterConfigsResource,
-    IncrementalAlterConfigsAlterConfigsResourceResponse,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-    ListConfigResourcesConfigResource,
-    ListConfigResourcesRequest,
-    ListConfigResourcesResponse,
-)
+from ....protocol.kafka.messages import configs as messages
 from ...broker import ALL_BROKERS, StoredOverrides, check_topic_name
 from ...config import KNOWN_KEYS, TOPIC_KEYS, LogConfig
 from ...loop.procedures import in_turns
@@ -64,7 +45,7 @@ class ResourceType(enum.IntEnum):
 # ---- DescribeConfigs -------------------------------------------------------------------------------------------------------
 
 
-async def describe_configs(call: Call, body: DescribeConfigsRequest) -> DescribeConfigsResponse:
+async def describe_configs(call: Call, body: messages.DescribeConfigsRequest) -> messages.DescribeConfigsResponse:
     """Every key of each resource, or those asked for; no keys at all ask for every one. A resource that is there twice is
     answered once, with the keys of both: an answer is some hundred times as long as its question."""
     wanted: dict[tuple[int, str], set[str] | None] = {}
@@ -72,7 +53,7 @@ async def describe_configs(call: Call, body: DescribeConfigsRequest) -> Describe
         resource = each.resource_type, each.resource_name
         before = wanted.get(resource, set())
         wanted[resource] = None if before is None or not each.configuration_keys else before | set(each.configuration_keys)
-    return DescribeConfigsResponse(
+    return messages.DescribeConfigsResponse(
         results=[
             _describe(call, body, *resource, keys) async for resource, keys in in_turns(wanted.items(), RESOURCES_PER_TURN)
         ]
@@ -80,15 +61,15 @@ async def describe_configs(call: Call, body: DescribeConfigsRequest) -> Describe
 
 
 def _describe(
-    call: Call, body: DescribeConfigsRequest, resource_type: int, name: str, keys: set[str] | None
-) -> DescribeConfigsResult:
+    call: Call, body: messages.DescribeConfigsRequest, resource_type: int, name: str, keys: set[str] | None
+) -> messages.DescribeConfigsResult:
     entries: Iterable[Entry] = ()
     error: RequestError | None = None
     try:
         entries = _entries(call, resource_type, name)
     except RequestError as exc:
         error = exc.as_answer()
-    return DescribeConfigsResult(
+    return messages.DescribeConfigsResult(
         error_code=error_code(error),
         error_message=error_message(error),
         resource_type=resource_type,
@@ -124,8 +105,8 @@ def check_group_name(name: str) -> None:
         raise InvalidRequestError("Group name must not be empty; the server's keys are what groups follow")
 
 
-def _result(entry: Entry, *, synonyms: bool, documentation: bool) -> DescribeConfigsResourceResult:
-    return DescribeConfigsResourceResult(
+def _result(entry: Entry, *, synonyms: bool, documentation: bool) -> messages.DescribeConfigsResourceResult:
+    return messages.DescribeConfigsResourceResult(
         name=entry.name,
         value=entry.value,
         read_only=entry.is_read_only,
@@ -133,7 +114,7 @@ def _result(entry: Entry, *, synonyms: bool, documentation: bool) -> DescribeCon
         is_default=False,
         is_sensitive=False,
         synonyms=[
-            DescribeConfigsSynonym(name=each.name, value=each.value, source=each.source)
+            messages.DescribeConfigsSynonym(name=each.name, value=each.value, source=each.source)
             for each in (entry.synonyms if synonyms else ())
         ],
         config_type=entry.type,
@@ -158,20 +139,20 @@ def unknown_type(resource_type: int) -> RequestError:
 # ---- ListConfigResources ---------------------------------------------------------------------------------------------------
 
 
-def list_config_resources(call: Call, body: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+def list_config_resources(call: Call, body: messages.ListConfigResourcesRequest) -> messages.ListConfigResourcesResponse:
     """List the resources that have a configuration, of the requested types or of all. Version 0 covers client metrics only."""
     wanted = set(body.resource_types or ResourceType) if call.version else {int(ResourceType.CLIENT_METRICS)}
     if not wanted <= set(ResourceType):
-        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=[])
+        return messages.ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=[])
     names: dict[ResourceType, list[str]] = {
         ResourceType.TOPIC: list(call.broker.topics.names()),
         ResourceType.BROKER: [str(node.node_id) for node in call.door.nodes(call.session)],
         ResourceType.CLIENT_METRICS: sorted(call.broker.client_metrics.overrides()),
         ResourceType.GROUP: sorted(call.broker.group_configs.overrides()),
     }
-    return ListConfigResourcesResponse(
+    return messages.ListConfigResourcesResponse(
         config_resources=[
-            ListConfigResourcesConfigResource(resource_name=name, resource_type=kind)
+            messages.ListConfigResourcesConfigResource(resource_name=name, resource_type=kind)
             for kind, found in names.items()
             if kind in wanted
             for name in found
@@ -190,18 +171,18 @@ class Operation(enum.IntEnum):
 
 OPERATIONS: Final = frozenset(Operation)
 
-Resource = AlterConfigsResource | IncrementalAlterConfigsAlterConfigsResource
+Resource = messages.AlterConfigsResource | messages.IncrementalAlterConfigsAlterConfigsResource
 
 
 # ---- AlterConfigs ----------------------------------------------------------------------------------------------------------
 
 
-async def alter_configs(call: Call, body: AlterConfigsRequest) -> AlterConfigsResponse:
+async def alter_configs(call: Call, body: messages.AlterConfigsRequest) -> messages.AlterConfigsResponse:
     """Replace all that resources override: what is not named follows the defaults again."""
     repeated = _repeated(body.resources)
-    return AlterConfigsResponse(
+    return messages.AlterConfigsResponse(
         responses=[
-            AlterConfigsResourceResponse(**await _answer(call, resource, repeated, validate_only=body.validate_only))
+            messages.AlterConfigsResourceResponse(**await _answer(call, resource, repeated, validate_only=body.validate_only))
             async for resource in in_turns(body.resources)
         ]
     )
@@ -210,12 +191,14 @@ async def alter_configs(call: Call, body: AlterConfigsRequest) -> AlterConfigsRe
 # ---- IncrementalAlterConfigs -----------------------------------------------------------------------------------------------
 
 
-async def incremental_alter_configs(call: Call, body: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
+async def incremental_alter_configs(
+    call: Call, body: messages.IncrementalAlterConfigsRequest
+) -> messages.IncrementalAlterConfigsResponse:
     """Change single keys of resources."""
     repeated = _repeated(body.resources)
-    return IncrementalAlterConfigsResponse(
+    return messages.IncrementalAlterConfigsResponse(
         responses=[
-            IncrementalAlterConfigsAlterConfigsResourceResponse(
+            messages.IncrementalAlterConfigsAlterConfigsResourceResponse(
                 **await _answer(call, resource, repeated, validate_only=body.validate_only)
             )
             async for resource in in_turns(body.resources)
@@ -262,8 +245,8 @@ def _check_keys(resource: Resource) -> None:
         raise InvalidRequestError(f"{', '.join(without)}: no value is given")
 
 
-def _operation(config: AlterConfigsAlterableConfig | IncrementalAlterConfigsAlterableConfig) -> int:
-    return config.config_operation if isinstance(config, IncrementalAlterConfigsAlterableConfig) else Operation.SET
+def _operation(config: messages.AlterConfigsAlterableConfig | messages.IncrementalAlterConfigsAlterableConfig) -> int:
+    return config.config_operation if isinstance(config, messages.IncrementalAlterConfigsAlterableConfig) else Operation.SET
 
 
 async def _alter(call: Call, resource: Resource, *, validate_only: bool) -> None:
@@ -305,7 +288,7 @@ PresentList = Callable[[str, Mapping[str, str]], list[str]]
 
 def _changed(resource: Resource, present: PresentList, overrides: Mapping[str, str]) -> dict[str, str]:
     """Return the overrides of a resource after a change."""
-    if isinstance(resource, AlterConfigsResource):
+    if isinstance(resource, messages.AlterConfigsResource):
         return {config.name: config.value or "" for config in resource.configs}
     changed = dict(overrides)
     for config in resource.configs:

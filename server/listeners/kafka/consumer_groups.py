@@ -12,18 +12,7 @@ from typing import Final, Protocol, TypeVar
 
 from ....protocol.errors import RequestError
 from ....protocol.kafka.authorization import ResourceType
-from ....protocol.kafka.messages.groups import (
-    ConsumerGroupDescribeAssignment,
-    ConsumerGroupDescribedGroup,
-    ConsumerGroupDescribeMember,
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupDescribeResponse,
-    ConsumerGroupDescribeTopicPartitions,
-    ConsumerGroupHeartbeatAssignment,
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-    ConsumerGroupHeartbeatTopicPartitions,
-)
+from ....protocol.kafka.messages import groups as messages
 from ...broker import AssignedGroupDescription, AssignedMemberDescription, ConsumerHeartbeat, HeartbeatAnswer, by_first
 from ...loop.procedures import Procedure, in_turns
 from .door import Call, check_subscription
@@ -33,7 +22,9 @@ CONSUMER_MEMBER: Final = 1
 """A member that speaks this protocol, and not the classic one."""
 
 
-def consumer_group_heartbeat(call: Call, body: ConsumerGroupHeartbeatRequest) -> Procedure[ConsumerGroupHeartbeatResponse]:
+def consumer_group_heartbeat(
+    call: Call, body: messages.ConsumerGroupHeartbeatRequest
+) -> Procedure[messages.ConsumerGroupHeartbeatResponse]:
     """Join, stay, or leave; the answer has what the member may read from now on, if that has changed."""
     news = body.subscribed_topic_names, body.subscribed_topic_regex, body.topic_partitions
     heartbeat = _heartbeat(call, body)
@@ -44,21 +35,21 @@ def consumer_group_heartbeat(call: Call, body: ConsumerGroupHeartbeatRequest) ->
         if answer is None:
             answer = yield partial(call.broker.groups.consumer_heartbeat, heartbeat)
     except RequestError as exc:
-        return ConsumerGroupHeartbeatResponse(
+        return messages.ConsumerGroupHeartbeatResponse(
             error_code=exc.code, error_message=exc.message, member_epoch=0, heartbeat_interval_ms=0
         )
     return _told(answer)
 
 
-def _told(answer: HeartbeatAnswer) -> ConsumerGroupHeartbeatResponse:
+def _told(answer: HeartbeatAnswer) -> messages.ConsumerGroupHeartbeatResponse:
     assignment = None
     if answer.assignment is not None:
         topics = [
-            ConsumerGroupHeartbeatTopicPartitions(topic_id=topic_id, partitions=numbers)
+            messages.ConsumerGroupHeartbeatTopicPartitions(topic_id=topic_id, partitions=numbers)
             for topic_id, numbers in by_first(answer.assignment).items()
         ]
-        assignment = ConsumerGroupHeartbeatAssignment(topic_partitions=topics)
-    return ConsumerGroupHeartbeatResponse(
+        assignment = messages.ConsumerGroupHeartbeatAssignment(topic_partitions=topics)
+    return messages.ConsumerGroupHeartbeatResponse(
         member_id=answer.member_id,
         member_epoch=answer.member_epoch,
         heartbeat_interval_ms=answer.heartbeat_interval_ms,
@@ -66,7 +57,7 @@ def _told(answer: HeartbeatAnswer) -> ConsumerGroupHeartbeatResponse:
     )
 
 
-def _heartbeat(call: Call, body: ConsumerGroupHeartbeatRequest) -> ConsumerHeartbeat:
+def _heartbeat(call: Call, body: messages.ConsumerGroupHeartbeatRequest) -> ConsumerHeartbeat:
     names, owned = body.subscribed_topic_names, body.topic_partitions
     return ConsumerHeartbeat(
         group_id=body.group_id,
@@ -85,16 +76,18 @@ def _heartbeat(call: Call, body: ConsumerGroupHeartbeatRequest) -> ConsumerHeart
     )
 
 
-async def consumer_group_describe(call: Call, body: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
+async def consumer_group_describe(
+    call: Call, body: messages.ConsumerGroupDescribeRequest
+) -> messages.ConsumerGroupDescribeResponse:
     """State, epochs, members and their current and target assignments."""
     describe = call.broker.groups.consumers.describe
-    return ConsumerGroupDescribeResponse(
-        groups=await described_groups(call, body, describe, _shown, ConsumerGroupDescribedGroup)
+    return messages.ConsumerGroupDescribeResponse(
+        groups=await described_groups(call, body, describe, _shown, messages.ConsumerGroupDescribedGroup)
     )
 
 
-def _shown(call: Call, description: AssignedGroupDescription) -> ConsumerGroupDescribedGroup:
-    return ConsumerGroupDescribedGroup(
+def _shown(call: Call, description: AssignedGroupDescription) -> messages.ConsumerGroupDescribedGroup:
+    return messages.ConsumerGroupDescribedGroup(
         group_id=description.group_id,
         group_state=description.state.value,
         group_epoch=description.group_epoch,
@@ -104,8 +97,8 @@ def _shown(call: Call, description: AssignedGroupDescription) -> ConsumerGroupDe
     )
 
 
-def _member(call: Call, member: AssignedMemberDescription) -> ConsumerGroupDescribeMember:
-    return ConsumerGroupDescribeMember(
+def _member(call: Call, member: AssignedMemberDescription) -> messages.ConsumerGroupDescribeMember:
+    return messages.ConsumerGroupDescribeMember(
         member_id=member.member_id,
         instance_id=member.instance_id,
         rack_id=member.rack_id,
@@ -120,12 +113,12 @@ def _member(call: Call, member: AssignedMemberDescription) -> ConsumerGroupDescr
     )
 
 
-def _assignment(call: Call, partitions: Partitions) -> ConsumerGroupDescribeAssignment:
+def _assignment(call: Call, partitions: Partitions) -> messages.ConsumerGroupDescribeAssignment:
     topics = [
-        ConsumerGroupDescribeTopicPartitions(topic_id=topic_id, topic_name=name, partitions=numbers)
+        messages.ConsumerGroupDescribeTopicPartitions(topic_id=topic_id, topic_name=name, partitions=numbers)
         for topic_id, name, numbers in named_topics(call, partitions)
     ]
-    return ConsumerGroupDescribeAssignment(topic_partitions=topics)
+    return messages.ConsumerGroupDescribeAssignment(topic_partitions=topics)
 
 
 D = TypeVar("D")

@@ -15,28 +15,7 @@ from typing import Final
 
 from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.kafka.authorization import ResourceType
-from ....protocol.kafka.messages.groups import (
-    DeleteGroupsDeletableGroupResult,
-    DeleteGroupsRequest,
-    DeleteGroupsResponse,
-    DescribeGroupsDescribedGroup,
-    DescribeGroupsDescribedGroupMember,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-    HeartbeatRequest,
-    HeartbeatResponse,
-    JoinGroupRequest,
-    JoinGroupResponse,
-    JoinGroupResponseMember,
-    LeaveGroupMemberResponse,
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    ListGroupsListedGroup,
-    ListGroupsRequest,
-    ListGroupsResponse,
-    SyncGroupRequest,
-    SyncGroupResponse,
-)
+from ....protocol.kafka.messages import groups as messages
 from ....protocol.limits import INT32_MIN
 from ...broker import GroupDescription, GroupState, Heartbeat, Join, JoinAnswer, LeavingMember, Sync, SyncAnswer
 from ...loop.procedures import in_turns
@@ -58,7 +37,7 @@ def _kept_bytes(parts: Iterable[tuple[str, bytes]]) -> int:
     return sum(KEPT_PARTITION_BYTES + len(name) + len(content) for name, content in parts)
 
 
-async def join_group(call: Call, body: JoinGroupRequest) -> JoinGroupResponse:
+async def join_group(call: Call, body: messages.JoinGroupRequest) -> messages.JoinGroupResponse:
     """Become a member of the next generation."""
     request = Join(
         group_id=body.group_id,
@@ -81,7 +60,7 @@ async def join_group(call: Call, body: JoinGroupRequest) -> JoinGroupResponse:
     except RequestError as exc:
         answer = JoinAnswer(error=exc.code, member_id=body.member_id)
     nothing = None if call.version >= FIRST_WITH_PROTOCOL_TYPE else ""
-    return JoinGroupResponse(
+    return messages.JoinGroupResponse(
         error_code=answer.error,
         generation_id=answer.generation,
         protocol_type=answer.protocol_type,
@@ -90,7 +69,7 @@ async def join_group(call: Call, body: JoinGroupRequest) -> JoinGroupResponse:
         skip_assignment=answer.skip_assignment,
         member_id=answer.member_id,
         members=[
-            JoinGroupResponseMember(
+            messages.JoinGroupResponseMember(
                 member_id=member.member_id, group_instance_id=member.group_instance_id, metadata=member.metadata
             )
             for member in answer.members
@@ -98,7 +77,7 @@ async def join_group(call: Call, body: JoinGroupRequest) -> JoinGroupResponse:
     )
 
 
-async def sync_group(call: Call, body: SyncGroupRequest) -> SyncGroupResponse:
+async def sync_group(call: Call, body: messages.SyncGroupRequest) -> messages.SyncGroupResponse:
     """Wait for the leader's assignment and answer this member's part; the leader's own request has it."""
     request = Sync(
         group_id=body.group_id,
@@ -111,13 +90,13 @@ async def sync_group(call: Call, body: SyncGroupRequest) -> SyncGroupResponse:
     )
     answer = SyncAnswer(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     if call.version >= FIRST_SYNC_WITH_PROTOCOL and None in (body.protocol_type, body.protocol_name):
-        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, assignment=b"")
+        return messages.SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, assignment=b"")
     try:
         with call.session.parked(LONGEST_WAIT_S, _kept_bytes(request.assignments)):
             answer = await call.broker.groups.sync(request)
     except RequestError as exc:
         answer = SyncAnswer(error=exc.code)
-    return SyncGroupResponse(
+    return messages.SyncGroupResponse(
         error_code=answer.error,
         protocol_type=answer.protocol_type,
         protocol_name=answer.protocol,
@@ -125,7 +104,7 @@ async def sync_group(call: Call, body: SyncGroupRequest) -> SyncGroupResponse:
     )
 
 
-def heartbeat(call: Call, body: HeartbeatRequest) -> HeartbeatResponse:
+def heartbeat(call: Call, body: messages.HeartbeatRequest) -> messages.HeartbeatResponse:
     """Keep a member's session alive."""
     try:
         code = call.broker.groups.heartbeat(
@@ -138,10 +117,10 @@ def heartbeat(call: Call, body: HeartbeatRequest) -> HeartbeatResponse:
         )
     except RequestError as exc:
         code = exc.code
-    return HeartbeatResponse(error_code=code)
+    return messages.HeartbeatResponse(error_code=code)
 
 
-def leave_group(call: Call, body: LeaveGroupRequest) -> LeaveGroupResponse:
+def leave_group(call: Call, body: messages.LeaveGroupRequest) -> messages.LeaveGroupResponse:
     """Leave a group; from version 3 on several members at once, each with its own error."""
     is_several = call.version >= FIRST_LEAVE_OF_SEVERAL
     leaving = [LeavingMember(body.member_id)]
@@ -150,14 +129,16 @@ def leave_group(call: Call, body: LeaveGroupRequest) -> LeaveGroupResponse:
     try:
         answer = call.broker.groups.leave(body.group_id, leaving)
     except RequestError as exc:
-        return LeaveGroupResponse(error_code=exc.code, members=[])
+        return messages.LeaveGroupResponse(error_code=exc.code, members=[])
     code = answer.error
     if not is_several and not code and answer.members:
         code = answer.members[0].error
-    return LeaveGroupResponse(
+    return messages.LeaveGroupResponse(
         error_code=code,
         members=[
-            LeaveGroupMemberResponse(member_id=each.member_id, group_instance_id=each.group_instance_id, error_code=each.error)
+            messages.LeaveGroupMemberResponse(
+                member_id=each.member_id, group_instance_id=each.group_instance_id, error_code=each.error
+            )
             for each in answer.members
         ],
     )
@@ -166,15 +147,15 @@ def leave_group(call: Call, body: LeaveGroupRequest) -> LeaveGroupResponse:
 FIRST_WITH_UNKNOWN_GROUP: Final = 6
 
 
-async def describe_groups(call: Call, body: DescribeGroupsRequest) -> DescribeGroupsResponse:
+async def describe_groups(call: Call, body: messages.DescribeGroupsRequest) -> messages.DescribeGroupsResponse:
     """State and members, of each group once; one that nobody knows is Dead, and from version 6 on that is an error."""
     groups = in_turns(dict.fromkeys(body.groups))
-    return DescribeGroupsResponse(
+    return messages.DescribeGroupsResponse(
         groups=[_described(call, group, with_operations=body.include_authorized_operations) async for group in groups]
     )
 
 
-def _described(call: Call, group: str, *, with_operations: bool) -> DescribeGroupsDescribedGroup:
+def _described(call: Call, group: str, *, with_operations: bool) -> messages.DescribeGroupsDescribedGroup:
     error: RequestError | None = None
     description = GroupDescription(group_id=group)
     try:
@@ -186,7 +167,7 @@ def _described(call: Call, group: str, *, with_operations: bool) -> DescribeGrou
     except RequestError as exc:
         error = exc
     is_shown = error is None or error.code is ErrorCode.GROUP_ID_NOT_FOUND
-    return DescribeGroupsDescribedGroup(
+    return messages.DescribeGroupsDescribedGroup(
         error_code=0 if error is None else error.code,
         error_message=None if error is None else error.message,
         group_id=group,
@@ -194,7 +175,7 @@ def _described(call: Call, group: str, *, with_operations: bool) -> DescribeGrou
         protocol_type=description.protocol_type,
         protocol_data=description.protocol,
         members=[
-            DescribeGroupsDescribedGroupMember(
+            messages.DescribeGroupsDescribedGroupMember(
                 member_id=member.member_id,
                 group_instance_id=member.group_instance_id,
                 client_id=member.client_id,
@@ -210,12 +191,12 @@ def _described(call: Call, group: str, *, with_operations: bool) -> DescribeGrou
     )
 
 
-async def list_groups(call: Call, body: ListGroupsRequest) -> ListGroupsResponse:
+async def list_groups(call: Call, body: messages.ListGroupsRequest) -> messages.ListGroupsResponse:
     """Every group, or those in some states and of some types."""
     listings = await call.broker.in_steps(call.broker.groups.listing_steps(body.states_filter, body.types_filter))
-    return ListGroupsResponse(
+    return messages.ListGroupsResponse(
         groups=[
-            ListGroupsListedGroup(
+            messages.ListGroupsListedGroup(
                 group_id=listing.group_id,
                 protocol_type=listing.protocol_type,
                 group_state=listing.state.value,
@@ -226,16 +207,16 @@ async def list_groups(call: Call, body: ListGroupsRequest) -> ListGroupsResponse
     )
 
 
-async def delete_groups(call: Call, body: DeleteGroupsRequest) -> DeleteGroupsResponse:
+async def delete_groups(call: Call, body: messages.DeleteGroupsRequest) -> messages.DeleteGroupsResponse:
     """Forget groups without members, and their offsets."""
-    return DeleteGroupsResponse(results=[await _deleted(call, group) async for group in in_turns(body.groups_names)])
+    return messages.DeleteGroupsResponse(results=[await _deleted(call, group) async for group in in_turns(body.groups_names)])
 
 
-async def _deleted(call: Call, group: str) -> DeleteGroupsDeletableGroupResult:
+async def _deleted(call: Call, group: str) -> messages.DeleteGroupsDeletableGroupResult:
     try:
         if not group:
             raise RequestError("a group without a name has nothing here", ErrorCode.GROUP_ID_NOT_FOUND)
         await call.broker.groups.delete(group)
     except RequestError as exc:
-        return DeleteGroupsDeletableGroupResult(group_id=group, error_code=exc.code, error_message=exc.message)
-    return DeleteGroupsDeletableGroupResult(group_id=group)
+        return messages.DeleteGroupsDeletableGroupResult(group_id=group, error_code=exc.code, error_message=exc.message)
+    return messages.DeleteGroupsDeletableGroupResult(group_id=group)

@@ -12,26 +12,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from ....protocol.errors import ErrorCode, RequestError
-from ....protocol.kafka.messages.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-    OffsetDeleteRequest,
-    OffsetDeleteResponse,
-    OffsetDeleteResponsePartition,
-    OffsetDeleteResponseTopic,
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchResponse,
-    OffsetFetchResponseGroup,
-    OffsetFetchResponsePartition,
-    OffsetFetchResponsePartitions,
-    OffsetFetchResponseTopic,
-    OffsetFetchResponseTopics,
-)
+from ....protocol.kafka.messages import offsets as messages
 from ....protocol.kafka.messages.transactions import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -70,7 +51,7 @@ class _Found(NamedTuple):
     error: ErrorCode = ErrorCode.NONE
 
 
-def offset_fetch(call: Call, body: OffsetFetchRequest) -> Procedure[OffsetFetchResponse]:
+def offset_fetch(call: Call, body: messages.OffsetFetchRequest) -> Procedure[messages.OffsetFetchResponse]:
     """Return the committed offsets of groups, for each group and partition once; without topics, of all partitions."""
     if call.version < FIRST_WITH_SEVERAL_GROUPS:
         asked: list[Any] = [body.topics]
@@ -83,15 +64,17 @@ def offset_fetch(call: Call, body: OffsetFetchRequest) -> Procedure[OffsetFetchR
     return finish(steps) if is_small else (yield partial(call.broker.in_steps, steps))
 
 
-def _groups_steps(call: Call, body: OffsetFetchRequest) -> Steps[OffsetFetchResponse]:
+def _groups_steps(call: Call, body: messages.OffsetFetchRequest) -> Steps[messages.OffsetFetchResponse]:
     groups = []
     for group in {group.group_id: group for group in body.groups}.values():
         groups.append((yield from _group_steps(call, body, group)))
         yield
-    return OffsetFetchResponse(topics=[], groups=groups)
+    return messages.OffsetFetchResponse(topics=[], groups=groups)
 
 
-def _group_steps(call: Call, body: OffsetFetchRequest, group: OffsetFetchRequestGroup) -> Steps[OffsetFetchResponseGroup]:
+def _group_steps(
+    call: Call, body: messages.OffsetFetchRequest, group: messages.OffsetFetchRequestGroup
+) -> Steps[messages.OffsetFetchResponseGroup]:
     named = None
     if group.topics is not None:
         named = yield from _once_steps((each.name, each.topic_id, each.partition_indexes) for each in group.topics)
@@ -99,7 +82,7 @@ def _group_steps(call: Call, body: OffsetFetchRequest, group: OffsetFetchRequest
     return (yield from _several_steps(group.group_id, found, stable=body.require_stable))
 
 
-def _only_group_steps(call: Call, body: OffsetFetchRequest) -> Steps[OffsetFetchResponse]:
+def _only_group_steps(call: Call, body: messages.OffsetFetchRequest) -> Steps[messages.OffsetFetchResponse]:
     named = None
     if body.topics is not None:
         named = yield from _once_steps((each.name, NO_TOPIC_ID, each.partition_indexes) for each in body.topics)
@@ -111,8 +94,8 @@ def _only_group_steps(call: Call, body: OffsetFetchRequest) -> Steps[OffsetFetch
     topics = []
     for name, _, offsets in found.topics:
         partitions = yield from map_steps(offsets, lambda each: _only(*each, stable=body.require_stable))
-        topics.append(OffsetFetchResponseTopic(name=name, partitions=partitions))
-    return OffsetFetchResponse(topics=topics, error_code=found.error, groups=[])
+        topics.append(messages.OffsetFetchResponseTopic(name=name, partitions=partitions))
+    return messages.OffsetFetchResponse(topics=topics, error_code=found.error, groups=[])
 
 
 def _once_steps(named: Iterable[Named]) -> Steps[list[Named]]:
@@ -193,9 +176,9 @@ def _values(offset: GroupOffset | ErrorCode, *, stable: bool) -> tuple[int, int,
     return offset.value.offset, offset.value.leader_epoch, offset.value.metadata, ErrorCode.NONE
 
 
-def _only(number: int, found: GroupOffset | ErrorCode, *, stable: bool) -> OffsetFetchResponsePartition:
+def _only(number: int, found: GroupOffset | ErrorCode, *, stable: bool) -> messages.OffsetFetchResponsePartition:
     offset, leader_epoch, metadata, code = _values(found, stable=stable)
-    return OffsetFetchResponsePartition(
+    return messages.OffsetFetchResponsePartition(
         partition_index=number,
         committed_offset=offset,
         committed_leader_epoch=leader_epoch,
@@ -204,9 +187,9 @@ def _only(number: int, found: GroupOffset | ErrorCode, *, stable: bool) -> Offse
     )
 
 
-def _one_of_several(number: int, found: GroupOffset | ErrorCode, *, stable: bool) -> OffsetFetchResponsePartitions:
+def _one_of_several(number: int, found: GroupOffset | ErrorCode, *, stable: bool) -> messages.OffsetFetchResponsePartitions:
     offset, leader_epoch, metadata, code = _values(found, stable=stable)
-    return OffsetFetchResponsePartitions(
+    return messages.OffsetFetchResponsePartitions(
         partition_index=number,
         committed_offset=offset,
         committed_leader_epoch=leader_epoch,
@@ -215,32 +198,32 @@ def _one_of_several(number: int, found: GroupOffset | ErrorCode, *, stable: bool
     )
 
 
-def _several_steps(group: str, found: _Found, *, stable: bool) -> Steps[OffsetFetchResponseGroup]:
+def _several_steps(group: str, found: _Found, *, stable: bool) -> Steps[messages.OffsetFetchResponseGroup]:
     topics = []
     for name, topic_id, offsets in found.topics:
         partitions = yield from map_steps(offsets, lambda each: _one_of_several(*each, stable=stable))
-        topics.append(OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions))
-    return OffsetFetchResponseGroup(group_id=group, topics=topics, error_code=found.error)
+        topics.append(messages.OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions))
+    return messages.OffsetFetchResponseGroup(group_id=group, topics=topics, error_code=found.error)
 
 
 # ---- delete ------------------------------------------------------------------------------------------------------------------
 
 
-async def offset_delete(call: Call, body: OffsetDeleteRequest) -> OffsetDeleteResponse:
+async def offset_delete(call: Call, body: messages.OffsetDeleteRequest) -> messages.OffsetDeleteResponse:
     """Forget offsets, but for those of topics that the group's members read."""
     named = ((topic, each) for topic in body.topics for each in topic.partitions)
     partitions = [TopicPartition(topic.name, each.partition_index) async for topic, each in in_turns(named)]
     try:
         answers = iter(await call.broker.offsets.delete(body.group_id, partitions))
     except RequestError as exc:
-        return OffsetDeleteResponse(error_code=exc.code, topics=[])
+        return messages.OffsetDeleteResponse(error_code=exc.code, topics=[])
     codes = map(error_code, answers)
-    return OffsetDeleteResponse(
+    return messages.OffsetDeleteResponse(
         topics=[
-            OffsetDeleteResponseTopic(
+            messages.OffsetDeleteResponseTopic(
                 name=topic.name,
                 partitions=[
-                    OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=next(codes))
+                    messages.OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=next(codes))
                     async for each in in_turns(topic.partitions)
                 ],
             )
@@ -259,8 +242,8 @@ NO_RETENTION: Final = -1
 """Of its own: an offset stays as long as the server says."""
 
 Transaction = tuple[str, int, int]
-_Topic = OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic
-_Partition = OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition
+_Topic = messages.OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic
+_Partition = messages.OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition
 
 
 class _Asked(NamedTuple):
@@ -270,7 +253,7 @@ class _Asked(NamedTuple):
     error: RequestError | None
 
 
-def offset_commit(call: Call, body: OffsetCommitRequest) -> Procedure[OffsetCommitResponse]:
+def offset_commit(call: Call, body: messages.OffsetCommitRequest) -> Procedure[messages.OffsetCommitResponse]:
     """Keep offsets; each partition has an answer of its own."""
     pairs = [(topic, each) for topic in body.topics for each in topic.partitions]
     asked = yield from mapped(partial(_asked, call, call.version >= FIRST_WITH_TOPIC_IDS, body.retention_time_ms), pairs)
@@ -281,16 +264,18 @@ def offset_commit(call: Call, body: OffsetCommitRequest) -> Procedure[OffsetComm
         version=call.version,
     )
     codes = yield from _commit(call, body.group_id, asked, member)
-    return OffsetCommitResponse(topics=(yield from topics_of_answer(body.topics, codes, _partition, _topic)))
+    return messages.OffsetCommitResponse(topics=(yield from topics_of_answer(body.topics, codes, _partition, _topic)))
 
 
-def _partition(pair: tuple[OffsetCommitRequestPartition, int]) -> OffsetCommitResponsePartition:
-    return OffsetCommitResponsePartition(partition_index=pair[0].partition_index, error_code=pair[1])
+def _partition(pair: tuple[messages.OffsetCommitRequestPartition, int]) -> messages.OffsetCommitResponsePartition:
+    return messages.OffsetCommitResponsePartition(partition_index=pair[0].partition_index, error_code=pair[1])
 
 
-def _topic(entries: Iterator[OffsetCommitResponsePartition], topic: OffsetCommitRequestTopic) -> OffsetCommitResponseTopic:
+def _topic(
+    entries: Iterator[messages.OffsetCommitResponsePartition], topic: messages.OffsetCommitRequestTopic
+) -> messages.OffsetCommitResponseTopic:
     partitions = list(islice(entries, len(topic.partitions)))
-    return OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+    return messages.OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
 
 
 def txn_offset_commit(call: Call, body: TxnOffsetCommitRequest) -> Procedure[TxnOffsetCommitResponse]:

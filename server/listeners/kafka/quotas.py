@@ -8,19 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ....protocol.errors import InvalidRequestError, RequestError, UnsupportedVersionError
-from ....protocol.kafka.messages.security import (
-    AlterClientQuotasEntryData,
-    AlterClientQuotasRequest,
-    AlterClientQuotasResponse,
-    AlterClientQuotasResponseEntityData,
-    AlterClientQuotasResponseEntryData,
-    DescribeClientQuotasComponentData,
-    DescribeClientQuotasEntityData,
-    DescribeClientQuotasEntryData,
-    DescribeClientQuotasRequest,
-    DescribeClientQuotasResponse,
-    DescribeClientQuotasValueData,
-)
+from ....protocol.kafka.messages import security as messages
 from ...broker import ENTITY_TYPES, IP, QuotaEntity, check_quota, checked_entity
 from ...loop.procedures import in_turns
 from .door import Call, error_code, error_message
@@ -41,21 +29,23 @@ Named = tuple[tuple[str, str | None], ...]
 # ---- DescribeClientQuotas --------------------------------------------------------------------------------------------------
 
 
-async def describe_client_quotas(call: Call, body: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
+async def describe_client_quotas(
+    call: Call, body: messages.DescribeClientQuotasRequest
+) -> messages.DescribeClientQuotasResponse:
     """The quotas of all entities that have every part asked for, and no others if that is `strict`."""
     try:
         _check_filter(body.components)
     except RequestError as exc:
-        return DescribeClientQuotasResponse(error_code=exc.code, error_message=exc.message, entries=None)
+        return messages.DescribeClientQuotasResponse(error_code=exc.code, error_message=exc.message, entries=None)
     found = [
         _entry(entity, values)
         async for entity, values in in_turns(list(call.broker.security.client_quotas().items()), ENTITIES_PER_TURN)
         if _matches(dict(entity), body)
     ]
-    return DescribeClientQuotasResponse(error_message="", entries=found)
+    return messages.DescribeClientQuotasResponse(error_message="", entries=found)
 
 
-def _check_filter(components: Sequence[DescribeClientQuotasComponentData]) -> None:
+def _check_filter(components: Sequence[messages.DescribeClientQuotasComponentData]) -> None:
     counts = Counter(component.entity_type for component in components)
     for component in components:
         kind = component.entity_type
@@ -73,7 +63,7 @@ def _check_filter(components: Sequence[DescribeClientQuotasComponentData]) -> No
         raise InvalidRequestError("addresses are not combined with users and client ids")
 
 
-def _matches(parts: Mapping[str, str | None], body: DescribeClientQuotasRequest) -> bool:
+def _matches(parts: Mapping[str, str | None], body: messages.DescribeClientQuotasRequest) -> bool:
     if body.strict and len(parts) != len(body.components):
         return False
     return all(
@@ -82,17 +72,17 @@ def _matches(parts: Mapping[str, str | None], body: DescribeClientQuotasRequest)
     )
 
 
-def _entry(entity: QuotaEntity, values: Mapping[str, float]) -> DescribeClientQuotasEntryData:
-    return DescribeClientQuotasEntryData(
-        entity=[DescribeClientQuotasEntityData(entity_type=kind, entity_name=name) for kind, name in entity],
-        values=[DescribeClientQuotasValueData(key=key, value=value) for key, value in values.items()],
+def _entry(entity: QuotaEntity, values: Mapping[str, float]) -> messages.DescribeClientQuotasEntryData:
+    return messages.DescribeClientQuotasEntryData(
+        entity=[messages.DescribeClientQuotasEntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+        values=[messages.DescribeClientQuotasValueData(key=key, value=value) for key, value in values.items()],
     )
 
 
 # ---- AlterClientQuotas -----------------------------------------------------------------------------------------------------
 
 
-async def alter_client_quotas(call: Call, body: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+async def alter_client_quotas(call: Call, body: messages.AlterClientQuotasRequest) -> messages.AlterClientQuotasResponse:
     """All changes of an entity are made, or none; in effect, and on the device, when this is answered. There is one answer for
     each entity, however often it is named."""
     counts = Counter([_named(entry) async for entry in in_turns(body.entries)])
@@ -110,14 +100,14 @@ async def alter_client_quotas(call: Call, body: AlterClientQuotasRequest) -> Alt
             await call.broker.security.alter_client_quotas(changes)
         except RequestError as exc:
             errors = {named: error or exc.as_answer() for named, error in errors.items()}
-    return AlterClientQuotasResponse(entries=[_answered(named, error) for named, error in errors.items()])
+    return messages.AlterClientQuotasResponse(entries=[_answered(named, error) for named, error in errors.items()])
 
 
-def _named(entry: AlterClientQuotasEntryData) -> Named:
+def _named(entry: messages.AlterClientQuotasEntryData) -> Named:
     return tuple(sorted({each.entity_type: each.entity_name for each in entry.entity}.items()))
 
 
-def _checked(entry: AlterClientQuotasEntryData, *, is_repeated: bool) -> tuple[QuotaEntity, Values]:
+def _checked(entry: messages.AlterClientQuotasEntryData, *, is_repeated: bool) -> tuple[QuotaEntity, Values]:
     values = {op.key: None if op.remove else op.value for op in entry.ops}
     if is_repeated or len(values) < len(entry.ops):
         raise InvalidRequestError("an entity, or one of its keys, is there more than once")
@@ -128,9 +118,9 @@ def _checked(entry: AlterClientQuotasEntryData, *, is_repeated: bool) -> tuple[Q
     return entity, values
 
 
-def _answered(named: Named, error: RequestError | None) -> AlterClientQuotasResponseEntryData:
-    return AlterClientQuotasResponseEntryData(
+def _answered(named: Named, error: RequestError | None) -> messages.AlterClientQuotasResponseEntryData:
+    return messages.AlterClientQuotasResponseEntryData(
         error_code=error_code(error),
         error_message=error_message(error),
-        entity=[AlterClientQuotasResponseEntityData(entity_type=kind, entity_name=name) for kind, name in named],
+        entity=[messages.AlterClientQuotasResponseEntityData(entity_type=kind, entity_name=name) for kind, name in named],
     )

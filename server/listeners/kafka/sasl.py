@@ -11,21 +11,7 @@ from typing import Final
 
 from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.kafka.authorization import AclOperation, ResourceType
-from ....protocol.kafka.messages.security import (
-    AlterUserScramCredentialsRequest,
-    AlterUserScramCredentialsResponse,
-    AlterUserScramCredentialsResult,
-    AlterUserScramCredentialsScramCredentialDeletion,
-    AlterUserScramCredentialsScramCredentialUpsertion,
-    DescribeUserScramCredentialsCredentialInfo,
-    DescribeUserScramCredentialsRequest,
-    DescribeUserScramCredentialsResponse,
-    DescribeUserScramCredentialsResult,
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-    SaslHandshakeRequest,
-    SaslHandshakeResponse,
-)
+from ....protocol.kafka.messages import security as messages
 from ....protocol.kafka.scram import MAX_ITERATIONS, MIN_ITERATIONS, ScramCredential, ScramMechanism
 from ...loop.procedures import in_turns
 from .door import Call
@@ -34,25 +20,25 @@ MAX_SALT_BYTES: Final = 1024
 MAX_USER_CHARACTERS: Final = 1024
 
 Key = tuple[str, ScramMechanism]
-Change = AlterUserScramCredentialsScramCredentialDeletion | AlterUserScramCredentialsScramCredentialUpsertion
+Change = messages.AlterUserScramCredentialsScramCredentialDeletion | messages.AlterUserScramCredentialsScramCredentialUpsertion
 
 
 async def describe_user_scram_credentials(
-    call: Call, body: DescribeUserScramCredentialsRequest
-) -> DescribeUserScramCredentialsResponse:
+    call: Call, body: messages.DescribeUserScramCredentialsRequest
+) -> messages.DescribeUserScramCredentialsResponse:
     """Mechanisms and iterations by user; all users for none in particular."""
-    users: dict[str, list[DescribeUserScramCredentialsCredentialInfo]] = {}
+    users: dict[str, list[messages.DescribeUserScramCredentialsCredentialInfo]] = {}
     for (user, mechanism), credential in sorted(call.broker.security.scram_users().items()):
-        info = DescribeUserScramCredentialsCredentialInfo(mechanism=mechanism, iterations=credential.iterations)
+        info = messages.DescribeUserScramCredentialsCredentialInfo(mechanism=mechanism, iterations=credential.iterations)
         users.setdefault(user, []).append(info)
     asked = [user.name for user in body.users or ()] or list(users)
     results = [_described(name, users.get(name), count) async for name, count in in_turns(Counter(asked).items())]
-    return DescribeUserScramCredentialsResponse(error_message=None, results=results)
+    return messages.DescribeUserScramCredentialsResponse(error_message=None, results=results)
 
 
 def _described(
-    user: str, infos: list[DescribeUserScramCredentialsCredentialInfo] | None, count: int
-) -> DescribeUserScramCredentialsResult:
+    user: str, infos: list[messages.DescribeUserScramCredentialsCredentialInfo] | None, count: int
+) -> messages.DescribeUserScramCredentialsResult:
     code, message = ErrorCode.NONE, None
     if count > 1:
         code = ErrorCode.DUPLICATE_RESOURCE
@@ -60,12 +46,14 @@ def _described(
     elif infos is None:
         code = ErrorCode.RESOURCE_NOT_FOUND
         message = f"Attempt to describe a user credential that does not exist: {user}"
-    return DescribeUserScramCredentialsResult(
+    return messages.DescribeUserScramCredentialsResult(
         user=user, error_code=code, error_message=message, credential_infos=[] if code else infos or []
     )
 
 
-async def alter_user_scram_credentials(call: Call, body: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
+async def alter_user_scram_credentials(
+    call: Call, body: messages.AlterUserScramCredentialsRequest
+) -> messages.AlterUserScramCredentialsResponse:
     """All changes of a user are made, or none; in effect, and on the device, when this is answered."""
     users = dict.fromkeys([each.name for each in body.deletions] + [each.name for each in body.upsertions])
     errors: dict[str, RequestError] = {}
@@ -75,17 +63,17 @@ async def alter_user_scram_credentials(call: Call, body: AlterUserScramCredentia
         await call.broker.security.alter_scram_users(upsertions, deletions)
     except RequestError as exc:
         errors = dict.fromkeys(users, exc) | errors
-    return AlterUserScramCredentialsResponse(results=[_result(user, errors.get(user)) for user in users])
+    return messages.AlterUserScramCredentialsResponse(results=[_result(user, errors.get(user)) for user in users])
 
 
-def _result(user: str, error: RequestError | None) -> AlterUserScramCredentialsResult:
+def _result(user: str, error: RequestError | None) -> messages.AlterUserScramCredentialsResult:
     if error is None:
-        return AlterUserScramCredentialsResult(user=user, error_message=None)
-    return AlterUserScramCredentialsResult(user=user, error_code=error.code, error_message=error.message)
+        return messages.AlterUserScramCredentialsResult(user=user, error_message=None)
+    return messages.AlterUserScramCredentialsResult(user=user, error_code=error.code, error_message=error.message)
 
 
 def _changes(
-    call: Call, body: AlterUserScramCredentialsRequest
+    call: Call, body: messages.AlterUserScramCredentialsRequest
 ) -> tuple[dict[Key, ScramCredential], list[Key], dict[str, RequestError]]:
     """(credentials to store, credentials to delete, users with a wrong change and their errors)."""
     known = call.broker.security.scram_users()
@@ -102,7 +90,7 @@ def _changes(
                 raise RequestError(message, ErrorCode.DUPLICATE_RESOURCE)
             seen.add((each.name, each.mechanism))
             key = each.name, ScramMechanism(each.mechanism)
-            if isinstance(each, AlterUserScramCredentialsScramCredentialUpsertion):
+            if isinstance(each, messages.AlterUserScramCredentialsScramCredentialUpsertion):
                 upsertions[key] = _credential(each)
             elif key in known:
                 deletions.append(key)
@@ -124,7 +112,7 @@ def _check_user(user: str, mechanism: int) -> None:
         raise RequestError("Unknown SCRAM mechanism", ErrorCode.UNSUPPORTED_SASL_MECHANISM)
 
 
-def _credential(upsertion: AlterUserScramCredentialsScramCredentialUpsertion) -> ScramCredential:
+def _credential(upsertion: messages.AlterUserScramCredentialsScramCredentialUpsertion) -> ScramCredential:
     mechanism = ScramMechanism(upsertion.mechanism)
     reason = None
     if upsertion.iterations < MIN_ITERATIONS:
@@ -142,20 +130,20 @@ def _credential(upsertion: AlterUserScramCredentialsScramCredentialUpsertion) ->
     )
 
 
-def sasl_handshake(call: Call, body: SaslHandshakeRequest) -> SaslHandshakeResponse:
+def sasl_handshake(call: Call, body: messages.SaslHandshakeRequest) -> messages.SaslHandshakeResponse:
     """Version 0 is followed by bare tokens, version 1 by SaslAuthenticate."""
     login = call.login
     if login is None:
-        return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[])
+        return messages.SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[])
     return login.choose(body.mechanism, tokens_follow=call.version == 0)
 
 
-async def sasl_authenticate(call: Call, body: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
+async def sasl_authenticate(call: Call, body: messages.SaslAuthenticateRequest) -> messages.SaslAuthenticateResponse:
     """A token of the exchange that SaslHandshake began."""
     login = call.login
     if login is None or login.is_done:
         message = "SaslAuthenticate request received after successful authentication"
-        return SaslAuthenticateResponse(
+        return messages.SaslAuthenticateResponse(
             error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=message, auth_bytes=b"", session_lifetime_ms=0
         )
     return await login.take(body.auth_bytes)

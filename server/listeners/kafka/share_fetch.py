@@ -20,19 +20,7 @@ import trio
 
 from ....protocol.errors import AuthorizationError, ErrorCode, InvalidRequestError, RequestError
 from ....protocol.kafka.authorization import AclOperation, ResourceType
-from ....protocol.kafka.messages.share_groups import (
-    ShareAcknowledgementBatch,
-    ShareAcknowledgePartitionData,
-    ShareAcknowledgeRequest,
-    ShareAcknowledgeResponse,
-    ShareAcknowledgeTopicResponse,
-    ShareAcquiredRecords,
-    ShareFetchableTopicResponse,
-    ShareFetchPartitionData,
-    ShareFetchRequest,
-    ShareFetchResponse,
-    ShareLeaderIdAndEpoch,
-)
+from ....protocol.kafka.messages import share_groups as messages
 from ....protocol.types import TopicPartition
 from ...broker import (
     FINAL_SHARE_EPOCH,
@@ -52,7 +40,7 @@ _RENEWS_ALONE: Final = ("max_bytes", "min_bytes", "max_records", "max_wait_ms")
 """Have to be 0 in a request that renews locks: it fetches nothing."""
 
 
-async def share_fetch(call: Call, body: ShareFetchRequest) -> ShareFetchResponse:
+async def share_fetch(call: Call, body: messages.ShareFetchRequest) -> messages.ShareFetchResponse:
     """Acquire and return the available records of the partitions in the member's session."""
     try:
         group, member = member_of(body)
@@ -64,10 +52,10 @@ async def share_fetch(call: Call, body: ShareFetchRequest) -> ShareFetchResponse
         if exc.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
             with call.session.parked(_wait_s(body)):
                 await trio.sleep_forever()
-        return ShareFetchResponse(error_code=exc.code, error_message=exc.message, responses=[], node_endpoints=[])
+        return messages.ShareFetchResponse(error_code=exc.code, error_message=exc.message, responses=[], node_endpoints=[])
     outcome = await acknowledge(call, member, said, renews=body.is_renew_ack)
     if body.share_acquire_mode not in set(AcquireMode):
-        return ShareFetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, responses=[], node_endpoints=[])
+        return messages.ShareFetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, responses=[], node_endpoints=[])
     fetched: list[ShareFetched] = []
     if body.share_session_epoch == FINAL_SHARE_EPOCH:
         await call.broker.shares.release_member(group, member, call.door.node_id)
@@ -91,11 +79,11 @@ async def share_fetch(call: Call, body: ShareFetchRequest) -> ShareFetchResponse
     return _response(call, group, fetched, outcome)
 
 
-def _wait_s(body: ShareFetchRequest) -> float:
+def _wait_s(body: messages.ShareFetchRequest) -> float:
     return max(0, min(body.max_wait_ms, MAX_WAIT_MS)) / 1000
 
 
-def _in_session(call: Call, body: ShareFetchRequest, said: Said) -> Sequence[ShareKey]:
+def _in_session(call: Call, body: messages.ShareFetchRequest, said: Said) -> Sequence[ShareKey]:
     """The partitions that are asked for, in the session that goes on with it: with each request another one comes first. Raises
     RequestError."""
     sessions = call.broker.shares.sessions_at(call.door.node_id)
@@ -139,35 +127,35 @@ async def _take(call: Call, fetch: ShareFetch, *, is_last: bool) -> tuple[list[S
 # ---- what is answered ------------------------------------------------------------------------------------------------------
 
 
-def _response(call: Call, group: str, fetched: Sequence[ShareFetched], outcome: Outcome) -> ShareFetchResponse:
+def _response(call: Call, group: str, fetched: Sequence[ShareFetched], outcome: Outcome) -> messages.ShareFetchResponse:
     answers = {each.key: _partition(each) for each in fetched}
     for key, error in outcome.items():
         answer = answers.setdefault(key, _partition(ShareFetched(key)))
         answer.acknowledge_error_code, answer.acknowledge_error_message = error_code(error), error_message(error)
-    return ShareFetchResponse(
+    return messages.ShareFetchResponse(
         acquisition_lock_timeout_ms=call.broker.shares.config_of(group).record_lock_duration_ms,
         responses=_by_topic(answers),
         node_endpoints=[],
     )
 
 
-def _by_topic(answers: Mapping[ShareKey, ShareFetchPartitionData]) -> list[ShareFetchableTopicResponse]:
-    topics: dict[bytes, ShareFetchableTopicResponse] = {}
+def _by_topic(answers: Mapping[ShareKey, messages.ShareFetchPartitionData]) -> list[messages.ShareFetchableTopicResponse]:
+    topics: dict[bytes, messages.ShareFetchableTopicResponse] = {}
     for key, answer in answers.items():
-        topic = topics.setdefault(key.topic_id, ShareFetchableTopicResponse(topic_id=key.topic_id, partitions=[]))
+        topic = topics.setdefault(key.topic_id, messages.ShareFetchableTopicResponse(topic_id=key.topic_id, partitions=[]))
         topic.partitions.append(answer)
     return list(topics.values())
 
 
-def _partition(fetched: ShareFetched) -> ShareFetchPartitionData:
-    return ShareFetchPartitionData(
+def _partition(fetched: ShareFetched) -> messages.ShareFetchPartitionData:
+    return messages.ShareFetchPartitionData(
         partition_index=fetched.key.partition,
         error_code=error_code(fetched.error),
         error_message=error_message(fetched.error),
-        current_leader=ShareLeaderIdAndEpoch(leader_id=0, leader_epoch=0),
+        current_leader=messages.ShareLeaderIdAndEpoch(leader_id=0, leader_epoch=0),
         records=fetched.records,
         acquired_records=[
-            ShareAcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
+            messages.ShareAcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
             for first, last, count in fetched.acquired
         ],
     )
@@ -178,7 +166,7 @@ FIRST_WITH_RENEWALS: Final = 2
 PARTITIONS_AT_ONCE: Final = 64
 """Of a request, whose writes are under way together."""
 
-Said = dict[ShareKey, Sequence[ShareAcknowledgementBatch]]
+Said = dict[ShareKey, Sequence[messages.ShareAcknowledgementBatch]]
 Outcome = dict[ShareKey, RequestError | None]
 
 
@@ -236,7 +224,7 @@ async def _carry_out(call: Call, member: str, said: dict[ShareKey, list[Acknowle
                 nursery.start_soon(say, key, batches)
 
 
-def _checked(call: Call, batches: Iterable[ShareAcknowledgementBatch], *, renews: bool) -> Iterator[Acknowledgement]:
+def _checked(call: Call, batches: Iterable[messages.ShareAcknowledgementBatch], *, renews: bool) -> Iterator[Acknowledgement]:
     """The acknowledgements of one partition, if each of them and their order can be right. Raises InvalidRequestError."""
     highest = AcknowledgeType.RENEW if call.version >= FIRST_WITH_RENEWALS else AcknowledgeType.REJECT
     before = -1
@@ -271,29 +259,31 @@ def refusal(key: ShareKey) -> RequestError:
     return RequestError(f"{key}: the topic may not be read", ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
-async def share_acknowledge(call: Call, body: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse:
+async def share_acknowledge(call: Call, body: messages.ShareAcknowledgeRequest) -> messages.ShareAcknowledgeResponse:
     """Answered when it is stored. At the final epoch what the member still has is given back too."""
     shares = call.broker.shares
     try:
         group, member = member_of(body)
         shares.sessions_at(call.door.node_id).acknowledge(group, member, body.share_session_epoch)
     except RequestError as exc:
-        return ShareAcknowledgeResponse(error_code=exc.code, error_message=exc.message, responses=[], node_endpoints=[])
+        return messages.ShareAcknowledgeResponse(
+            error_code=exc.code, error_message=exc.message, responses=[], node_endpoints=[]
+        )
     outcome = await acknowledge(call, member, said_in(group, body), renews=body.is_renew_ack)
     if body.share_session_epoch == FINAL_SHARE_EPOCH:
         await shares.release_member(group, member, call.door.node_id)
-    topics: dict[bytes, ShareAcknowledgeTopicResponse] = {}
+    topics: dict[bytes, messages.ShareAcknowledgeTopicResponse] = {}
     for key, error in outcome.items():
-        topic = topics.setdefault(key.topic_id, ShareAcknowledgeTopicResponse(topic_id=key.topic_id, partitions=[]))
+        topic = topics.setdefault(key.topic_id, messages.ShareAcknowledgeTopicResponse(topic_id=key.topic_id, partitions=[]))
         topic.partitions.append(
-            ShareAcknowledgePartitionData(
+            messages.ShareAcknowledgePartitionData(
                 partition_index=key.partition,
                 error_code=error_code(error),
                 error_message=error_message(error),
-                current_leader=ShareLeaderIdAndEpoch(leader_id=0, leader_epoch=0),
+                current_leader=messages.ShareLeaderIdAndEpoch(leader_id=0, leader_epoch=0),
             )
         )
-    return ShareAcknowledgeResponse(
+    return messages.ShareAcknowledgeResponse(
         acquisition_lock_timeout_ms=shares.config_of(group).record_lock_duration_ms,
         responses=list(topics.values()),
         node_endpoints=[],

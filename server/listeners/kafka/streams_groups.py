@@ -8,24 +8,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from ....protocol.errors import RequestError
-from ....protocol.kafka.messages.streams_groups import (
-    StreamsGroupDescribeAssignment,
-    StreamsGroupDescribedGroup,
-    StreamsGroupDescribeMember,
-    StreamsGroupDescribeRequest,
-    StreamsGroupDescribeResponse,
-    StreamsGroupDescribeSubtopology,
-    StreamsGroupDescribeTopology,
-    StreamsGroupEndpoint,
-    StreamsGroupEndpointToPartitions,
-    StreamsGroupHeartbeatRequest,
-    StreamsGroupHeartbeatResponse,
-    StreamsGroupKeyValue,
-    StreamsGroupStatus,
-    StreamsGroupTaskIds,
-    StreamsGroupTopicInfo,
-    StreamsGroupTopicPartitions,
-)
+from ....protocol.kafka.messages import streams_groups as messages
 from ...broker import (
     Endpoint,
     EndpointPartitions,
@@ -47,7 +30,9 @@ from .door import Call
 from .streams_topologies import check_topics, in_records_words, with_topics_made
 
 
-def streams_group_heartbeat(call: Call, body: StreamsGroupHeartbeatRequest) -> Procedure[StreamsGroupHeartbeatResponse]:
+def streams_group_heartbeat(
+    call: Call, body: messages.StreamsGroupHeartbeatRequest
+) -> Procedure[messages.StreamsGroupHeartbeatResponse]:
     """Join, stay, or leave; the answer has the tasks that the member is to run from now on, if they have changed, and what is
     wrong with the application's topics. Internal topics that are missing are made."""
     groups, heartbeat = call.broker.groups, _heartbeat(call, body)
@@ -60,7 +45,7 @@ def streams_group_heartbeat(call: Call, body: StreamsGroupHeartbeatRequest) -> P
         answer = yield partial(groups.streams_heartbeat, heartbeat)
         statuses = yield partial(with_topics_made, call, answer.missing_topics, answer.statuses)
     except RequestError as exc:
-        return StreamsGroupHeartbeatResponse(
+        return messages.StreamsGroupHeartbeatResponse(
             error_code=exc.code,
             error_message=exc.message,
             member_id="",
@@ -74,7 +59,7 @@ def streams_group_heartbeat(call: Call, body: StreamsGroupHeartbeatRequest) -> P
     return _told(answer, statuses)
 
 
-def _heartbeat(call: Call, body: StreamsGroupHeartbeatRequest) -> StreamsHeartbeat:
+def _heartbeat(call: Call, body: messages.StreamsGroupHeartbeatRequest) -> StreamsHeartbeat:
     endpoint, tags = body.user_endpoint, body.client_tags
     return StreamsHeartbeat(
         group_id=body.group_id,
@@ -99,19 +84,19 @@ def _heartbeat(call: Call, body: StreamsGroupHeartbeatRequest) -> StreamsHeartbe
     )
 
 
-def _owned(parts: Iterable[StreamsGroupTaskIds] | None) -> TaskIds | None:
+def _owned(parts: Iterable[messages.StreamsGroupTaskIds] | None) -> TaskIds | None:
     return None if parts is None else task_ids((part.subtopology_id, part.partitions) for part in parts)
 
 
-def _told(answer: StreamsHeartbeatAnswer, statuses: Iterable[StreamsStatus]) -> StreamsGroupHeartbeatResponse:
+def _told(answer: StreamsHeartbeatAnswer, statuses: Iterable[StreamsStatus]) -> messages.StreamsGroupHeartbeatResponse:
     tasks, endpoints = answer.assignment, answer.endpoints
-    return StreamsGroupHeartbeatResponse(
+    return messages.StreamsGroupHeartbeatResponse(
         member_id=answer.member_id,
         member_epoch=answer.member_epoch,
         heartbeat_interval_ms=answer.heartbeat_interval_ms,
         acceptable_recovery_lag=0,
         task_offset_interval_ms=0,
-        status=[StreamsGroupStatus(status_code=status.code, status_detail=status.detail) for status in statuses],
+        status=[messages.StreamsGroupStatus(status_code=status.code, status_detail=status.detail) for status in statuses],
         active_tasks=None if tasks is None else in_answers_words(tasks.active),
         standby_tasks=None if tasks is None else in_answers_words(tasks.standby),
         warmup_tasks=None if tasks is None else in_answers_words(tasks.warmup),
@@ -120,43 +105,47 @@ def _told(answer: StreamsHeartbeatAnswer, statuses: Iterable[StreamsStatus]) -> 
     )
 
 
-def in_answers_words(tasks: TaskIds) -> list[StreamsGroupTaskIds]:
-    return [StreamsGroupTaskIds(subtopology_id=part, partitions=numbers) for part, numbers in by_first(tasks).items()]
+def in_answers_words(tasks: TaskIds) -> list[messages.StreamsGroupTaskIds]:
+    return [messages.StreamsGroupTaskIds(subtopology_id=part, partitions=numbers) for part, numbers in by_first(tasks).items()]
 
 
-def _endpoint(each: EndpointPartitions) -> StreamsGroupEndpointToPartitions:
-    return StreamsGroupEndpointToPartitions(
-        user_endpoint=StreamsGroupEndpoint(host=each.endpoint.host, port=each.endpoint.port),
+def _endpoint(each: EndpointPartitions) -> messages.StreamsGroupEndpointToPartitions:
+    return messages.StreamsGroupEndpointToPartitions(
+        user_endpoint=messages.StreamsGroupEndpoint(host=each.endpoint.host, port=each.endpoint.port),
         active_partitions=_partitions(each.active),
         standby_partitions=_partitions(each.standby),
     )
 
 
-def _partitions(topics: Sequence[tuple[str, tuple[int, ...]]]) -> list[StreamsGroupTopicPartitions]:
-    return [StreamsGroupTopicPartitions(topic=topic, partitions=list(numbers)) for topic, numbers in topics]
+def _partitions(topics: Sequence[tuple[str, tuple[int, ...]]]) -> list[messages.StreamsGroupTopicPartitions]:
+    return [messages.StreamsGroupTopicPartitions(topic=topic, partitions=list(numbers)) for topic, numbers in topics]
 
 
-async def streams_group_describe(call: Call, body: StreamsGroupDescribeRequest) -> StreamsGroupDescribeResponse:
+async def streams_group_describe(
+    call: Call, body: messages.StreamsGroupDescribeRequest
+) -> messages.StreamsGroupDescribeResponse:
     """State, epochs, topology, members and their current and target tasks."""
     describe = call.broker.groups.streams.describe
-    return StreamsGroupDescribeResponse(groups=await described_groups(call, body, describe, _shown, StreamsGroupDescribedGroup))
+    return messages.StreamsGroupDescribeResponse(
+        groups=await described_groups(call, body, describe, _shown, messages.StreamsGroupDescribedGroup)
+    )
 
 
-def _shown(_call: Call, description: StreamsGroupDescription) -> StreamsGroupDescribedGroup:
-    return StreamsGroupDescribedGroup(
+def _shown(_call: Call, description: StreamsGroupDescription) -> messages.StreamsGroupDescribedGroup:
+    return messages.StreamsGroupDescribedGroup(
         group_id=description.group_id,
         group_state=description.state.value,
         group_epoch=description.group_epoch,
         assignment_epoch=description.assignment_epoch,
-        topology=StreamsGroupDescribeTopology(
+        topology=messages.StreamsGroupDescribeTopology(
             epoch=description.topology_epoch, subtopologies=[_subtopology(each) for each in description.subtopologies]
         ),
         members=[_member(each) for each in description.members],
     )
 
 
-def _subtopology(part: SubtopologyDescription) -> StreamsGroupDescribeSubtopology:
-    return StreamsGroupDescribeSubtopology(
+def _subtopology(part: SubtopologyDescription) -> messages.StreamsGroupDescribeSubtopology:
+    return messages.StreamsGroupDescribeSubtopology(
         subtopology_id=part.subtopology_id,
         source_topics=list(part.source_topics),
         repartition_sink_topics=list(part.repartition_sink_topics),
@@ -165,9 +154,9 @@ def _subtopology(part: SubtopologyDescription) -> StreamsGroupDescribeSubtopolog
     )
 
 
-def _topics(topics: Sequence[InternalTopic]) -> list[StreamsGroupTopicInfo]:
+def _topics(topics: Sequence[InternalTopic]) -> list[messages.StreamsGroupTopicInfo]:
     return [
-        StreamsGroupTopicInfo(
+        messages.StreamsGroupTopicInfo(
             name=topic.name,
             partitions=topic.partitions,
             replication_factor=topic.replication_factor,
@@ -177,13 +166,13 @@ def _topics(topics: Sequence[InternalTopic]) -> list[StreamsGroupTopicInfo]:
     ]
 
 
-def _pairs(pairs: Sequence[tuple[str, str]]) -> list[StreamsGroupKeyValue]:
-    return [StreamsGroupKeyValue(key=key, value=value) for key, value in pairs]
+def _pairs(pairs: Sequence[tuple[str, str]]) -> list[messages.StreamsGroupKeyValue]:
+    return [messages.StreamsGroupKeyValue(key=key, value=value) for key, value in pairs]
 
 
-def _member(member: StreamsMemberDescription) -> StreamsGroupDescribeMember:
+def _member(member: StreamsMemberDescription) -> messages.StreamsGroupDescribeMember:
     endpoint = member.endpoint
-    return StreamsGroupDescribeMember(
+    return messages.StreamsGroupDescribeMember(
         member_id=member.member_id,
         member_epoch=member.member_epoch,
         instance_id=member.instance_id,
@@ -192,7 +181,7 @@ def _member(member: StreamsMemberDescription) -> StreamsGroupDescribeMember:
         client_host=member.client_host,
         topology_epoch=member.topology_epoch,
         process_id=member.process_id,
-        user_endpoint=None if endpoint is None else StreamsGroupEndpoint(host=endpoint.host, port=endpoint.port),
+        user_endpoint=None if endpoint is None else messages.StreamsGroupEndpoint(host=endpoint.host, port=endpoint.port),
         client_tags=_pairs(member.client_tags),
         task_offsets=[],
         task_end_offsets=[],
@@ -202,8 +191,8 @@ def _member(member: StreamsMemberDescription) -> StreamsGroupDescribeMember:
     )
 
 
-def _assignment(tasks: Tasks) -> StreamsGroupDescribeAssignment:
-    return StreamsGroupDescribeAssignment(
+def _assignment(tasks: Tasks) -> messages.StreamsGroupDescribeAssignment:
+    return messages.StreamsGroupDescribeAssignment(
         active_tasks=in_answers_words(tasks.active),
         standby_tasks=in_answers_words(tasks.standby),
         warmup_tasks=in_answers_words(tasks.warmup),

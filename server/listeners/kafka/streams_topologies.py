@@ -13,11 +13,7 @@ from typing import Final
 from ....protocol.coordinator import streams_group_records as records
 from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.kafka.authorization import AclOperation, ResourceType
-from ....protocol.kafka.messages.streams_groups import (
-    StreamsGroupHeartbeatSubtopology,
-    StreamsGroupHeartbeatTopology,
-    StreamsGroupTopicInfo,
-)
+from ....protocol.kafka.messages import streams_groups as messages
 from ....protocol.kafka.messages.topics import CreateTopicsCreatableTopic, CreateTopicsCreatableTopicConfig
 from ....protocol.limits import MAX_PARTITIONS_PER_REQUEST
 from ...broker import InternalTopic, StreamsStatus, StreamsStatusCode, check_topic_name, is_internal
@@ -31,7 +27,7 @@ LOGGER: Final = logging.getLogger(__name__)
 FAILURES_TOLD: Final = 3
 
 
-def check_topics(call: Call, topology: StreamsGroupHeartbeatTopology) -> None:
+def check_topics(call: Call, topology: messages.StreamsGroupHeartbeatTopology) -> None:
     """Raises RequestError: a topic is the server's own, has a name that none can have, or is none that the client may
     describe."""
     names = [name for part in topology.subtopologies for name in _names(part)]
@@ -46,7 +42,7 @@ def check_topics(call: Call, topology: StreamsGroupHeartbeatTopology) -> None:
         call.check_authorized(AclOperation.DESCRIBE, ResourceType.TOPIC, name)
 
 
-def _names(part: StreamsGroupHeartbeatSubtopology) -> list[str]:
+def _names(part: messages.StreamsGroupHeartbeatSubtopology) -> list[str]:
     internal = (*part.repartition_source_topics, *part.state_changelog_topics)
     return [*part.source_topics, *part.repartition_sink_topics, *(topic.name for topic in internal)]
 
@@ -59,7 +55,7 @@ def _is_valid(name: str) -> bool:
     return True
 
 
-def in_records_words(topology: StreamsGroupHeartbeatTopology) -> records.StreamsGroupTopologyValue:
+def in_records_words(topology: messages.StreamsGroupHeartbeatTopology) -> records.StreamsGroupTopologyValue:
     """The same as it is stored."""
     return records.StreamsGroupTopologyValue(
         epoch=topology.epoch,
@@ -85,7 +81,7 @@ def in_records_words(topology: StreamsGroupHeartbeatTopology) -> records.Streams
     )
 
 
-def _topics(topics: Sequence[StreamsGroupTopicInfo]) -> list[records.StreamsGroupTopicInfo]:
+def _topics(topics: Sequence[messages.StreamsGroupTopicInfo]) -> list[records.StreamsGroupTopicInfo]:
     return [
         records.StreamsGroupTopicInfo(
             name=topic.name,

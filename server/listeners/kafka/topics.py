@@ -13,24 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from ....protocol.errors import ErrorCode, InvalidConfigError, InvalidRequestError, RequestError
-from ....protocol.kafka.messages.topics import (
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreatePartitionsTopic,
-    CreatePartitionsTopicResult,
-    CreateTopicsCreatableTopic,
-    CreateTopicsCreatableTopicConfigs,
-    CreateTopicsCreatableTopicResult,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeleteRecordsPartitionResult,
-    DeleteRecordsRequest,
-    DeleteRecordsResponse,
-    DeleteRecordsTopicResult,
-    DeleteTopicsDeletableTopicResult,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-)
+from ....protocol.kafka.messages import topics as messages
 from ....protocol.limits import MAX_PARTITIONS_PER_REQUEST, MAX_PARTITIONS_PER_TOPIC
 from ....protocol.types import TopicPartition
 from ...loop.procedures import in_turns
@@ -50,13 +33,13 @@ Asked = tuple[str | None, bytes]
 # ---- DeleteTopics ----------------------------------------------------------------------------------------------------------
 
 
-async def delete_topics(call: Call, body: DeleteTopicsRequest) -> DeleteTopicsResponse:
+async def delete_topics(call: Call, body: messages.DeleteTopicsRequest) -> messages.DeleteTopicsResponse:
     """Delete topics, by name or by id. One that is there twice is answered once, with an error, and stays."""
     by_name: list[Asked] = [(name, NO_TOPIC_ID) for name in body.topic_names]
     by_either: list[Asked] = [(state.name, state.topic_id) for state in body.topics]
     asked = by_either if call.version >= FIRST_WITH_TOPIC_IDS else by_name
     repeated = _repeated(call, asked)
-    return DeleteTopicsResponse(
+    return messages.DeleteTopicsResponse(
         responses=[await _delete(call, each, repeated) async for each in in_turns(dict.fromkeys(asked))]
     )
 
@@ -76,7 +59,7 @@ def _identity(call: Call, asked: Asked) -> Asked:
         return asked
 
 
-async def _delete(call: Call, asked: Asked, repeated: set[Asked]) -> DeleteTopicsDeletableTopicResult:
+async def _delete(call: Call, asked: Asked, repeated: set[Asked]) -> messages.DeleteTopicsDeletableTopicResult:
     name, topic_id = asked
     error: RequestError | None = None
     try:
@@ -91,7 +74,7 @@ async def _delete(call: Call, asked: Asked, repeated: set[Asked]) -> DeleteTopic
         await call.broker.topics.delete(name, topic_id=topic_id)
     except RequestError as exc:
         error = exc.as_answer()
-    return DeleteTopicsDeletableTopicResult(
+    return messages.DeleteTopicsDeletableTopicResult(
         name=name, topic_id=topic_id, error_code=error_code(error), error_message=error_message(error)
     )
 
@@ -99,7 +82,7 @@ async def _delete(call: Call, asked: Asked, repeated: set[Asked]) -> DeleteTopic
 # ---- CreatePartitions ------------------------------------------------------------------------------------------------------
 
 
-async def create_partitions(call: Call, body: CreatePartitionsRequest) -> CreatePartitionsResponse:
+async def create_partitions(call: Call, body: messages.CreatePartitionsRequest) -> messages.CreatePartitionsResponse:
     """Let topics have more partitions than they have, or look whether they could."""
     counts = Counter(topic.name for topic in body.topics)
     results = []
@@ -112,12 +95,14 @@ async def create_partitions(call: Call, body: CreatePartitionsRequest) -> Create
         except RequestError as exc:
             error = exc.as_answer()
         results.append(
-            CreatePartitionsTopicResult(name=topic.name, error_code=error_code(error), error_message=error_message(error))
+            messages.CreatePartitionsTopicResult(
+                name=topic.name, error_code=error_code(error), error_message=error_message(error)
+            )
         )
-    return CreatePartitionsResponse(results=results)
+    return messages.CreatePartitionsResponse(results=results)
 
 
-async def _grow(call: Call, topic: CreatePartitionsTopic, *, validate_only: bool) -> None:
+async def _grow(call: Call, topic: messages.CreatePartitionsTopic, *, validate_only: bool) -> None:
     await call.broker.topics.create_partitions(topic.name, topic.count, validate_only=True)
     additional = topic.count - call.broker.topics.partition_count(topic.name)
     if topic.assignments is None:
@@ -135,15 +120,15 @@ async def _grow(call: Call, topic: CreatePartitionsTopic, *, validate_only: bool
 # ---- DeleteRecords ---------------------------------------------------------------------------------------------------------
 
 
-async def delete_records(call: Call, body: DeleteRecordsRequest) -> DeleteRecordsResponse:
+async def delete_records(call: Call, body: messages.DeleteRecordsRequest) -> messages.DeleteRecordsResponse:
     """Delete the records below an offset; -1 is the high watermark. Each partition succeeds or fails alone."""
     wanted = [
         (TopicPartition(topic.name, each.partition_index), each.offset) for topic in body.topics for each in topic.partitions
     ]
     answers = iter(await call.broker.logs.delete_records_of(wanted))
-    return DeleteRecordsResponse(
+    return messages.DeleteRecordsResponse(
         topics=[
-            DeleteRecordsTopicResult(
+            messages.DeleteRecordsTopicResult(
                 name=topic.name, partitions=[_trimmed(each.partition_index, next(answers)) for each in topic.partitions]
             )
             for topic in body.topics
@@ -151,12 +136,12 @@ async def delete_records(call: Call, body: DeleteRecordsRequest) -> DeleteRecord
     )
 
 
-def _trimmed(number: int, answer: int | RequestError) -> DeleteRecordsPartitionResult:
+def _trimmed(number: int, answer: int | RequestError) -> messages.DeleteRecordsPartitionResult:
     if isinstance(answer, RequestError):
-        return DeleteRecordsPartitionResult(
+        return messages.DeleteRecordsPartitionResult(
             partition_index=number, low_watermark=NO_LOW_WATERMARK, error_code=error_code(answer)
         )
-    return DeleteRecordsPartitionResult(partition_index=number, low_watermark=answer)
+    return messages.DeleteRecordsPartitionResult(partition_index=number, low_watermark=answer)
 
 
 TOPICS_PER_TURN: Final = 4
@@ -169,7 +154,7 @@ REPLICAS: Final = 1
 """Of every partition."""
 
 
-async def create_topics(call: Call, body: CreateTopicsRequest) -> CreateTopicsResponse:
+async def create_topics(call: Call, body: messages.CreateTopicsRequest) -> messages.CreateTopicsResponse:
     """Make topics, or look whether they could be made; a name that is there twice is answered once, with an error."""
     counts = Counter(topic.name for topic in body.topics)
     topics = {topic.name: topic for topic in body.topics}.values()
@@ -178,7 +163,7 @@ async def create_topics(call: Call, body: CreateTopicsRequest) -> CreateTopicsRe
             f"the request asks for {total} partitions in all, a request may make {MAX_PARTITIONS_PER_REQUEST}; send several",
             ErrorCode.POLICY_VIOLATION,
         )
-        return CreateTopicsResponse(topics=[_refused(topic.name, error) for topic in topics])
+        return messages.CreateTopicsResponse(topics=[_refused(topic.name, error) for topic in topics])
     results = []
     async for topic in in_turns(topics, TOPICS_PER_TURN):
         try:
@@ -187,10 +172,10 @@ async def create_topics(call: Call, body: CreateTopicsRequest) -> CreateTopicsRe
             results.append(await create_topic(call, topic, validate_only=body.validate_only))
         except RequestError as exc:
             results.append(_refused(topic.name, exc))
-    return CreateTopicsResponse(topics=results)
+    return messages.CreateTopicsResponse(topics=results)
 
 
-def _asked_partitions(call: Call, topic: CreateTopicsCreatableTopic) -> int:
+def _asked_partitions(call: Call, topic: messages.CreateTopicsCreatableTopic) -> int:
     """The number of partitions that a topic is to have, for the limit of a request; 0 for an impossible number."""
     count = topic.num_partitions
     if count == BY_DEFAULT:
@@ -199,8 +184,8 @@ def _asked_partitions(call: Call, topic: CreateTopicsCreatableTopic) -> int:
 
 
 async def create_topic(
-    call: Call, topic: CreateTopicsCreatableTopic, *, validate_only: bool = False
-) -> CreateTopicsCreatableTopicResult:
+    call: Call, topic: messages.CreateTopicsCreatableTopic, *, validate_only: bool = False
+) -> messages.CreateTopicsCreatableTopicResult:
     """Make one topic. Raises RequestError."""
     given = {config.name: config.value for config in topic.configs}  # of one that is there twice the last value counts
     configs = {name: value for name, value in given.items() if value is not None}
@@ -217,7 +202,7 @@ async def create_topic(
     return _made(call, topic.name, topic_id, partitions, configs, validate_only=validate_only)
 
 
-def _partitions(call: Call, topic: CreateTopicsCreatableTopic) -> int:
+def _partitions(call: Call, topic: messages.CreateTopicsCreatableTopic) -> int:
     """Return the number of partitions of the new topic. Raises RequestError."""
     nodes = [node.node_id for node in call.door.nodes(call.session)]
     lenient = call.door.lenient
@@ -238,16 +223,16 @@ def _partitions(call: Call, topic: CreateTopicsCreatableTopic) -> int:
 
 def _made(
     call: Call, name: str, topic_id: bytes, partitions: int, configs: Mapping[str, str], *, validate_only: bool
-) -> CreateTopicsCreatableTopicResult:
+) -> messages.CreateTopicsCreatableTopicResult:
     entries = new_topic_entries(call.broker, configs) if validate_only else topic_entries(call.broker, name)
-    return CreateTopicsCreatableTopicResult(
+    return messages.CreateTopicsCreatableTopicResult(
         name=name,
         topic_id=topic_id,
         error_message=None,
         num_partitions=partitions,
         replication_factor=REPLICAS,
         configs=[
-            CreateTopicsCreatableTopicConfigs(
+            messages.CreateTopicsCreatableTopicConfigs(
                 name=entry.name, value=entry.value, read_only=False, config_source=entry.source, is_sensitive=False
             )
             for entry in entries
@@ -255,8 +240,8 @@ def _made(
     )
 
 
-def _refused(name: str, error: RequestError) -> CreateTopicsCreatableTopicResult:
-    return CreateTopicsCreatableTopicResult(
+def _refused(name: str, error: RequestError) -> messages.CreateTopicsCreatableTopicResult:
+    return messages.CreateTopicsCreatableTopicResult(
         name=name, topic_id=NO_TOPIC_ID, error_code=error.code, error_message=error.message, configs=[]
     )
 

@@ -19,36 +19,7 @@ from typing import Final, NamedTuple
 from ....protocol.coordinator.transactions import STATE_NAMES, TransactionLogValue
 from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError
 from ....protocol.kafka.authorization import DENIED, AclOperation, ResourceType
-from ....protocol.kafka.messages.transactions import (
-    AddOffsetsToTxnRequest,
-    AddOffsetsToTxnResponse,
-    AddPartitionsToTxnPartitionResult,
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    AddPartitionsToTxnTopicResult,
-    DescribeProducersPartitionResponse,
-    DescribeProducersProducerState,
-    DescribeProducersRequest,
-    DescribeProducersResponse,
-    DescribeProducersTopicResponse,
-    DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
-    DescribeTransactionsTopicData,
-    DescribeTransactionsTransactionState,
-    EndTxnRequest,
-    EndTxnResponse,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-    ListTransactionsRequest,
-    ListTransactionsResponse,
-    ListTransactionsTransactionState,
-    WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
-    WriteTxnMarkersWritableTxnMarker,
-    WriteTxnMarkersWritableTxnMarkerPartitionResult,
-    WriteTxnMarkersWritableTxnMarkerResult,
-    WriteTxnMarkersWritableTxnMarkerTopicResult,
-)
+from ....protocol.kafka.messages import transactions as messages
 from ....protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from ...broker import is_internal
 from ...loop.procedures import in_turns
@@ -67,7 +38,7 @@ def transaction_code(call: Call, api: str, error: RequestError) -> ErrorCode:
     return error.code
 
 
-async def init_producer_id(call: Call, body: InitProducerIdRequest) -> InitProducerIdResponse:
+async def init_producer_id(call: Call, body: messages.InitProducerIdRequest) -> messages.InitProducerIdResponse:
     """A fresh id, or that of the transactional id; without one the timeout means nothing, whatever clients send."""
     expected = None if body.producer_id == NO_PRODUCER_ID else (body.producer_id, body.producer_epoch)
     try:
@@ -78,20 +49,20 @@ async def init_producer_id(call: Call, body: InitProducerIdRequest) -> InitProdu
         producer_id, epoch = await call.broker.producers.init(body.transactional_id, body.transaction_timeout_ms, expected)
     except RequestError as exc:
         code = transaction_code(call, "InitProducerId", exc)
-        return InitProducerIdResponse(error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)
-    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
+        return messages.InitProducerIdResponse(error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)
+    return messages.InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
 
 
-async def add_offsets_to_txn(call: Call, body: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
+async def add_offsets_to_txn(call: Call, body: messages.AddOffsetsToTxnRequest) -> messages.AddOffsetsToTxnResponse:
     """The partition in which the group's offsets are kept joins."""
     try:
         await call.broker.offsets.join_transaction(body.transactional_id, body.producer_id, body.producer_epoch, body.group_id)
     except RequestError as exc:
-        return AddOffsetsToTxnResponse(error_code=transaction_code(call, "AddOffsetsToTxn", exc))
-    return AddOffsetsToTxnResponse()
+        return messages.AddOffsetsToTxnResponse(error_code=transaction_code(call, "AddOffsetsToTxn", exc))
+    return messages.AddOffsetsToTxnResponse()
 
 
-async def end_txn(call: Call, body: EndTxnRequest) -> EndTxnResponse:
+async def end_txn(call: Call, body: messages.EndTxnRequest) -> messages.EndTxnResponse:
     """Commit or abort; from version 5 on the answer has the id and epoch to go on with."""
     client_version = EPOCH_PER_TRANSACTION if call.version >= FIRST_END_WITH_EPOCH else 0
     try:
@@ -103,18 +74,18 @@ async def end_txn(call: Call, body: EndTxnRequest) -> EndTxnResponse:
             client_version=client_version,
         )
     except RequestError as exc:
-        return EndTxnResponse(error_code=transaction_code(call, "EndTxn", exc))
-    return EndTxnResponse(producer_id=producer_id, producer_epoch=epoch)
+        return messages.EndTxnResponse(error_code=transaction_code(call, "EndTxn", exc))
+    return messages.EndTxnResponse(producer_id=producer_id, producer_epoch=epoch)
 
 
-async def write_txn_markers(call: Call, body: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+async def write_txn_markers(call: Call, body: messages.WriteTxnMarkersRequest) -> messages.WriteTxnMarkersResponse:
     """End transactions on single partitions by hand: what an administrator does with one that hangs (KIP-664)."""
-    return WriteTxnMarkersResponse(
+    return messages.WriteTxnMarkersResponse(
         markers=[
-            WriteTxnMarkersWritableTxnMarkerResult(
+            messages.WriteTxnMarkersWritableTxnMarkerResult(
                 producer_id=marker.producer_id,
                 topics=[
-                    WriteTxnMarkersWritableTxnMarkerTopicResult(
+                    messages.WriteTxnMarkersWritableTxnMarkerTopicResult(
                         name=topic.name,
                         partitions=await _write_markers(call, marker, topic.name, topic.partition_indexes),
                     )
@@ -127,8 +98,8 @@ async def write_txn_markers(call: Call, body: WriteTxnMarkersRequest) -> WriteTx
 
 
 async def _write_markers(
-    call: Call, marker: WriteTxnMarkersWritableTxnMarker, topic: str, partitions: Iterable[int]
-) -> list[WriteTxnMarkersWritableTxnMarkerPartitionResult]:
+    call: Call, marker: messages.WriteTxnMarkersWritableTxnMarker, topic: str, partitions: Iterable[int]
+) -> list[messages.WriteTxnMarkersWritableTxnMarkerPartitionResult]:
     results = []
     async for number in in_turns(partitions):
         error: RequestError | None = None
@@ -143,11 +114,13 @@ async def _write_markers(
             )
         except RequestError as exc:
             error = exc.as_answer()
-        results.append(WriteTxnMarkersWritableTxnMarkerPartitionResult(partition_index=number, error_code=error_code(error)))
+        results.append(
+            messages.WriteTxnMarkersWritableTxnMarkerPartitionResult(partition_index=number, error_code=error_code(error))
+        )
     return results
 
 
-async def add_partitions_to_txn(call: Call, body: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
+async def add_partitions_to_txn(call: Call, body: messages.AddPartitionsToTxnRequest) -> messages.AddPartitionsToTxnResponse:
     """All partitions join or none: where one may not or does not exist, the others are told OPERATION_NOT_ATTEMPTED."""
     named = ((topic.name, number) for topic in body.v3_and_below_topics for number in topic.partitions)
     asked = [TopicPartition(name, number) async for name, number in in_turns(named)]
@@ -164,13 +137,13 @@ async def add_partitions_to_txn(call: Call, body: AddPartitionsToTxnRequest) -> 
             )
         except RequestError as exc:
             code = transaction_code(call, "AddPartitionsToTxn", exc)
-    return AddPartitionsToTxnResponse(
+    return messages.AddPartitionsToTxnResponse(
         results_by_transaction=[],
         results_by_topic_v3_and_below=[
-            AddPartitionsToTxnTopicResult(
+            messages.AddPartitionsToTxnTopicResult(
                 name=topic.name,
                 results_by_partition=[
-                    AddPartitionsToTxnPartitionResult(
+                    messages.AddPartitionsToTxnPartitionResult(
                         partition_index=number, partition_error_code=refused.get(TopicPartition(topic.name, number), code)
                     )
                     async for number in in_turns(topic.partitions)
@@ -200,13 +173,13 @@ async def _refused(call: Call, asked: Sequence[TopicPartition]) -> dict[TopicPar
 KNOWN_FILTERS: Final = frozenset({*STATE_NAMES.values(), "PrepareEpochFence"})
 
 
-async def describe_producers(call: Call, body: DescribeProducersRequest) -> DescribeProducersResponse:
+async def describe_producers(call: Call, body: messages.DescribeProducersRequest) -> messages.DescribeProducersResponse:
     """The producers that partitions remember, and where their open transactions begin; of each partition once, because it may
     remember a hundred thousand."""
     seen: set[TopicPartition] = set()
-    return DescribeProducersResponse(
+    return messages.DescribeProducersResponse(
         topics=[
-            DescribeProducersTopicResponse(
+            messages.DescribeProducersTopicResponse(
                 name=topic.name,
                 partitions=[
                     _producers(call, each) async for each in in_turns(_unseen(topic.name, topic.partition_indexes, seen))
@@ -224,17 +197,17 @@ def _unseen(topic: str, numbers: Iterable[int], seen: set[TopicPartition]) -> It
             yield each
 
 
-def _producers(call: Call, topic_partition: TopicPartition) -> DescribeProducersPartitionResponse:
+def _producers(call: Call, topic_partition: TopicPartition) -> messages.DescribeProducersPartitionResponse:
     try:
         producers = call.broker.producers.active(topic_partition)
     except RequestError as exc:
-        return DescribeProducersPartitionResponse(
+        return messages.DescribeProducersPartitionResponse(
             partition_index=topic_partition.partition, error_code=exc.code, error_message=exc.message, active_producers=[]
         )
-    return DescribeProducersPartitionResponse(
+    return messages.DescribeProducersPartitionResponse(
         partition_index=topic_partition.partition,
         active_producers=[
-            DescribeProducersProducerState(
+            messages.DescribeProducersProducerState(
                 producer_id=each.producer_id,
                 producer_epoch=each.epoch,
                 last_sequence=each.last_sequence,
@@ -247,14 +220,16 @@ def _producers(call: Call, topic_partition: TopicPartition) -> DescribeProducers
     )
 
 
-async def describe_transactions(call: Call, body: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
+async def describe_transactions(
+    call: Call, body: messages.DescribeTransactionsRequest
+) -> messages.DescribeTransactionsResponse:
     """The state of transactional ids by name, of each once."""
-    return DescribeTransactionsResponse(
+    return messages.DescribeTransactionsResponse(
         transaction_states=[_described(call, name) async for name in in_turns(dict.fromkeys(body.transactional_ids))]
     )
 
 
-def _described(call: Call, transactional_id: str) -> DescribeTransactionsTransactionState:
+def _described(call: Call, transactional_id: str) -> messages.DescribeTransactionsTransactionState:
     code, value = ErrorCode.NONE, None
     if not transactional_id:
         code = ErrorCode.INVALID_REQUEST
@@ -266,7 +241,7 @@ def _described(call: Call, transactional_id: str) -> DescribeTransactionsTransac
         else:
             code = ErrorCode.NONE if value is not None else ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     if value is None:
-        return DescribeTransactionsTransactionState(
+        return messages.DescribeTransactionsTransactionState(
             error_code=code,
             transactional_id=transactional_id,
             transaction_state="",
@@ -279,34 +254,34 @@ def _described(call: Call, transactional_id: str) -> DescribeTransactionsTransac
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(value.partitions):
         topics.setdefault(topic, []).append(partition)
-    return DescribeTransactionsTransactionState(
+    return messages.DescribeTransactionsTransactionState(
         transactional_id=transactional_id,
         transaction_state=STATE_NAMES[value.state],
         transaction_timeout_ms=value.timeout_ms,
         transaction_start_time_ms=value.start_ms,
         producer_id=value.producer_id,
         producer_epoch=value.producer_epoch,
-        topics=[DescribeTransactionsTopicData(topic=topic, partitions=numbers) for topic, numbers in topics.items()],
+        topics=[messages.DescribeTransactionsTopicData(topic=topic, partitions=numbers) for topic, numbers in topics.items()],
     )
 
 
-async def list_transactions(call: Call, body: ListTransactionsRequest) -> ListTransactionsResponse:
+async def list_transactions(call: Call, body: messages.ListTransactionsRequest) -> messages.ListTransactionsResponse:
     """Transactional ids by state, producer id, how long they have been open, and a regular expression for their names."""
     unknown = sorted(set(body.state_filters) - KNOWN_FILTERS)
     try:
         pattern = pattern_of(body.transactional_id_pattern) if body.transactional_id_pattern else None
     except RequestError as exc:
-        return ListTransactionsResponse(error_code=exc.code, unknown_state_filters=unknown, transaction_states=[])
+        return messages.ListTransactionsResponse(error_code=exc.code, unknown_state_filters=unknown, transaction_states=[])
     now_ms = call.broker.now_ms()
     wanted = Filters(frozenset(body.state_filters), frozenset(body.producer_id_filters), body.duration_filter)
     found = [
-        ListTransactionsTransactionState(
+        messages.ListTransactionsTransactionState(
             transactional_id=name, producer_id=value.producer_id, transaction_state=STATE_NAMES[value.state]
         )
         async for name, value in in_turns(list(call.broker.transactions.states()))
         if _is_asked_for(wanted, value, now_ms) and (pattern is None or pattern(name))
     ]
-    return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=found)
+    return messages.ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=found)
 
 
 class Filters(NamedTuple):
