@@ -17,7 +17,7 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 import trio
 
-from ..fake.proxies import AwaitedCaller, Proxy, awaited, awaited_at_once, made
+from ..fake.proxies import AwaitedCaller, Proxy, awaited, awaited_sync, made
 from ..fake.views.groups_view import GroupsView
 from ..fake.views.log_view import LogView
 from . import opening
@@ -50,7 +50,7 @@ class Call(Generic[T]):
         except RuntimeError:  # it is closed
             self._answer(error=stopped())
 
-    def begin_now(self, function: Callable[[], T]) -> None:
+    def begin_sync(self, function: Callable[[], T]) -> None:
         """Call a function."""
         try:
             self._answer(function())
@@ -178,7 +178,7 @@ class AioThread(BrokerThread):
     async def call_now(self, function: Callable[[], T]) -> T:
         """Run a function in the broker's thread. Raises RuntimeError as `call` does."""
         call: Call[T] = self._new_call()
-        return await self._answer(call, partial(call.begin_now, function))
+        return await self._answer(call, partial(call.begin_sync, function))
 
     def _new_call(self) -> Call[Any]:
         _ = self._target
@@ -219,8 +219,8 @@ class AioLog(Proxy[LogView, AwaitedCaller]):
     produce = awaited(LogView.produce)
     produce_all = awaited(LogView.produce_all)
     wait_for = awaited(LogView.wait_for)
-    start_offsets = awaited_at_once(LogView.start_offsets)
-    end_offsets = awaited_at_once(LogView.end_offsets)
+    start_offsets = awaited_sync(LogView.start_offsets)
+    end_offsets = awaited_sync(LogView.end_offsets)
     delete_records = awaited(LogView.delete_records)
     compact = awaited(LogView.compact)
 
@@ -228,14 +228,14 @@ class AioLog(Proxy[LogView, AwaitedCaller]):
 class AioGroups(Proxy[GroupsView, AwaitedCaller]):
     """`broker.groups`. Raises RequestError where the broker would answer one."""
 
-    is_known = awaited_at_once(GroupsView.is_known)
+    is_known = awaited_sync(GroupsView.is_known)
     committed = awaited(GroupsView.committed)
     commit = awaited(GroupsView.commit)
     lag = awaited(GroupsView.lag)
     wait_committed = awaited(GroupsView.wait_committed)
     wait_no_lag = awaited(GroupsView.wait_no_lag)
-    state = awaited_at_once(GroupsView.state)
-    members = awaited_at_once(GroupsView.members)
+    state = awaited_sync(GroupsView.state)
+    members = awaited_sync(GroupsView.members)
     wait_assigned = awaited(GroupsView.wait_assigned)
     kick = awaited(GroupsView.kick)
 
@@ -296,8 +296,8 @@ class AioBroker(AioThread):
     alter_group_config = awaited(EmbeddedBroker.alter_group_config)
     create_partitions = awaited(EmbeddedBroker.create_partitions)
     delete_records = awaited(EmbeddedBroker.delete_records)
-    topics = awaited_at_once(EmbeddedBroker.topics)
-    describe_topic = awaited_at_once(EmbeddedBroker.describe_topic)
+    topics = awaited_sync(EmbeddedBroker.topics)
+    describe_topic = awaited_sync(EmbeddedBroker.describe_topic)
 
     append = awaited(EmbeddedBroker.append)
     append_by_key = awaited(EmbeddedBroker.append_by_key)

@@ -126,7 +126,7 @@ def awaited(
     return _awaited(method, "call")
 
 
-def awaited_at_once(
+def awaited_sync(
     method: Callable[Concatenate[V, P], T],
 ) -> Callable[Concatenate[StandsFor[V, AwaitedCaller], P], Coroutine[Any, Any, T]]:
     """A method of the target that does not wait, run in the broker's thread all the same."""

@@ -272,7 +272,7 @@ class GroupCoordinator:
         check = partial(self._check_commit, group, member, commits, is_transactional=producer_id != NO_PRODUCER_ID)
         return await self._offsets.commit(group, commits, check=check, producer_id=producer_id, producer_epoch=producer_epoch)
 
-    def commit_now(self, group: str, commits: Sequence[Commit], member: CommittingMember, answer: AnswerCommit) -> bool:
+    def try_commit(self, group: str, commits: Sequence[Commit], member: CommittingMember, answer: AnswerCommit) -> bool:
         """`CommittedOffsets.commit_now`, with the same check."""
         return self._offsets.commit_now(group, commits, answer, check=partial(self._check_commit, group, member, commits))
 

@@ -44,11 +44,8 @@ def _check(call: Call, operation: AclOperation) -> None:
 
 def describe_acls(call: Call, body: messages.DescribeAclsRequest) -> messages.DescribeAclsResponse:
     """The ACLs that match a filter, by resource."""
-    try:
-        _check(call, AclOperation.DESCRIBE)
-        found = call.broker.security.acls(_filter(body))
-    except RequestError as exc:
-        return messages.DescribeAclsResponse(error_code=exc.code, error_message=exc.message, resources=[])
+    _check(call, AclOperation.DESCRIBE)
+    found = call.broker.security.acls(_filter(body))
     resources: dict[tuple[ResourceType, str, PatternType], list[messages.DescribeAclsAclDescription]] = {}
     for acl in found:
         resources.setdefault((acl.resource_type, acl.resource_name, acl.pattern_type), []).append(
@@ -69,17 +66,14 @@ async def create_acls(call: Call, body: messages.CreateAclsRequest) -> messages.
     """Create ACLs; each has its own result, and one that exists already succeeds."""
     results: list[RequestError | None] = []
     new: list[Acl] = []
-    try:
-        _check(call, AclOperation.ALTER)
-        async for asked in in_turns(body.creations):
-            try:
-                new.append(_new_acl(asked))
-                results.append(None)
-            except RequestError as exc:
-                results.append(exc.as_answer())
-        await call.broker.security.create_acls(new)
-    except RequestError as exc:
-        results = [exc.as_answer()] * len(body.creations)
+    _check(call, AclOperation.ALTER)
+    async for asked in in_turns(body.creations):
+        try:
+            new.append(_new_acl(asked))
+            results.append(None)
+        except RequestError as exc:
+            results.append(exc.as_answer())
+    await call.broker.security.create_acls(new)
     return messages.CreateAclsResponse(
         results=[
             messages.CreateAclsAclCreationResult(error_code=error_code(error), error_message=error_message(error))
@@ -106,23 +100,15 @@ def _new_acl(asked: messages.CreateAclsAclCreation) -> Acl:
 
 async def delete_acls(call: Call, body: messages.DeleteAclsRequest) -> messages.DeleteAclsResponse:
     """Delete the ACLs that match each filter and list them."""
-    results: list[messages.DeleteAclsFilterResult] = []
-    try:
-        _check(call, AclOperation.ALTER)
-    except RequestError as exc:
-        return messages.DeleteAclsResponse(filter_results=[_refused(exc)] * len(body.filters))
+    _check(call, AclOperation.ALTER)
     filters: list[AclFilter | RequestError] = []
     async for asked in in_turns(body.filters):
         try:
             filters.append(_filter(asked))
         except RequestError as exc:
             filters.append(exc.as_answer())
-    try:
-        found = iter(await call.broker.security.delete_acls([each for each in filters if isinstance(each, AclFilter)]))
-    except RequestError as exc:
-        return messages.DeleteAclsResponse(filter_results=[_refused(exc)] * len(body.filters))
-    for each in filters:
-        results.append(_refused(each) if isinstance(each, RequestError) else _deleted(next(found)))
+    found = iter(await call.broker.security.delete_acls([each for each in filters if isinstance(each, AclFilter)]))
+    results = [_refused(each) if isinstance(each, RequestError) else _deleted(next(found)) for each in filters]
     return messages.DeleteAclsResponse(filter_results=results)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ....protocol.errors import ErrorCode
+from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.kafka.apis import Api, ApiKey
 from ....protocol.kafka.messages import cluster as messages
 from .door import Call
@@ -87,9 +87,7 @@ def update_features(call: Call, body: messages.UpdateFeaturesRequest) -> message
     for update in body.feature_updates:
         why_not = _why_not(features, update)
         if why_not is not None:
-            return messages.UpdateFeaturesResponse(
-                error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message=f"no feature is updated: {why_not}", results=[]
-            )
+            raise RequestError(f"no feature is updated: {why_not}", ErrorCode.INVALID_UPDATE_VERSION)
     results = [
         messages.UpdateFeaturesUpdatableFeatureResult(feature=update.feature, error_message=None)
         for update in body.feature_updates

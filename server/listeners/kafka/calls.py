@@ -10,9 +10,9 @@ from typing import Any, Final, Protocol
 
 import attrs
 
-from ....protocol.errors import ErrorCode
+from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.kafka.apis import APIS, Api, ApiKey
-from ....protocol.kafka.connection import FEW_ELEMENTS, KafkaConnection, answer_steps
+from ....protocol.kafka.connection import FEW_ELEMENTS, KafkaConnection, Request, answer_steps
 from ....protocol.patterns import load_patterns
 from ....protocol.records.compression import load_codecs
 from ....protocol.schema.fields import has_more_elements
@@ -85,7 +85,7 @@ IN_TURN: Final[dict[ApiKey, Callable[[Call, Any], Any]]] = {
     ApiKey.LIST_CONFIG_RESOURCES: configs.list_config_resources,
 }
 """(call, the request's body) -> the answer's, or a procedure that returns it. They begin in the reactor's turn, so none may
-take longer than a turn's share."""
+take longer than a turn's share. A RequestError that one raises is the answer to the whole request."""
 
 IN_TASK: Final[dict[ApiKey, Callable[[Call, Any], Awaitable[Any]]]] = {
     ApiKey.INIT_PRODUCER_ID: transactions.init_producer_id,
@@ -190,13 +190,10 @@ class KafkaCalls:
         handler = IN_TURN.get(key)
         if handler is None or request.is_large or (self.door.guard is not None and request.body is not None):
             return partial(self._serve_in_task, turn, call)
-        answer = handler(call, request.body)
-        if answer.__class__ is GeneratorType:
-            try:
+        try:
+            answer = handler(call, request.body)
+            if answer.__class__ is GeneratorType:
                 wait = answer.send(None)
-            except StopIteration as stop:
-                answer = stop.value
-            else:
                 if wait.__class__ is not Reply:
                     is_over = wait is PAUSE and self.session.reactor.is_serving  # the task has its turn after the reactor's
                     return partial(self._continue, turn, answer, None if is_over else wait)
@@ -204,6 +201,10 @@ class KafkaCalls:
                 if wait.result is not PENDING:
                     wait.then(wait.result)
                 return None
+        except StopIteration as stop:
+            answer = stop.value
+        except RequestError as exc:
+            answer = _failure(request, exc)
         if answer.__class__ is Given:
             _answer_given(turn, answer)
         else:
@@ -217,13 +218,19 @@ class KafkaCalls:
                 procedure.send(reply)
             except StopIteration as stop:
                 turn.answer(stop.value)
+            except RequestError as exc:
+                turn.answer(_failure(turn.request, exc))
             else:
                 raise AssertionError("a procedure waits for something after a reply")
         except Exception as exc:
             turn.met_bug(exc)
 
     async def _continue(self, turn: Turn, procedure: Procedure[Any], wait: Wait | None) -> None:
-        await self._answer(turn, await perform(procedure, wait))
+        try:
+            answer = await perform(procedure, wait)
+        except RequestError as exc:
+            answer = _failure(turn.request, exc)
+        await self._answer(turn, answer)
 
     async def _serve_in_task(self, turn: Turn, call: Call) -> None:
         request = turn.request
@@ -232,7 +239,7 @@ class KafkaCalls:
         if self.door.guard is not None and request.body is not None:
             answer = await guarded(call, request.api, request.body, handler)
         else:
-            answer = await served(call, request.body, handler)
+            answer = await served(call, request.api, request.body, handler)
         audit = self.door.broker.security.audit
         names = None if audit is None or request.body is None else AUDITED.get(key)
         if names is not None and not getattr(request.body, "validate_only", False):
@@ -251,6 +258,10 @@ class KafkaCalls:
             turn.answer(answer, buffers, await in_steps(error_codes_steps(answer)))
         else:
             turn.answer(answer)
+
+
+def _failure(request: Request, error: RequestError) -> Any:
+    return error_response(request.api, request.version, request.body, error.code, error.message)
 
 
 def _answer_given(turn: Turn, given: Given) -> None:

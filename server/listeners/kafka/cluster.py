@@ -43,11 +43,9 @@ def describe_cluster(call: Call, body: messages.DescribeClusterRequest) -> messa
     """The nodes of the cluster; the one that answers is the controller, and none is fenced."""
     if body.endpoint_type != BROKERS:
         is_known = body.endpoint_type == CONTROLLERS
-        return messages.DescribeClusterResponse(
-            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if is_known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
-            error_message=f"endpoint type {body.endpoint_type} was asked for; this is a broker's listener, type {BROKERS}",
-            cluster_id="",
-            brokers=[],
+        raise RequestError(
+            f"endpoint type {body.endpoint_type} was asked for; this is a broker's listener, type {BROKERS}",
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE if is_known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
         )
     return messages.DescribeClusterResponse(
         cluster_id=call.broker.cluster_id,

@@ -13,7 +13,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NoReturn
 
-from ....protocol.errors import ErrorCode, InvalidConfigError, InvalidRequestError, RequestError, UnknownTopicOrPartitionError
+from ....protocol.errors import (
+    InvalidConfigError,
+    InvalidRequestError,
+    RequestError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+)
 from ....protocol.kafka.messages import configs as messages
 from ...broker import ALL_BROKERS, StoredOverrides, check_topic_name
 from ...config import KNOWN_KEYS, TOPIC_KEYS, LogConfig
@@ -143,7 +149,7 @@ def list_config_resources(call: Call, body: messages.ListConfigResourcesRequest)
     """List the resources that have a configuration, of the requested types or of all. Version 0 covers client metrics only."""
     wanted = set(body.resource_types or ResourceType) if call.version else {int(ResourceType.CLIENT_METRICS)}
     if not wanted <= set(ResourceType):
-        return messages.ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=[])
+        raise UnsupportedVersionError(f"resource types {sorted(wanted - set(ResourceType))} are not known")
     names: dict[ResourceType, list[str]] = {
         ResourceType.TOPIC: list(call.broker.topics.names()),
         ResourceType.BROKER: [str(node.node_id) for node in call.door.nodes(call.session)],

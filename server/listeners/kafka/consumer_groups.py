@@ -28,16 +28,11 @@ def consumer_group_heartbeat(
     """Join, stay, or leave; the answer has what the member may read from now on, if that has changed."""
     news = body.subscribed_topic_names, body.subscribed_topic_regex, body.topic_partitions
     heartbeat = _heartbeat(call, body)
-    answer = call.broker.groups.consumers.heartbeat_now(heartbeat) if news == (None, None, None) else None
-    try:
-        if body.subscribed_topic_regex:
-            check_subscription()
-        if answer is None:
-            answer = yield partial(call.broker.groups.consumer_heartbeat, heartbeat)
-    except RequestError as exc:
-        return messages.ConsumerGroupHeartbeatResponse(
-            error_code=exc.code, error_message=exc.message, member_epoch=0, heartbeat_interval_ms=0
-        )
+    answer = call.broker.groups.consumers.try_heartbeat(heartbeat) if news == (None, None, None) else None
+    if body.subscribed_topic_regex:
+        check_subscription()
+    if answer is None:
+        answer = yield partial(call.broker.groups.consumer_heartbeat, heartbeat)
     return _told(answer)
 
 

@@ -88,14 +88,11 @@ async def sync_group(call: Call, body: messages.SyncGroupRequest) -> messages.Sy
         protocol=body.protocol_name,
         assignments=tuple((each.member_id, each.assignment) for each in body.assignments),
     )
-    answer = SyncAnswer(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     if call.version >= FIRST_SYNC_WITH_PROTOCOL and None in (body.protocol_type, body.protocol_name):
-        return messages.SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, assignment=b"")
-    try:
-        with call.session.parked(LONGEST_WAIT_S, _kept_bytes(request.assignments)):
-            answer = await call.broker.groups.sync(request)
-    except RequestError as exc:
-        answer = SyncAnswer(error=exc.code)
+        raise RequestError("protocol type and name are not both given", ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    answer = SyncAnswer(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    with call.session.parked(LONGEST_WAIT_S, _kept_bytes(request.assignments)):
+        answer = await call.broker.groups.sync(request)
     return messages.SyncGroupResponse(
         error_code=answer.error,
         protocol_type=answer.protocol_type,
@@ -106,18 +103,13 @@ async def sync_group(call: Call, body: messages.SyncGroupRequest) -> messages.Sy
 
 def heartbeat(call: Call, body: messages.HeartbeatRequest) -> messages.HeartbeatResponse:
     """Keep a member's session alive."""
-    try:
-        code = call.broker.groups.heartbeat(
-            Heartbeat(
-                group_id=body.group_id,
-                generation=body.generation_id,
-                member_id=body.member_id,
-                group_instance_id=body.group_instance_id,
-            )
-        )
-    except RequestError as exc:
-        code = exc.code
-    return messages.HeartbeatResponse(error_code=code)
+    asked = Heartbeat(
+        group_id=body.group_id,
+        generation=body.generation_id,
+        member_id=body.member_id,
+        group_instance_id=body.group_instance_id,
+    )
+    return messages.HeartbeatResponse(error_code=call.broker.groups.heartbeat(asked))
 
 
 def leave_group(call: Call, body: messages.LeaveGroupRequest) -> messages.LeaveGroupResponse:
@@ -126,10 +118,7 @@ def leave_group(call: Call, body: messages.LeaveGroupRequest) -> messages.LeaveG
     leaving = [LeavingMember(body.member_id)]
     if is_several:
         leaving = [LeavingMember(each.member_id, each.group_instance_id, each.reason) for each in body.members]
-    try:
-        answer = call.broker.groups.leave(body.group_id, leaving)
-    except RequestError as exc:
-        return messages.LeaveGroupResponse(error_code=exc.code, members=[])
+    answer = call.broker.groups.leave(body.group_id, leaving)
     code = answer.error
     if not is_several and not code and answer.members:
         code = answer.members[0].error

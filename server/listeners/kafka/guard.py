@@ -305,12 +305,15 @@ PATHS: Final = ApiTable(_judged_lists)
 Handler = Callable[[Call, Any], Any]
 
 
-async def served(call: Call, body: Any, handler: Handler) -> Any:
+async def served(call: Call, api: Api, body: Any, handler: Handler) -> Any:
     """Return the answer of a handler of any kind."""
-    answer = handler(call, body)
-    if answer.__class__ is GeneratorType:
-        return await perform(answer)
-    return await answer if isinstance(answer, Awaitable) else answer
+    try:
+        answer = handler(call, body)
+        if answer.__class__ is GeneratorType:
+            return await perform(answer)
+        return await answer if isinstance(answer, Awaitable) else answer
+    except RequestError as exc:
+        return await call.broker.in_steps(error_response_steps(api, call.version, body, exc.code, exc.message))
 
 
 async def guarded(call: Call, api: Api, body: Any, handler: Handler) -> Any:
@@ -322,7 +325,7 @@ async def guarded(call: Call, api: Api, body: Any, handler: Handler) -> Any:
         return await in_steps(error_response_steps(api, call.version, body, exc.code, MESSAGE))
     path = next((path for path in PATHS[api.key] if getattr(body, path)), None)
     if rules.each is None or path is None:
-        answer = await served(call, body, handler)
+        answer = await served(call, api, body, handler)
     else:
         answer = await _divided(call, api, body, rules.each, path, handler)
     if rules.hide is not None:
@@ -334,8 +337,8 @@ async def _divided(call: Call, api: Api, body: Any, each: Each, path: str, handl
     in_steps = call.broker.in_steps
     kept, refused = await in_steps(_judge_steps(call, body, each, getattr(body, path)))
     if not refused:
-        return await served(call, body, handler)
-    answer = await served(call, _with(body, path, kept), handler) if kept or each.is_of_group else api.response()
+        return await served(call, api, body, handler)
+    answer = await served(call, api, _with(body, path, kept), handler) if kept or each.is_of_group else api.response()
     if getattr(answer, "error_code", 0):
         return answer
     for code, elements in refused.items():

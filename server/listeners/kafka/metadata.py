@@ -184,10 +184,7 @@ STEPS_PER_PARTITION: Final = 2
 async def describe_topic_partitions(call: Call, body: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
     """The topics asked for, or all, from the cursor on and up to the limit; where it goes on is in the answer."""
     names = sorted({topic.name for topic in body.topics} or call.broker.topics.names())
-    try:
-        _check_cursor(body.cursor, names, is_asked_by_name=bool(body.topics))
-    except RequestError as exc:
-        return DescribeTopicPartitionsResponse(topics=[_refused(topic.name, exc.code) for topic in body.topics])
+    _check_cursor(body.cursor, names, is_asked_by_name=bool(body.topics))
     start = body.cursor or DescribeTopicPartitionsCursor(topic_name="", partition_index=0)
     portion = Portion(call, left=min(max(body.response_partition_limit, 1), MAX_PARTITIONS))
     hidden: list[DescribeTopicPartitionsResponseTopic] = []

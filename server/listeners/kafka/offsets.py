@@ -213,11 +213,7 @@ async def offset_delete(call: Call, body: messages.OffsetDeleteRequest) -> messa
     """Forget offsets, but for those of topics that the group's members read."""
     named = ((topic, each) for topic in body.topics for each in topic.partitions)
     partitions = [TopicPartition(topic.name, each.partition_index) async for topic, each in in_turns(named)]
-    try:
-        answers = iter(await call.broker.offsets.delete(body.group_id, partitions))
-    except RequestError as exc:
-        return messages.OffsetDeleteResponse(error_code=exc.code, topics=[])
-    codes = map(error_code, answers)
+    codes = map(error_code, await call.broker.offsets.delete(body.group_id, partitions))
     return messages.OffsetDeleteResponse(
         topics=[
             messages.OffsetDeleteResponseTopic(
@@ -328,7 +324,7 @@ def _commit(
         if transaction is not None and call.version < FIRST_THAT_JOINS:
             offsets.check_in_transaction(*transaction, group)
         is_small = transaction is None and len(wanted) <= PARTITIONS_AT_ONCE
-        if is_small and offsets.commit_now(group, wanted, member, reply.put):
+        if is_small and offsets.try_commit(group, wanted, member, reply.put):
             return _codes(asked, (yield reply))
         return _codes(asked, (yield partial(offsets.commit, group, wanted, transaction=transaction, member=member)))
     except RequestError as exc:

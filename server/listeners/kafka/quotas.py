@@ -33,10 +33,7 @@ async def describe_client_quotas(
     call: Call, body: messages.DescribeClientQuotasRequest
 ) -> messages.DescribeClientQuotasResponse:
     """The quotas of all entities that have every part asked for, and no others if that is `strict`."""
-    try:
-        _check_filter(body.components)
-    except RequestError as exc:
-        return messages.DescribeClientQuotasResponse(error_code=exc.code, error_message=exc.message, entries=None)
+    _check_filter(body.components)
     found = [
         _entry(entity, values)
         async for entity, values in in_turns(list(call.broker.security.client_quotas().items()), ENTITIES_PER_TURN)

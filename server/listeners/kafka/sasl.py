@@ -134,7 +134,7 @@ def sasl_handshake(call: Call, body: messages.SaslHandshakeRequest) -> messages.
     """Version 0 is followed by bare tokens, version 1 by SaslAuthenticate."""
     login = call.login
     if login is None:
-        return messages.SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[])
+        raise RequestError("nobody logs in here", ErrorCode.ILLEGAL_SASL_STATE)
     return login.choose(body.mechanism, tokens_follow=call.version == 0)
 
 
@@ -143,7 +143,5 @@ async def sasl_authenticate(call: Call, body: messages.SaslAuthenticateRequest) 
     login = call.login
     if login is None or login.is_done:
         message = "SaslAuthenticate request received after successful authentication"
-        return messages.SaslAuthenticateResponse(
-            error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=message, auth_bytes=b"", session_lifetime_ms=0
-        )
+        raise RequestError(message, ErrorCode.ILLEGAL_SASL_STATE)
     return await login.take(body.auth_bytes)

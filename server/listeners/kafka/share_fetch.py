@@ -52,7 +52,7 @@ async def share_fetch(call: Call, body: messages.ShareFetchRequest) -> messages.
         if exc.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
             with call.session.parked(_wait_s(body)):
                 await trio.sleep_forever()
-        return messages.ShareFetchResponse(error_code=exc.code, error_message=exc.message, responses=[], node_endpoints=[])
+        raise
     outcome = await acknowledge(call, member, said, renews=body.is_renew_ack)
     if body.share_acquire_mode not in set(AcquireMode):
         return messages.ShareFetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, responses=[], node_endpoints=[])
@@ -262,13 +262,8 @@ def refusal(key: ShareKey) -> RequestError:
 async def share_acknowledge(call: Call, body: messages.ShareAcknowledgeRequest) -> messages.ShareAcknowledgeResponse:
     """Answered when it is stored. At the final epoch what the member still has is given back too."""
     shares = call.broker.shares
-    try:
-        group, member = member_of(body)
-        shares.sessions_at(call.door.node_id).acknowledge(group, member, body.share_session_epoch)
-    except RequestError as exc:
-        return messages.ShareAcknowledgeResponse(
-            error_code=exc.code, error_message=exc.message, responses=[], node_endpoints=[]
-        )
+    group, member = member_of(body)
+    shares.sessions_at(call.door.node_id).acknowledge(group, member, body.share_session_epoch)
     outcome = await acknowledge(call, member, said_in(group, body), renews=body.is_renew_ack)
     if body.share_session_epoch == FINAL_SHARE_EPOCH:
         await shares.release_member(group, member, call.door.node_id)

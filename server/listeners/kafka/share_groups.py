@@ -29,14 +29,9 @@ def share_group_heartbeat(
 ) -> Procedure[messages.ShareGroupHeartbeatResponse]:
     """Join, stay, or leave; the answer has what the member may read from now on, if that has changed."""
     members, heartbeat = call.broker.groups.share, _heartbeat(call, body)
-    try:
-        answer = members.heartbeat_now(heartbeat) if body.subscribed_topic_names is None else None
-        if answer is None:
-            answer = yield partial(members.heartbeat, heartbeat)
-    except RequestError as exc:
-        return messages.ShareGroupHeartbeatResponse(
-            error_code=exc.code, error_message=exc.message, member_epoch=0, heartbeat_interval_ms=0
-        )
+    answer = members.try_heartbeat(heartbeat) if body.subscribed_topic_names is None else None
+    if answer is None:
+        answer = yield partial(members.heartbeat, heartbeat)
     return _told(answer)
 
 
@@ -179,10 +174,7 @@ async def alter_share_group_offsets(
         for topic in body.topics
         for each in topic.partitions
     ]
-    try:
-        errors = iter(await call.broker.groups.share.alter_offsets(body.group_id, asked))
-    except RequestError as exc:
-        return messages.AlterShareGroupOffsetsResponse(error_code=exc.code, error_message=exc.message, responses=[])
+    errors = iter(await call.broker.groups.share.alter_offsets(body.group_id, asked))
     return messages.AlterShareGroupOffsetsResponse(
         responses=[
             messages.AlterShareGroupOffsetsResponseTopic(
@@ -206,10 +198,7 @@ async def delete_share_group_offsets(
 ) -> messages.DeleteShareGroupOffsetsResponse:
     """Forget where a group without members reads topics."""
     names = [topic.topic_name for topic in body.topics]
-    try:
-        errors = await call.broker.groups.share.delete_offsets(body.group_id, names)
-    except RequestError as exc:
-        return messages.DeleteShareGroupOffsetsResponse(error_code=exc.code, error_message=exc.message, responses=[])
+    errors = await call.broker.groups.share.delete_offsets(body.group_id, names)
     return messages.DeleteShareGroupOffsetsResponse(
         responses=[
             messages.DeleteShareGroupOffsetsResponseTopic(

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from ....protocol.errors import RequestError
 from ....protocol.kafka.messages import streams_groups as messages
 from ...broker import (
     Endpoint,
@@ -36,26 +35,13 @@ def streams_group_heartbeat(
     """Join, stay, or leave; the answer has the tasks that the member is to run from now on, if they have changed, and what is
     wrong with the application's topics. Internal topics that are missing are made."""
     groups, heartbeat = call.broker.groups, _heartbeat(call, body)
-    try:
-        is_silent = body.topology is None and body.active_tasks is None
-        if is_silent and (answer := groups.streams.heartbeat_now(heartbeat)) is not None:
-            return _told(answer, answer.statuses)
-        if body.topology is not None:
-            check_topics(call, body.topology)
-        answer = yield partial(groups.streams_heartbeat, heartbeat)
-        statuses = yield partial(with_topics_made, call, answer.missing_topics, answer.statuses)
-    except RequestError as exc:
-        return messages.StreamsGroupHeartbeatResponse(
-            error_code=exc.code,
-            error_message=exc.message,
-            member_id="",
-            member_epoch=0,
-            heartbeat_interval_ms=0,
-            acceptable_recovery_lag=0,
-            task_offset_interval_ms=0,
-            status=[],
-            endpoint_information_epoch=0,
-        )
+    is_silent = body.topology is None and body.active_tasks is None
+    if is_silent and (answer := groups.streams.try_heartbeat(heartbeat)) is not None:
+        return _told(answer, answer.statuses)
+    if body.topology is not None:
+        check_topics(call, body.topology)
+    answer = yield partial(groups.streams_heartbeat, heartbeat)
+    statuses = yield partial(with_topics_made, call, answer.missing_topics, answer.statuses)
     return _told(answer, statuses)
 
 

@@ -18,63 +18,40 @@ from typing import Final, NamedTuple
 
 from ....protocol.coordinator.transactions import STATE_NAMES, TransactionLogValue
 from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError
+from ....protocol.kafka.apis import ApiKey
 from ....protocol.kafka.authorization import DENIED, AclOperation, ResourceType
 from ....protocol.kafka.messages import transactions as messages
 from ....protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from ...broker import is_internal
 from ...loop.procedures import in_turns
 from .door import Call, error_code, pattern_of
+from .error_answers import known_code
 
-FIRST_WITH_FENCED: Final = {"InitProducerId": 4, "AddPartitionsToTxn": 2, "AddOffsetsToTxn": 2, "EndTxn": 2}
-"""The first versions whose clients know PRODUCER_FENCED; the others are told INVALID_PRODUCER_EPOCH."""
 FIRST_END_WITH_EPOCH: Final = 5
 EPOCH_PER_TRANSACTION: Final = 2
-
-
-def transaction_code(call: Call, api: str, error: RequestError) -> ErrorCode:
-    """The error code that a client of that version knows."""
-    if error.code is ErrorCode.PRODUCER_FENCED and call.version < FIRST_WITH_FENCED[api]:
-        return ErrorCode.INVALID_PRODUCER_EPOCH
-    return error.code
 
 
 async def init_producer_id(call: Call, body: messages.InitProducerIdRequest) -> messages.InitProducerIdResponse:
     """A fresh id, or that of the transactional id; without one the timeout means nothing, whatever clients send."""
     expected = None if body.producer_id == NO_PRODUCER_ID else (body.producer_id, body.producer_epoch)
-    try:
-        if (expected is None) != (body.producer_epoch == NO_PRODUCER_EPOCH):
-            raise InvalidRequestError(
-                f"producer id {body.producer_id} and epoch {body.producer_epoch}: both are given, or none"
-            )
-        producer_id, epoch = await call.broker.producers.init(body.transactional_id, body.transaction_timeout_ms, expected)
-    except RequestError as exc:
-        code = transaction_code(call, "InitProducerId", exc)
-        return messages.InitProducerIdResponse(error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)
+    if (expected is None) != (body.producer_epoch == NO_PRODUCER_EPOCH):
+        raise InvalidRequestError(f"producer id {body.producer_id} and epoch {body.producer_epoch}: both are given, or none")
+    producer_id, epoch = await call.broker.producers.init(body.transactional_id, body.transaction_timeout_ms, expected)
     return messages.InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
 
 
 async def add_offsets_to_txn(call: Call, body: messages.AddOffsetsToTxnRequest) -> messages.AddOffsetsToTxnResponse:
     """The partition in which the group's offsets are kept joins."""
-    try:
-        await call.broker.offsets.join_transaction(body.transactional_id, body.producer_id, body.producer_epoch, body.group_id)
-    except RequestError as exc:
-        return messages.AddOffsetsToTxnResponse(error_code=transaction_code(call, "AddOffsetsToTxn", exc))
+    await call.broker.offsets.join_transaction(body.transactional_id, body.producer_id, body.producer_epoch, body.group_id)
     return messages.AddOffsetsToTxnResponse()
 
 
 async def end_txn(call: Call, body: messages.EndTxnRequest) -> messages.EndTxnResponse:
     """Commit or abort; from version 5 on the answer has the id and epoch to go on with."""
     client_version = EPOCH_PER_TRANSACTION if call.version >= FIRST_END_WITH_EPOCH else 0
-    try:
-        producer_id, epoch = await call.broker.transactions.end(
-            body.transactional_id,
-            body.producer_id,
-            body.producer_epoch,
-            commit=body.committed,
-            client_version=client_version,
-        )
-    except RequestError as exc:
-        return messages.EndTxnResponse(error_code=transaction_code(call, "EndTxn", exc))
+    producer_id, epoch = await call.broker.transactions.end(
+        body.transactional_id, body.producer_id, body.producer_epoch, commit=body.committed, client_version=client_version
+    )
     return messages.EndTxnResponse(producer_id=producer_id, producer_epoch=epoch)
 
 
@@ -136,7 +113,7 @@ async def add_partitions_to_txn(call: Call, body: messages.AddPartitionsToTxnReq
                 asked,
             )
         except RequestError as exc:
-            code = transaction_code(call, "AddPartitionsToTxn", exc)
+            code = known_code(ApiKey.ADD_PARTITIONS_TO_TXN, call.version, exc.code)
     return messages.AddPartitionsToTxnResponse(
         results_by_transaction=[],
         results_by_topic_v3_and_below=[
