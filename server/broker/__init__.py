@@ -31,7 +31,7 @@ from ..groups.classic.values import Sync as Sync
 from ..groups.classic.values import SyncAnswer as SyncAnswer
 from ..groups.consumer.member import ConsumerHeartbeat as ConsumerHeartbeat
 from ..groups.coordinators.share import ShareOffset as ShareOffset
-from ..groups.share.member import ShareHeartbeat as ShareHeartbeat
+from ..groups.share.groups import ShareHeartbeat as ShareHeartbeat
 from ..groups.streams.values import Endpoint as Endpoint
 from ..groups.streams.values import EndpointPartitions as EndpointPartitions
 from ..groups.streams.values import InternalTopic as InternalTopic
@@ -92,9 +92,9 @@ from ..storage.lookups.fetched_records import PlainRecords as PlainRecords
 from ..storage.lookups.fetched_records import aborted_pairs as aborted_pairs
 from ..storage.producers.producer_cursor import ProducerEntry as ProducerEntry
 from ..storage.segments.segment_view import TimestampAndOffset as TimestampAndOffset
-from ..telemetry.collected import Series as Series
 from ..telemetry.instances import ACCEPTED_COMPRESSION as ACCEPTED_COMPRESSION
 from ..telemetry.instances import Push as Push
+from ..telemetry.instances import Series as Series
 from ..telemetry.otlp import Point as Point
 from ..telemetry.otlp import point_steps as point_steps
 from ..telemetry.otlp import unpack as unpack

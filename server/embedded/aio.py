@@ -26,7 +26,7 @@ from .broker import EmbeddedBroker, open_fork
 from .follow import Follow as Follow
 from .follow import FollowedRecord as FollowedRecord
 from .living import directory_like
-from .transaction import Transaction
+from .records import Transaction
 
 T = TypeVar("T")
 P = ParamSpec("P")

@@ -40,7 +40,7 @@ from .broker import EmbeddedBroker, Fork, describe_broker, open_fork
 from .follow import Follow, Followed, Found, Taken
 from .living import directory_like
 from .opening import open_broker
-from .transaction import Transaction
+from .records import Transaction
 
 T = TypeVar("T")
 

@@ -31,8 +31,17 @@ from ..storage.log.append import AppendResult
 from ..storage.segments.segment_view import TimestampAndOffset
 from .follow import Follow, Following, ReadOn, Start
 from .living import directory_like, living
-from .records import WrongRecordsNamed, by_partition, check_records, from_offset, keyed, partition_of, range_of_times
-from .transaction import TIMEOUT_MS, Transaction
+from .records import (
+    TIMEOUT_MS,
+    Transaction,
+    WrongRecordsNamed,
+    by_partition,
+    check_records,
+    from_offset,
+    keyed,
+    partition_of,
+    range_of_times,
+)
 
 T = TypeVar("T")
 

@@ -28,8 +28,7 @@ import attrs
 
 from ....protocol.errors import ErrorCode
 from ..timers import Timers
-from .group import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE, ClassicGroup
-from .member import Member
+from .group import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE, ClassicGroup, Member
 from .values import NO_LEADER, GroupSettings, JoinAnswer, Outcome, Store, Sync, SyncAnswer, Token
 
 LOGGER: Final = logging.getLogger(__name__)

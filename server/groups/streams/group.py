@@ -15,9 +15,8 @@ from ..assigned.group import AssignedGroup, GroupDraft, RecordTypes, stale
 from ..assigned.values import TopicImage
 from ..values import GroupState
 from .assignor import AssignedMember, SubtopologyTasks, assign_sticky
-from .configured import ConfiguredTopology, internal_topic
 from .member import StreamsMember
-from .topology import Topology
+from .topology import ConfiguredTopology, Topology, internal_topic
 from .values import (
     NO_TASKS,
     STREAMS_TYPE,

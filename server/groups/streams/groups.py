@@ -27,10 +27,9 @@ from ..assigned.values import (
     by_first,
     metadata_hash,
 )
-from .configured import ConfiguredSubtopology, ConfiguredTopology, configure
 from .group import STANDBY_REPLICAS, GroupMemory, StreamsDraft, StreamsGroup, metadata_facts
 from .member import StreamsMember
-from .topology import Topology, check_topology
+from .topology import ConfiguredSubtopology, ConfiguredTopology, Topology, check_topology, configure
 from .values import (
     NO_TASKS,
     EndpointPartitions,

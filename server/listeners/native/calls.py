@@ -23,7 +23,7 @@ from ..access.rules import Asker, note_change
 from ..connections.session import IDLE_TIMEOUT_S
 from ..connections.sockets import Admission, Listener, Served
 from ..connections.transport import Transport
-from . import described, group_calls, log_calls, stage_calls, topic_calls
+from . import described, group_calls, log_calls
 from .described import statistics
 from .fetches import Fetches
 from .guard import AUDITED, NATIVE, RULES, Judged, judge_steps, judged
@@ -172,9 +172,9 @@ class NativeCalls(Asker):
                     raise RequestError(NOBODY_LOGS_IN, ErrorCode.ILLEGAL_SASL_STATE)
                 return self._in_turn(correlation_id, partial(self.login.authenticate, correlation_id, message))
             case messages.MetadataRequest():
-                return self._begin(correlation_id, topic_calls.metadata(self.broker, message))
+                return self._begin(correlation_id, log_calls.metadata(self.broker, message))
             case messages.DescribeConfigsRequest():
-                return partial(self._answer, correlation_id, partial(topic_calls.describe_configs, self.broker, message))
+                return partial(self._answer, correlation_id, partial(log_calls.describe_configs, self.broker, message))
             case messages.ListTransactionsRequest():
                 list_them = partial(described.list_transactions, self.broker, message, self._sees(message))
                 self._answer_beside(correlation_id, list_them)
@@ -247,7 +247,7 @@ class NativeCalls(Asker):
         return answer
 
     async def _stage(self, correlation_id: int, message: messages.StageRequest) -> None:
-        self._answer_beside(correlation_id, await stage_calls.stage(self.broker, message))
+        self._answer_beside(correlation_id, await log_calls.stage(self.broker, message))
 
     async def _answer(self, correlation_id: int, call: Answering) -> None:
         try:
@@ -287,11 +287,11 @@ def _is_unanswered(message: messages.RequestMessage) -> bool:
 
 _CALLS: Final[dict[type, Callable[..., Awaitable[messages.ResponseMessage]]]] = {
     messages.ExplainRequest: log_calls.explain,
-    messages.CreateTopicsRequest: topic_calls.create_topics,
-    messages.DeleteTopicsRequest: topic_calls.delete_topics,
-    messages.CreatePartitionsRequest: topic_calls.create_partitions,
-    messages.AlterConfigsRequest: topic_calls.alter_configs,
-    messages.DeleteRecordsRequest: topic_calls.delete_records,
+    messages.CreateTopicsRequest: log_calls.create_topics,
+    messages.DeleteTopicsRequest: log_calls.delete_topics,
+    messages.CreatePartitionsRequest: log_calls.create_partitions,
+    messages.AlterConfigsRequest: log_calls.alter_configs,
+    messages.DeleteRecordsRequest: log_calls.delete_records,
     messages.InitProducerRequest: group_calls.init_producer,
     messages.EndTransactionRequest: group_calls.end_transaction,
     messages.DescribeTransactionsRequest: described.describe_transactions,
@@ -311,8 +311,8 @@ _CALLS: Final[dict[type, Callable[..., Awaitable[messages.ResponseMessage]]]] = 
     messages.DescribeSegmentsRequest: described.describe_segments,
     messages.SplitPointsRequest: log_calls.split_points,
     messages.LeaseSegmentsRequest: log_calls.lease_segments,
-    messages.CommitStageRequest: stage_calls.commit_stage,
-    messages.AbortStageRequest: stage_calls.abort_stage,
-    messages.LastCommitRequest: stage_calls.last_commit,
+    messages.CommitStageRequest: log_calls.commit_stage,
+    messages.AbortStageRequest: log_calls.abort_stage,
+    messages.LastCommitRequest: log_calls.last_commit,
 }
 """Calls that may take their time: each in a task of its own, so that nothing behind it is held up."""

@@ -24,7 +24,7 @@ from ...broker import (
     checked_entity,
 )
 from ...loop.procedures import in_turns
-from .topic_calls import error_of
+from .log_calls import error_of
 
 
 async def init_producer(broker: Broker, message: messages.InitProducerRequest) -> messages.InitProducerResponse:

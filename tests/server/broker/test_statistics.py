@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker import FetchPartition, statistics
-from triolog.server.figures.as_map import statistics_map
 from triolog.server.figures.prometheus import scrape
+from triolog.server.listeners.native.described import statistics_map
 from triolog.server.partitions.disk import DURATION_BOUNDS_S, Durations
 
 from tests.support.brokers import LARGE, PARTITION, TOPIC, actor_of, one_partition, running_broker

@@ -6,7 +6,7 @@ import inspect
 from typing import Any
 
 import pytest
-from triolog.server.embedded import BlockingBroker, EmbeddedBroker, aio, transaction
+from triolog.server.embedded import BlockingBroker, EmbeddedBroker, aio, records
 from triolog.server.fake import proxies
 from triolog.server.fake.clock import MovedClock
 from triolog.server.fake.views import groups_view, log_view, share_groups_view, streams_groups_view
@@ -16,7 +16,7 @@ PAIRS = (
     (EmbeddedBroker, aio.AioBroker, {"forked_into", "stop", "node_down", "node_up", "move_leader", "move_coordinator"}),
     (log_view.LogView, aio.AioLog, set()),
     (groups_view.GroupsView, aio.AioGroups, {"rebalance", "freeze"}),
-    (transaction.Transaction, aio.AioTransaction, set()),
+    (records.Transaction, aio.AioTransaction, set()),
     (EmbeddedBroker, BlockingBroker, {"forked_into", "stop"}),
     (FaultView, proxies.BlockingFault, set()),
     (FaultsView, proxies.BlockingFaults, {"add_disk_rule"}),

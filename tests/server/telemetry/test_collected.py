@@ -9,7 +9,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, M
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.records.compression import compress
 from triolog.protocol.types import CompressionType
-from triolog.server.telemetry import collected, otlp
+from triolog.server.telemetry import instances, otlp
 
 CLIENT = {"client_id": "a", "client_instance_id": "i"}
 
@@ -63,12 +63,12 @@ def test_what_cannot_be_read_is_an_invalid_record() -> None:
         assert caught.value.code is ErrorCode.INVALID_RECORD
 
 
-def shown(kept: collected.Collected, now_ms: int = 0) -> dict[str, float]:
+def shown(kept: instances.Collected, now_ms: int = 0) -> dict[str, float]:
     return {f"{each.metric} {each.attributes}": each.value for each in kept.series(now_ms)}
 
 
 def test_what_is_counted_is_added_up_and_the_rest_replaced() -> None:
-    kept = collected.Collected()
+    kept = instances.Collected()
     for _ in range(2):
         kept.add(b"i", CLIENT, POINTS, now_ms=0, expires_ms=100)
     assert shown(kept) == {
@@ -82,10 +82,10 @@ def test_what_is_counted_is_added_up_and_the_rest_replaced() -> None:
 
 
 def test_there_are_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collected, "MAX_SERIES_OF_CLIENT", 2)
-    monkeypatch.setattr(collected, "MAX_SERIES", 3)
-    monkeypatch.setattr(collected, "MAX_CLIENTS", 2)
-    kept = collected.Collected()
+    monkeypatch.setattr(instances, "MAX_SERIES_OF_CLIENT", 2)
+    monkeypatch.setattr(instances, "MAX_SERIES", 3)
+    monkeypatch.setattr(instances, "MAX_CLIENTS", 2)
+    kept = instances.Collected()
     kept.add(b"1", CLIENT, POINTS, now_ms=0, expires_ms=100)
     assert (len(shown(kept)), kept.left_out) == (2, 3)
     kept.add(b"2", CLIENT, POINTS, now_ms=0, expires_ms=100)

@@ -17,7 +17,7 @@ from trio.testing import MockClock
 from triolog.protocol.coordinator.offsets import OFFSETS_TOPIC
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.server import broker as door
-from triolog.server.groups.share.member import ShareHeartbeat
+from triolog.server.groups.share.groups import ShareHeartbeat
 
 from tests.support.brokers import PARTITION, TOPIC, listings, one_partition, until
 from tests.support.gate_fs import GateFileSystem, held

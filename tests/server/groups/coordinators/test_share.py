@@ -14,7 +14,7 @@ from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker, CommittingMember, GroupState
 from triolog.server.groups.assigned.values import HeartbeatAnswer
-from triolog.server.groups.share.member import ShareHeartbeat
+from triolog.server.groups.share.groups import ShareHeartbeat
 from triolog.server.groups.share.states import ShareStateSummary
 
 from tests.server.groups.coordinators.test_assigned import CLASSIC, CONSUMER, GROUP

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from triolog.server.groups.assigned.values import Partitions
 from triolog.server.groups.consumer.assignors import Subscriber
-from triolog.server.groups.share.group import assign_simple
+from triolog.server.groups.share.groups import assign_simple
 
 A, B, C = TOPICS = [bytes([number]) * 16 for number in range(3)]
 NAMES: Final = "abcdefgh"

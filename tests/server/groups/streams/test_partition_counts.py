@@ -7,8 +7,7 @@ from collections.abc import Mapping
 import pytest
 from triolog.protocol.coordinator.streams_group_records import StreamsGroupCopartitionGroup, StreamsGroupSubtopology
 from triolog.protocol.errors import RequestError
-from triolog.server.groups.streams.configured import MAX_TASKS, configure
-from triolog.server.groups.streams.topology import MAX_SUBTOPOLOGIES, MAX_TOPICS, Topology, check_topology
+from triolog.server.groups.streams.topology import MAX_SUBTOPOLOGIES, MAX_TASKS, MAX_TOPICS, Topology, check_topology, configure
 from triolog.server.groups.streams.values import StreamsStatusCode
 
 from tests.support.consumer_groups import Topics
