@@ -42,8 +42,7 @@ from ...protocol.kafka.scram import (
 )
 from ...protocol.limits import MAX_RULE_NAME_CHARS, MIB
 from ..access.acls import Acl, AclAuthorizer, AclFilter
-from ..access.quota_entities import QuotaEntity
-from ..access.quotas import ClientQuotas
+from ..access.quotas import ClientQuotas, QuotaEntity
 from ..access.users import MAX_USERS_FILE_BYTES, ConfiguredUser, decode_users
 from ..config.broker_config import BrokerConfig
 from ..partitions.disk import Disk

@@ -21,8 +21,8 @@ from triolog.server.broker import Broker
 from triolog.server.config.broker_config import Address
 from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.server.fake.api import ControlApi
-from triolog.server.listeners.kafka.access import audited as kafka_audited
-from triolog.server.listeners.native.access import audited as native_audited
+from triolog.server.listeners.kafka import audited as kafka_audited
+from triolog.server.listeners.native import guard as native_audited
 
 from tests.support import kafka_admin, kafka_quotas, kafka_wire, wire_client
 from tests.support.kafka_rights.askers import CASES

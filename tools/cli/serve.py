@@ -21,7 +21,7 @@ import click
 if TYPE_CHECKING:
     from ...server.config.broker_config import BrokerConfig
     from ...server.listeners.opening import Addresses
-    from ...server.service.reloading import Change
+    from ...server.service.service import Change
     from ..console.process.supervisor import ConsoleChild
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -197,8 +197,7 @@ def _serve_for_tests(
     from ...server.fake.clock import MovedClock
     from ...server.fake.faults.rules import RuleError
     from ...server.fake.kafka.kafka_versions import maxima_of
-    from ...server.fake.rules_file import check_rules
-    from ...server.fake.serving import serve_for_tests
+    from ...server.fake.serving import check_rules, serve_for_tests
     from ...server.listeners.http.access import read_token
     from ...server.listeners.opening import Addresses
 
@@ -289,7 +288,7 @@ async def _links_part(config_file: str, config: BrokerConfig) -> Change:
     """Of a server that has begun without links."""
     import trio
 
-    from ...server.service.reloading import Change
+    from ...server.service.service import Change
 
     has_links = await trio.to_thread.run_sync(_has_links, config_file)
     return Change((), partial(LOGGER.warning, "SIGHUP: needs a restart: [[forward]] is new") if has_links else lambda: None)

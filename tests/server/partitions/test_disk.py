@@ -18,7 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.records.steps import STEPS_PER_PAUSE
 from triolog.protocol.types import TopicPartition
-from triolog.server.fake.faults.disk_faults import DiskFaults, disk_rule_of
+from triolog.server.fake.faults.faults import DiskFaults
+from triolog.server.fake.faults.rules import disk_rule_of
 from triolog.server.loop.turns import STEPS_PER_TURN
 from triolog.server.partitions.disk import READERS, WRITERS, Disk, OperationFailedError, WouldWaitError
 from triolog.server.partitions.faulty_disk import FaultyFileSystem

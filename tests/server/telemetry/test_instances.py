@@ -13,8 +13,9 @@ from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.records.compression import compress
 from triolog.protocol.types import CompressionType
 from triolog.server.config.resource_keys import Subscription, subscription
+from triolog.server.figures.prometheus import collected
 from triolog.server.system.client_memory import ClientMemory
-from triolog.server.telemetry import collected, instances, otlp
+from triolog.server.telemetry import instances, otlp
 from triolog.server.telemetry.instances import RESERVED, ClientInstance, ClientInstances, Push
 
 NOBODY: Final = bytes(16)

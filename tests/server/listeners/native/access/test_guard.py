@@ -24,8 +24,8 @@ from triolog.server.config.broker_config import Address
 from triolog.server.config.listener_security import ListenerSecurity
 from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.server.listeners.connections.sockets import Admission
-from triolog.server.listeners.native.access.guard import RULES
 from triolog.server.listeners.native.calls import native_listener
+from triolog.server.listeners.native.guard import RULES
 from triolog.server.listeners.native.session import error_codes
 
 from tests.support.attackers import both_listeners

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .....protocol.errors import RequestError
-from .....protocol.kafka.authorization import DENIED, AclOperation
-from ...access.judging import JUDGED_PER_PAUSE, Steps, divide_steps, each_steps, seen_steps
-from ...access.rules import CLUSTER, GROUP, TOPIC, TRANSACTION
-from ..door import NO_TOPIC_ID, Call
+from ....protocol.errors import RequestError
+from ....protocol.kafka.authorization import DENIED, AclOperation
+from ..access.rules import CLUSTER, GROUP, JUDGED_PER_PAUSE, TOPIC, TRANSACTION, Steps, divide_steps, each_steps, seen_steps
+from .door import NO_TOPIC_ID, Call
 
 
 def _name_of(call: Call, topic: Any) -> str | None:

@@ -11,14 +11,14 @@ from typing import Final
 
 import attrs
 
-from .....protocol.errors import ErrorCode, InvalidConfigError, RequestError, SaslAuthenticationError
-from .....protocol.native import messages
-from .....protocol.native.connection import NativeRequest
-from ....broker import Broker
-from ....config.listener_security import PLAIN
-from ....loop.reactor import Work
-from ...access.login import EXPIRED, Login
-from ..session import NativeSession, TakeUp
+from ....protocol.errors import ErrorCode, InvalidConfigError, RequestError, SaslAuthenticationError
+from ....protocol.native import messages
+from ....protocol.native.connection import NativeRequest
+from ...broker import Broker
+from ...config.listener_security import PLAIN
+from ...loop.reactor import Work
+from ..access.login import EXPIRED, Login
+from .session import NativeSession, TakeUp
 
 ADMITTED: Final = frozenset({messages.HelloRequest.api, messages.AuthenticateRequest.api})
 """Calls that are taken without a login."""

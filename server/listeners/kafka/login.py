@@ -11,13 +11,13 @@ from typing import Final
 import attrs
 import trio
 
-from .....protocol.errors import ErrorCode, RequestError, SaslAuthenticationError
-from .....protocol.kafka.apis import ApiKey
-from .....protocol.kafka.messages.security import SaslAuthenticateResponse, SaslHandshakeResponse
-from .....protocol.limits import MAX_UNKNOWN_BYTES
-from ....broker import Broker
-from ...access.login import EXPIRED, Login
-from ..session import KafkaSession
+from ....protocol.errors import ErrorCode, RequestError, SaslAuthenticationError
+from ....protocol.kafka.apis import ApiKey
+from ....protocol.kafka.messages.security import SaslAuthenticateResponse, SaslHandshakeResponse
+from ....protocol.limits import MAX_UNKNOWN_BYTES
+from ...broker import Broker
+from ..access.login import EXPIRED, Login
+from .session import KafkaSession
 
 _HANDSHAKES: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE})
 _TOKENS: Final = frozenset({ApiKey.SASL_AUTHENTICATE})

@@ -3,6 +3,11 @@ it. Each call needs what its equivalent of Kafka's protocol needs.
 
 Beside the rules of `access.rules`, `sees` selects the visible ones of many names. Handlers that list names call it, because
 their lists are limited.
+
+`hide` is a function that removes what the client may not see: it gets the client and the answer's body. The table of
+docs/reference/rights.md has the docstrings of these functions. Nothing of this is logged as a refusal.
+
+`AUDITED` has the calls that change topics, groups, quotas or configuration, and what they name: for the audit log.
 """
 
 from __future__ import annotations
@@ -13,16 +18,14 @@ from typing import Any, Final, NamedTuple
 
 import attrs
 
-from .....protocol.errors import AuthorizationError
-from .....protocol.kafka.authorization import DENIED, ResourceType
-from .....protocol.kafka.authorization import AclOperation as Op
-from .....protocol.native import messages
-from .....protocol.native.kinds import Body
-from .....protocol.types import TopicPartition
-from ...access import rules
-from ...access.judging import Steps, divide_steps, finish
-from ...access.rights import Asker
-from ...access.rules import (
+from ....protocol.errors import AuthorizationError
+from ....protocol.kafka.authorization import DENIED, AclOperation, ResourceType
+from ....protocol.kafka.authorization import AclOperation as Op
+from ....protocol.native import messages
+from ....protocol.native.kinds import Body
+from ....protocol.types import TopicPartition
+from ..access import rules
+from ..access.rules import (
     CLUSTER,
     CREATE_TOPIC,
     DELETE_TOPIC,
@@ -30,14 +33,67 @@ from ...access.rules import (
     PRODUCER_ID,
     TOPIC,
     TRANSACTION,
+    Asker,
     Denied,
     Rule,
+    Steps,
     check_steps,
     denied_configs,
+    divide_steps,
+    finish,
     needs,
     right,
 )
-from . import seen_answers
+
+
+def topics(asker: Asker, body: Body) -> None:
+    """Hide topics without DESCRIBE TOPIC, where all are asked for, and configurations without DESCRIBE_CONFIGS TOPIC."""
+    body["topics"] = seen = [topic for topic in body["topics"] if asker.may_see(TOPIC, topic["name"])]
+    for topic in seen:
+        if topic["config"] and not asker.authorize(AclOperation.DESCRIBE_CONFIGS, TOPIC, topic["name"], quietly=True):
+            topic["config"] = {}
+
+
+def topics_with_gaps(asker: Asker, body: Body) -> None:
+    """Hide topics without DESCRIBE TOPIC, where all are asked for."""
+    body["topics"] = [topic for topic in body["topics"] if asker.may_see(TOPIC, topic["name"])]
+
+
+def offsets(asker: Asker, body: Body) -> None:
+    """Hide topics without DESCRIBE TOPIC, where all are asked for."""
+    body["partitions"] = [each for each in body["partitions"] if asker.may_see(TOPIC, each["topic"])]
+
+
+def listed_groups(asker: Asker, body: Body) -> None:
+    """Hide groups without DESCRIBE GROUP, unless the client has DESCRIBE CLUSTER."""
+    if not asker.may_see(CLUSTER):
+        body["groups"] = [group for group in body["groups"] if asker.may_see(GROUP, group)]
+
+
+def described_groups(asker: Asker, body: Body) -> None:
+    """Hide groups that read topics without DESCRIBE TOPIC, whose error says so."""
+    body["groups"] = [each if _may_see_topics(asker, each) else _hidden(each["group"]) for each in body["groups"]]
+
+
+def _may_see_topics(asker: Asker, group: Body) -> bool:
+    read = [each["topic"] for member in group["members"] for each in member["assignment"]]
+    return all(asker.may_see(TOPIC, topic) for topic in {*read, *(each["topic"] for each in group["shared"])})
+
+
+def _hidden(group: str) -> Body:
+    why = "The group has topics that the client is not authorized to describe."
+    return messages.DescribedGroup(group, AuthorizationError(why, DENIED[TOPIC])).to_body()
+
+
+def described_transactions(asker: Asker, body: Body) -> None:
+    """Hide topics without DESCRIBE TOPIC."""
+    for each in body["transactions"]:
+        each["partitions"] = [place for place in each["partitions"] if asker.may_see(TOPIC, place["topic"])]
+
+
+def transaction(asker: Asker, name: str) -> bool:
+    """Hide transactional ids without DESCRIBE TRANSACTIONAL_ID."""
+    return asker.may_see(TRANSACTION, name)
 
 
 @attrs.frozen(kw_only=True)
@@ -132,7 +188,7 @@ RULES: Final[dict[type[messages.RequestMessage], Rules]] = {
     messages.FetchRequest: Rules(each=_each("partitions", messages.FetchPartitionResponse, Op.READ, max_wait_ms=0)),
     messages.OffsetsForTimesRequest: Rules(each=_each("partitions", messages.OffsetsForTimesPartitionResponse, Op.DESCRIBE)),
     messages.ExplainRequest: Rules(each=_each("partitions", messages.ExplainPartitionResponse, Op.DESCRIBE)),
-    messages.MetadataRequest: Rules(each=_each("topics", messages.TopicMetadata, Op.DESCRIBE), hide=seen_answers.topics),
+    messages.MetadataRequest: Rules(each=_each("topics", messages.TopicMetadata, Op.DESCRIBE), hide=topics),
     messages.CreateTopicsRequest: Rules(each=Each(CREATE_TOPIC, _may_create, key="topics", entry=messages.CreatedTopic)),
     messages.DeleteTopicsRequest: Rules(each=Each(DELETE_TOPIC, _may_delete, key="topics", entry=messages.TopicAnswer)),
     messages.DescribeConfigsRequest: Rules(each=_each("topics", messages.TopicConfig, Op.DESCRIBE_CONFIGS)),
@@ -141,10 +197,10 @@ RULES: Final[dict[type[messages.RequestMessage], Rules]] = {
     messages.DeleteRecordsRequest: Rules(each=_each("partitions", messages.DeleteRecordsPartitionResponse, Op.DELETE)),
     messages.InitProducerRequest: Rules((_IN_TRANSACTION, PRODUCER_ID)),
     messages.EndTransactionRequest: Rules((needs(Op.WRITE, TRANSACTION, _of_producer),)),
-    messages.ListTransactionsRequest: Rules(sees=seen_answers.transaction),
+    messages.ListTransactionsRequest: Rules(sees=transaction),
     messages.DescribeTransactionsRequest: Rules(
         each=_each("transactions", messages.DescribedTransaction, Op.DESCRIBE, TRANSACTION),
-        hide=seen_answers.described_transactions,
+        hide=described_transactions,
     ),
     messages.DescribeProducersRequest: Rules(each=_each("partitions", messages.DescribeProducersPartitionResponse, Op.READ)),
     messages.AbortTransactionRequest: Rules((_named(Op.WRITE, TRANSACTION, "transactional_id"),)),
@@ -156,11 +212,11 @@ RULES: Final[dict[type[messages.RequestMessage], Rules]] = {
     messages.FetchOffsetsRequest: Rules(
         (_named(Op.DESCRIBE, GROUP, "group"),),
         _each("partitions", messages.FetchOffsetsPartitionResponse, Op.DESCRIBE),
-        seen_answers.offsets,
+        offsets,
     ),
-    messages.ListGroupsRequest: Rules(hide=seen_answers.listed_groups),
+    messages.ListGroupsRequest: Rules(hide=listed_groups),
     messages.DescribeGroupsRequest: Rules(
-        each=_each("groups", messages.DescribedGroup, Op.DESCRIBE, GROUP), hide=seen_answers.described_groups
+        each=_each("groups", messages.DescribedGroup, Op.DESCRIBE, GROUP), hide=described_groups
     ),
     messages.DeleteGroupsRequest: Rules(each=_each("groups", messages.DeletedGroup, Op.DELETE, GROUP)),
     messages.AlterShareGroupOffsetsRequest: Rules(
@@ -178,7 +234,7 @@ RULES: Final[dict[type[messages.RequestMessage], Rules]] = {
     messages.LeaseSegmentsRequest: Rules(
         (needs(Op.CLUSTER_ACTION, CLUSTER), needs(Op.READ, TOPIC, _leased_topics, ", all that are named"))
     ),
-    messages.ListGapsRequest: Rules(each=_each("topics", messages.TopicGaps, Op.DESCRIBE), hide=seen_answers.topics_with_gaps),
+    messages.ListGapsRequest: Rules(each=_each("topics", messages.TopicGaps, Op.DESCRIBE), hide=topics_with_gaps),
     messages.AcceptGapsRequest: Rules(each=_each("partitions", messages.AcceptGapsPartitionResponse, Op.ALTER)),
     messages.DescribeSegmentsRequest: Rules(each=_each("partitions", messages.DescribeSegmentsPartitionResponse, Op.DESCRIBE)),
     messages.ListConnectionsRequest: Rules((needs(Op.DESCRIBE, CLUSTER),)),
@@ -231,3 +287,61 @@ def judge_steps(asker: Asker, message: Any) -> Steps[Judged]:
 def judged(asker: Asker, message: messages.RequestMessage) -> Judged:
     """The same, without pauses."""
     return finish(judge_steps(asker, message))
+
+
+NATIVE: Final = "native"
+
+
+def _topics(message: Any) -> Iterable[str]:
+    return [each if isinstance(each, str) else each.name for each in message.topics]
+
+
+def _configs(message: messages.AlterConfigsRequest) -> Iterable[str]:
+    return [f"{topic.name}: {key}" for topic in message.topics for key in (*topic.set, *topic.delete)]
+
+
+def _partitions(message: messages.DeleteRecordsRequest) -> Iterable[str]:
+    return [f"{each.topic}-{each.partition}" for each in message.partitions]
+
+
+def _gaps(message: messages.AcceptGapsRequest) -> Iterable[str]:
+    return [f"{each.topic}-{each.partition}: offset {each.start_offset}" for each in message.partitions]
+
+
+def _groups(message: messages.DeleteGroupsRequest) -> Iterable[str]:
+    return message.groups
+
+
+def _share_offsets(message: messages.AlterShareGroupOffsetsRequest) -> Iterable[str]:
+    return [f"{message.group}: {topic}" for topic in dict.fromkeys(each.topic for each in message.partitions)]
+
+
+def _quotas(message: messages.AlterQuotasRequest) -> Iterable[str]:
+    return [
+        ", ".join(f"{part.type} {'<default>' if part.name is None else part.name}" for part in quota.entity)
+        for quota in message.changes
+    ]
+
+
+def _transaction(message: messages.AbortTransactionRequest) -> Iterable[str]:
+    return [f"transactional id {message.transactional_id}"]
+
+
+def _hanging(message: messages.AbortHangingTransactionsRequest) -> Iterable[str]:
+    return [f"{each.topic}-{each.partition}: producer {each.producer_id}" for each in message.partitions]
+
+
+AUDITED: Final[dict[type[messages.RequestMessage], Callable[[Any], Iterable[str]]]] = {
+    messages.CreateTopicsRequest: _topics,
+    messages.DeleteTopicsRequest: _topics,
+    messages.CreatePartitionsRequest: _topics,
+    messages.AlterConfigsRequest: _configs,
+    messages.DeleteRecordsRequest: _partitions,
+    messages.AcceptGapsRequest: _gaps,
+    messages.AbortTransactionRequest: _transaction,
+    messages.AbortHangingTransactionsRequest: _hanging,
+    messages.DeleteGroupsRequest: _groups,
+    messages.AlterShareGroupOffsetsRequest: _share_offsets,
+    messages.AlterQuotasRequest: _quotas,
+}
+"""By call: what it names."""

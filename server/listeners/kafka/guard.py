@@ -5,19 +5,24 @@ The meaning of a request's fields determines the resources that it names (`proto
 reports errors in an element itself, before any check of permissions. These APIs call `Call.authorize` themselves: Produce,
 Fetch, Metadata, DescribeTopicPartitions, AddPartitionsToTxn, ShareFetch, ShareAcknowledge, StreamsGroupHeartbeat,
 AlterUserScramCredentials and the three APIs of ACLs. Their work depends on the result: automatic creation of topics, a limit
-that counts visible entries, partitions that join all or none, or that a session remembers. No other handler does. Where no
-ACLs are enforced the guard checks nothing.
+that counts visible entries, partitions that join all or none, or that a session remembers. No other handler does. Where no ACLs
+are enforced the guard checks nothing.
+
+`guarded` answers a request as far as the client may have it; `seen_answers` has what is left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import copy
+from collections import Counter
+from collections.abc import Awaitable, Callable, Hashable, Iterable
+from types import GeneratorType
 from typing import Any, Final
 
 import attrs
 
-from .....protocol.errors import RequestError
-from .....protocol.kafka.apis import (
+from ....protocol.errors import AuthorizationError, ErrorCode, RequestError
+from ....protocol.kafka.apis import (
     APIS,
     COORDINATOR_KEY,
     GROUP_ID,
@@ -27,16 +32,19 @@ from .....protocol.kafka.apis import (
     Api,
     ApiKey,
     ApiTable,
+    lists_naming,
     name_in,
+    names_of,
     paths_to,
     values_at,
 )
-from .....protocol.kafka.authorization import AclOperation as Op
-from .....protocol.kafka.authorization import ResourceType
-from .....protocol.schema.fields import Entity
-from .....protocol.types import TopicPartition
-from ...access import rules
-from ...access.rules import (
+from ....protocol.kafka.authorization import DENIED, ResourceType
+from ....protocol.kafka.authorization import AclOperation as Op
+from ....protocol.schema.fields import Entity
+from ....protocol.types import TopicPartition
+from ...loop.procedures import perform
+from ..access import rules
+from ..access.rules import (
     CLUSTER,
     CREATE_TOPIC,
     DELETE_TOPIC,
@@ -46,13 +54,18 @@ from ...access.rules import (
     TRANSACTION,
     Denied,
     Rule,
+    Steps,
+    check_steps,
     denied_configs,
+    divide_steps,
+    each_steps,
     needs,
     needs_otherwise,
     right,
 )
-from ..door import NO_TOPIC_ID, Call
 from . import seen_answers
+from .door import NO_TOPIC_ID, Call
+from .error_answers import SHAPES, error_response_steps, repeat_steps
 
 ENTITIES: Final = {TOPIC: TOPIC_NAME, GROUP: GROUP_ID, TRANSACTION: TRANSACTIONAL_ID}
 _API_KEYS: Final = {api.request: api.key for api in APIS.values()}
@@ -269,3 +282,95 @@ BY_THEMSELVES: Final = {
     ApiKey.DELETE_ACLS: "ALTER CLUSTER",
 }
 """What the handlers of these ask, beside RULES, in words."""
+
+
+MESSAGE: Final = "Authorization failed."
+"""Kafka's words."""
+
+NO_RULES: Final = Rules()
+
+
+def _judged_lists(api: Api) -> tuple[str, ...]:
+    each = RULES.get(api.key, NO_RULES).each
+    if each is None:
+        return ()
+    paths = tuple(path for path, _ in lists_naming(api, api.request, (each.entity,)))
+    assert paths, f"{api.name} has no list of {each.entity.name}"
+    return paths
+
+
+PATHS: Final = ApiTable(_judged_lists)
+"""The lists whose elements are judged. A request has one of them, or none."""
+
+Handler = Callable[[Call, Any], Any]
+
+
+async def served(call: Call, api: Api, body: Any, handler: Handler) -> Any:
+    """Return the answer of a handler of any kind."""
+    try:
+        answer = handler(call, body)
+        if answer.__class__ is GeneratorType:
+            return await perform(answer)
+        return await answer if isinstance(answer, Awaitable) else answer
+    except RequestError as exc:
+        return await call.broker.in_steps(error_response_steps(api, call.version, body, exc.code, exc.message))
+
+
+async def guarded(call: Call, api: Api, body: Any, handler: Handler) -> Any:
+    """Answer a request under ACLs: refuse it, serve the elements that are allowed, hide what the client may not see."""
+    rules, in_steps = RULES.get(api.key, NO_RULES), call.broker.in_steps
+    try:
+        await in_steps(check_steps(call, body, rules))
+    except AuthorizationError as exc:
+        return await in_steps(error_response_steps(api, call.version, body, exc.code, MESSAGE))
+    path = next((path for path in PATHS[api.key] if getattr(body, path)), None)
+    if rules.each is None or path is None:
+        answer = await served(call, api, body, handler)
+    else:
+        answer = await _divided(call, api, body, rules.each, path, handler)
+    if rules.hide is not None:
+        await in_steps(rules.hide(call, body, answer))
+    return answer
+
+
+async def _divided(call: Call, api: Api, body: Any, each: Each, path: str, handler: Handler) -> Any:
+    in_steps = call.broker.in_steps
+    kept, refused = await in_steps(_judge_steps(call, body, each, getattr(body, path)))
+    if not refused:
+        return await served(call, api, body, handler)
+    answer = await served(call, api, _with(body, path, kept), handler) if kept or each.is_of_group else api.response()
+    if getattr(answer, "error_code", 0):
+        return answer
+    for code, elements in refused.items():
+        for shape in SHAPES[api.key].lists:
+            if shape.asked == path:
+                asked = _with(body, path, elements)
+                repeated = await in_steps(repeat_steps(shape, api.response, asked, code, MESSAGE))
+                setattr(answer, shape.answer, getattr(answer, shape.answer) + repeated)
+    return answer
+
+
+def _judge_steps(call: Call, body: Any, each: Each, elements: list[Any]) -> Steps[tuple[list[Any], dict[ErrorCode, list[Any]]]]:
+    """(elements that are served, error -> those refused with it)."""
+    counts: Counter[Hashable] = Counter()
+    if each.once:
+        yield from each_steps(elements, lambda element: counts.update((_identity(element),)))
+
+    def refusal(element: Any) -> Denied:
+        return None if each.once and counts[_identity(element)] > 1 else each.denied(call, body, element)
+
+    kept, found = yield from divide_steps(elements, refusal)
+    refused: dict[ErrorCode, list[Any]] = {}
+    yield from each_steps(found, lambda one: refused.setdefault(DENIED[one[2]], []).append(one[1]))
+    return kept, refused
+
+
+def _identity(element: Any) -> Hashable:
+    """A key for what an element names; equal for two elements that name the same."""
+    return element if isinstance(element, str) else tuple(getattr(element, name) for name in names_of(type(element)).values())
+
+
+def _with(body: Any, path: str, elements: list[Any]) -> Any:
+    changed = copy.copy(body)
+    setattr(changed, path, elements)
+    return changed

@@ -1,23 +1,19 @@
 """APIs of Kafka's protocol that change topics, groups, users, ACLs, quotas or configuration, and what they name: for the audit
-log. Topics that Metadata and StreamsGroupHeartbeat make beside their answer are noted where they are made."""
+log. Topics that Metadata and StreamsGroupHeartbeat make beside their answer are noted where they are made.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from .....protocol.kafka.apis import ApiKey
-from .....protocol.kafka.authorization import AclOperation, AclPermission, PatternType, ResourceType
-from .....protocol.kafka.messages.groups import DeleteGroupsRequest
-from .....protocol.kafka.messages.offsets import OffsetDeleteRequest
-from .....protocol.kafka.messages.security import (
-    AlterClientQuotasRequest,
-    AlterUserScramCredentialsRequest,
-    CreateAclsRequest,
-    DeleteAclsRequest,
-)
-from .....protocol.kafka.messages.topics import DeleteRecordsRequest, DeleteTopicsRequest
-from .....protocol.kafka.messages.transactions import WriteTxnMarkersRequest
+from ....protocol.kafka.apis import ApiKey
+from ....protocol.kafka.authorization import AclOperation, AclPermission, PatternType, ResourceType
+from ....protocol.kafka.messages import security as messages
+from ....protocol.kafka.messages.groups import DeleteGroupsRequest
+from ....protocol.kafka.messages.offsets import OffsetDeleteRequest
+from ....protocol.kafka.messages.topics import DeleteRecordsRequest, DeleteTopicsRequest
+from ....protocol.kafka.messages.transactions import WriteTxnMarkersRequest
 
 KAFKA: Final = "kafka"
 RESOURCES: Final = {2: "topic", 4: "broker", 8: "broker logger", 16: "client metrics", 32: "group"}
@@ -44,18 +40,18 @@ def _configs(body: Any) -> Iterable[str]:
     ]
 
 
-def _quotas(body: AlterClientQuotasRequest) -> Iterable[str]:
+def _quotas(body: messages.AlterClientQuotasRequest) -> Iterable[str]:
     return [
         ", ".join(f"{part.entity_type} {'<default>' if part.entity_name is None else part.entity_name}" for part in each.entity)
         for each in body.entries
     ]
 
 
-def _users(body: AlterUserScramCredentialsRequest) -> Iterable[str]:
+def _users(body: messages.AlterUserScramCredentialsRequest) -> Iterable[str]:
     return [*(f"set {each.name}" for each in body.upsertions), *(f"delete {each.name}" for each in body.deletions)]
 
 
-def _new_acls(body: CreateAclsRequest) -> Iterable[str]:
+def _new_acls(body: messages.CreateAclsRequest) -> Iterable[str]:
     return [
         f"{_name(AclPermission, each.permission_type)} {each.principal} at {each.host} {_name(AclOperation, each.operation)} "
         f"{_name(ResourceType, each.resource_type)} {_name(PatternType, each.resource_pattern_type)} {each.resource_name}"
@@ -63,7 +59,7 @@ def _new_acls(body: CreateAclsRequest) -> Iterable[str]:
     ]
 
 
-def _filters(body: DeleteAclsRequest) -> Iterable[str]:
+def _filters(body: messages.DeleteAclsRequest) -> Iterable[str]:
     return [
         f"{_name(AclPermission, each.permission_type)} {each.principal_filter} at {each.host_filter} "
         f"{_name(AclOperation, each.operation)} {_name(ResourceType, each.resource_type_filter)} "
