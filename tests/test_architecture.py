@@ -276,7 +276,7 @@ JUDGES: Final = frozenset(
 JUDGES_BY_THEMSELVES: Final = frozenset(
     {
         *("door", "guard", "seen_answers"),
-        *("produce", "fetch", "metadata", "transactions", "acls", "sasl", "share_fetch", "streams_topologies"),
+        *("produce", "fetch", "metadata", "transactions", "security", "share_fetch", "streams_groups"),
     }
 )
 """Who may ask what a Kafka client may do: the one table of all APIs, and those whose answer hangs on it."""

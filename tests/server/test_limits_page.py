@@ -24,6 +24,7 @@ OF_ONE_REQUEST: Final = {
     "listeners/http",
     "listeners/connections/transport.py",
     "listeners/kafka/metadata.py",
+    "listeners/native/described.py",
     "listeners/kafka/fetch.py",
     "access/users.py",
 }

@@ -29,7 +29,7 @@ from ....protocol.limits import INT32_MIN
 from ....protocol.types import TopicPartition
 from ...broker import DirectoryContents
 from ...loop.procedures import Procedure, in_turns, mapped
-from .door import Call, Node, error_code, error_message
+from .door import Call, Node, error_code, filled, reported
 from .topics import check_assignment
 
 GROUP: Final = 0
@@ -109,9 +109,7 @@ def _elected(
 ) -> messages.ElectLeadersPartitionResult:
     if error is None:
         error = _no_election(call, topic, partition, election_type)
-    return messages.ElectLeadersPartitionResult(
-        partition_id=partition, error_code=error_code(error), error_message=error_message(error)
-    )
+    return reported(messages.ElectLeadersPartitionResult, error, partition_id=partition)
 
 
 def _no_election(call: Call, topic: str, partition: int, election_type: int) -> RequestError:
@@ -158,8 +156,8 @@ def _reassigned(
         check_assignment(asked.replicas, [call.door.node_id])
     except RequestError as exc:
         error = exc.as_answer()
-    return messages.AlterPartitionReassignmentsReassignablePartitionResponse(
-        partition_index=asked.partition_index, error_code=error_code(error), error_message=error_message(error)
+    return reported(
+        messages.AlterPartitionReassignmentsReassignablePartitionResponse, error, partition_index=asked.partition_index
     )
 
 
@@ -178,14 +176,7 @@ def find_coordinator(call: Call, body: FindCoordinatorRequest) -> Procedure[Find
     if call.version >= FIRST_WITH_SEVERAL_KEYS:
         return FindCoordinatorResponse(error_message=None, node_id=-1, host="", port=-1, coordinators=found)
     [only] = found
-    return FindCoordinatorResponse(
-        error_code=only.error_code,
-        error_message=only.error_message,
-        node_id=only.node_id,
-        host=only.host,
-        port=only.port,
-        coordinators=[],
-    )
+    return filled(FindCoordinatorResponse, only)
 
 
 def _coordinator(node: Node, key_type: int, key: str) -> FindCoordinatorCoordinator:

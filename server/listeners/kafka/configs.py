@@ -11,7 +11,7 @@ import enum
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn, TypeVar
 
 from ....protocol.errors import (
     InvalidConfigError,
@@ -32,7 +32,9 @@ from .config_entries import (
     group_entries,
     topic_entries,
 )
-from .door import Call, error_code, error_message
+from .door import Call, filled, reported
+
+T = TypeVar("T")
 
 RESOURCES_PER_TURN: Final = 2
 """Each has forty keys."""
@@ -75,9 +77,9 @@ def _describe(
         entries = _entries(call, resource_type, name)
     except RequestError as exc:
         error = exc.as_answer()
-    return messages.DescribeConfigsResult(
-        error_code=error_code(error),
-        error_message=error_message(error),
+    return reported(
+        messages.DescribeConfigsResult,
+        error,
         resource_type=resource_type,
         resource_name=name,
         configs=[
@@ -112,20 +114,17 @@ def check_group_name(name: str) -> None:
 
 
 def _result(entry: Entry, *, synonyms: bool, documentation: bool) -> messages.DescribeConfigsResourceResult:
-    return messages.DescribeConfigsResourceResult(
-        name=entry.name,
-        value=entry.value,
+    shown = filled(
+        messages.DescribeConfigsResourceResult,
+        entry,
         read_only=entry.is_read_only,
         config_source=entry.source,
-        is_default=False,
-        is_sensitive=False,
-        synonyms=[
-            messages.DescribeConfigsSynonym(name=each.name, value=each.value, source=each.source)
-            for each in (entry.synonyms if synonyms else ())
-        ],
         config_type=entry.type,
         documentation=entry.doc if documentation else None,
     )
+    if not synonyms:
+        shown.synonyms = []
+    return shown
 
 
 def check_broker_name(call: Call, name: str) -> None:
@@ -188,7 +187,7 @@ async def alter_configs(call: Call, body: messages.AlterConfigsRequest) -> messa
     repeated = _repeated(body.resources)
     return messages.AlterConfigsResponse(
         responses=[
-            messages.AlteredResource(**await _answer(call, resource, repeated, validate_only=body.validate_only))
+            await _answer(messages.AlteredResource, call, resource, repeated, validate_only=body.validate_only)
             async for resource in in_turns(body.resources)
         ]
     )
@@ -204,7 +203,13 @@ async def incremental_alter_configs(
     repeated = _repeated(body.resources)
     return messages.IncrementalAlterConfigsResponse(
         responses=[
-            messages.AlteredResource(**await _answer(call, resource, repeated, validate_only=body.validate_only))
+            await _answer(
+                messages.AlteredResource,
+                call,
+                resource,
+                repeated,
+                validate_only=body.validate_only,
+            )
             async for resource in in_turns(body.resources)
         ]
     )
@@ -218,8 +223,8 @@ def _repeated(resources: Sequence[Resource]) -> set[tuple[int, str]]:
     return {resource for resource, count in counts.items() if count > 1}
 
 
-async def _answer(call: Call, resource: Resource, repeated: set[tuple[int, str]], *, validate_only: bool) -> dict[str, Any]:
-    """Apply a change to one resource and return the fields of its result; others are not affected."""
+async def _answer(cls: type[T], call: Call, resource: Resource, repeated: set[tuple[int, str]], *, validate_only: bool) -> T:
+    """Apply a change to one resource and return its result; others are not affected."""
     error: RequestError | None = None
     try:
         if (resource.resource_type, resource.resource_name) in repeated:
@@ -228,12 +233,7 @@ async def _answer(call: Call, resource: Resource, repeated: set[tuple[int, str]]
         await _alter(call, resource, validate_only=validate_only)
     except RequestError as exc:
         error = exc.as_answer()
-    return {
-        "error_code": error_code(error),
-        "error_message": error_message(error),
-        "resource_type": resource.resource_type,
-        "resource_name": resource.resource_name,
-    }
+    return reported(cls, error, resource_type=resource.resource_type, resource_name=resource.resource_name)
 
 
 def _check_keys(resource: Resource) -> None:

@@ -13,9 +13,9 @@ from typing import Final, Protocol, TypeVar
 from ....protocol.errors import RequestError
 from ....protocol.kafka.authorization import ResourceType
 from ....protocol.kafka.messages import groups as messages
-from ...broker import AssignedGroupDescription, AssignedMemberDescription, ConsumerHeartbeat, HeartbeatAnswer, by_first
+from ...broker import AssignedGroupDescription, AssignedMemberDescription, ConsumerHeartbeat, by_first
 from ...loop.procedures import Procedure, in_turns
-from .door import Call, check_subscription
+from .door import Call, check_subscription, filled, reported
 
 FIRST_WITH_MEMBER_ID: Final = 1
 CONSUMER_MEMBER: Final = 1
@@ -33,10 +33,6 @@ def consumer_group_heartbeat(
         check_subscription()
     if answer is None:
         answer = yield partial(call.broker.groups.consumer_heartbeat, heartbeat)
-    return _told(answer)
-
-
-def _told(answer: HeartbeatAnswer) -> messages.ConsumerGroupHeartbeatResponse:
     assignment = None
     if answer.assignment is not None:
         topics = [
@@ -44,12 +40,7 @@ def _told(answer: HeartbeatAnswer) -> messages.ConsumerGroupHeartbeatResponse:
             for topic_id, numbers in by_first(answer.assignment).items()
         ]
         assignment = messages.ConsumerGroupHeartbeatAssignment(topic_partitions=topics)
-    return messages.ConsumerGroupHeartbeatResponse(
-        member_id=answer.member_id,
-        member_epoch=answer.member_epoch,
-        heartbeat_interval_ms=answer.heartbeat_interval_ms,
-        assignment=assignment,
-    )
+    return filled(messages.ConsumerGroupHeartbeatResponse, answer, assignment=assignment)
 
 
 def _heartbeat(call: Call, body: messages.ConsumerGroupHeartbeatRequest) -> ConsumerHeartbeat:
@@ -82,24 +73,19 @@ async def consumer_group_describe(
 
 
 def _shown(call: Call, description: AssignedGroupDescription) -> messages.ConsumerGroupDescribedGroup:
-    return messages.ConsumerGroupDescribedGroup(
-        group_id=description.group_id,
+    return filled(
+        messages.ConsumerGroupDescribedGroup,
+        description,
         group_state=description.state.value,
-        group_epoch=description.group_epoch,
-        assignment_epoch=description.assignment_epoch,
         assignor_name=description.assignor,
         members=[_member(call, each) for each in description.members],
     )
 
 
 def _member(call: Call, member: AssignedMemberDescription) -> messages.ConsumerGroupDescribeMember:
-    return messages.ConsumerGroupDescribeMember(
-        member_id=member.member_id,
-        instance_id=member.instance_id,
-        rack_id=member.rack_id,
-        member_epoch=member.member_epoch,
-        client_id=member.client_id,
-        client_host=member.client_host,
+    return filled(
+        messages.ConsumerGroupDescribeMember,
+        member,
         subscribed_topic_names=list(member.topic_names),
         subscribed_topic_regex=member.topic_regex or "",
         assignment=_assignment(call, member.assignment),
@@ -129,9 +115,6 @@ class DescribeRequest(Protocol):
 class DescribedGroup(Protocol):
     """A group in the answer."""
 
-    error_code: int
-    error_message: str | None
-    group_id: str
     authorized_operations: int
 
 
@@ -148,8 +131,7 @@ async def described_groups(
         try:
             answer = shown(call, describe(group))
         except RequestError as exc:
-            answer = kind()
-            answer.group_id, answer.error_code, answer.error_message = group, exc.code, exc.message
+            answer = reported(kind, exc, group_id=group)
         else:
             if body.include_authorized_operations:
                 answer.authorized_operations = call.authorized_operations(ResourceType.GROUP, group)

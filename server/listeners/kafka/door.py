@@ -21,12 +21,14 @@ from ....protocol.kafka.apis import APIS, Api, ApiKey
 from ....protocol.kafka.authorization import CLUSTER_NAME, OPERATIONS, AclOperation, ResourceType, bit_field
 from ....protocol.kafka.connection import GivenAnswer
 from ....protocol.patterns import MISSING, compiled_pattern, load_patterns
+from ....protocol.schema.fields import all_fields
 from ....protocol.types import TopicPartition
 from ...broker import Broker, Security
 from ...config.broker_config import Address
 from ...loop.procedures import Procedure, mapped
 from ..access.rules import Asker
 from ..connections.session import IDLE_TIMEOUT_S
+from .error_answers import put_error
 from .fetch_sessions import FetchSessions
 from .login import KafkaLogin
 from .session import KafkaSession
@@ -186,6 +188,25 @@ def error_code(error: RequestError | None) -> int:
 def error_message(error: RequestError | None) -> str | None:
     """Return the `error_message` of a response."""
     return None if error is None else error.message
+
+
+def reported(cls: type[T], error: RequestError | None, **fields: Any) -> T:
+    """Return a structure of an answer that says how its part of the request went. Fields that are not given have defaults."""
+    answer = cls(**fields)
+    put_error(answer, "error_code", error_code(error), error_message(error))
+    return answer
+
+
+def filled(cls: type[T], source: object, **fields: Any) -> T:
+    """Return a structure of an answer that repeats a value of the broker: `fields`, and what `source` has under the names of
+    the others. The elements of a list are made in the same way."""
+    for field in all_fields(cls):
+        value = getattr(source, field.name, None)
+        if value is not None and field.name not in fields:
+            element: Any = field.element
+            is_list = field.is_array and isinstance(element, type)
+            fields[field.name] = [filled(element, each) for each in value] if is_list else value
+    return cls(**fields)
 
 
 LOGGER: Final = logging.getLogger(__name__)

@@ -177,7 +177,7 @@ def error_response_steps(
     shape, code = SHAPES[api.key], known_code(api.key, version, code)
     response = api.response()
     if shape.has_top and hasattr(response, "error_code"):
-        _put_error(response, "error_code", code, message)
+        put_error(response, "error_code", code, message)
     for name in shape.copied:
         setattr(response, name, getattr(request, name))
     for name, value in shape.fixed.items():
@@ -228,11 +228,12 @@ def _element_steps(each: Repeated, cls: type, asked: Any, code: ErrorCode, messa
     if each.inner is not None:
         setattr(element, each.inner.answer, (yield from repeat_steps(each.inner, cls, asked, code, message)))
     if hasattr(element, each.error):
-        _put_error(element, each.error, code, message)
+        put_error(element, each.error, code, message)
     return element
 
 
-def _put_error(element: Any, name: str, code: ErrorCode, message: str | None) -> None:
+def put_error(element: Any, name: str, code: int, message: str | None) -> None:
+    """Set the error of a structure, with its message where there is room for one."""
     setattr(element, name, int(code))
     if hasattr(element, "error_message"):
         element.error_message = message

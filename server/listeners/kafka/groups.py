@@ -19,7 +19,7 @@ from ....protocol.kafka.messages import groups as messages
 from ....protocol.limits import INT32_MIN
 from ...broker import GroupDescription, GroupState, Heartbeat, Join, JoinAnswer, LeavingMember, Sync, SyncAnswer
 from ...loop.procedures import in_turns
-from .door import Call
+from .door import Call, filled, reported
 from .session import KEPT_PARTITION_BYTES
 
 FIRST_WITH_REQUIRED_MEMBER_ID: Final = 4
@@ -60,20 +60,12 @@ async def join_group(call: Call, body: messages.JoinGroupRequest) -> messages.Jo
     except RequestError as exc:
         answer = JoinAnswer(error=exc.code, member_id=body.member_id)
     nothing = None if call.version >= FIRST_WITH_PROTOCOL_TYPE else ""
-    return messages.JoinGroupResponse(
+    return filled(
+        messages.JoinGroupResponse,
+        answer,
         error_code=answer.error,
         generation_id=answer.generation,
-        protocol_type=answer.protocol_type,
         protocol_name=nothing if answer.protocol is None else answer.protocol,
-        leader=answer.leader,
-        skip_assignment=answer.skip_assignment,
-        member_id=answer.member_id,
-        members=[
-            messages.JoinGroupResponseMember(
-                member_id=member.member_id, group_instance_id=member.group_instance_id, metadata=member.metadata
-            )
-            for member in answer.members
-        ],
     )
 
 
@@ -93,12 +85,7 @@ async def sync_group(call: Call, body: messages.SyncGroupRequest) -> messages.Sy
     answer = SyncAnswer(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     with call.session.parked(LONGEST_WAIT_S, _kept_bytes(request.assignments)):
         answer = await call.broker.groups.sync(request)
-    return messages.SyncGroupResponse(
-        error_code=answer.error,
-        protocol_type=answer.protocol_type,
-        protocol_name=answer.protocol,
-        assignment=answer.assignment,
-    )
+    return filled(messages.SyncGroupResponse, answer, error_code=answer.error, protocol_name=answer.protocol)
 
 
 def heartbeat(call: Call, body: messages.HeartbeatRequest) -> messages.HeartbeatResponse:
@@ -124,12 +111,7 @@ def leave_group(call: Call, body: messages.LeaveGroupRequest) -> messages.LeaveG
         code = answer.members[0].error
     return messages.LeaveGroupResponse(
         error_code=code,
-        members=[
-            messages.LeaveGroupMemberResponse(
-                member_id=each.member_id, group_instance_id=each.group_instance_id, error_code=each.error
-            )
-            for each in answer.members
-        ],
+        members=[filled(messages.LeaveGroupMemberResponse, each, error_code=each.error) for each in answer.members],
     )
 
 
@@ -156,24 +138,23 @@ def _described(call: Call, group: str, *, with_operations: bool) -> messages.Des
     except RequestError as exc:
         error = exc
     is_shown = error is None or error.code is ErrorCode.GROUP_ID_NOT_FOUND
-    return messages.DescribeGroupsDescribedGroup(
-        error_code=0 if error is None else error.code,
-        error_message=None if error is None else error.message,
+    members = [
+        filled(
+            messages.DescribeGroupsDescribedGroupMember,
+            member,
+            member_metadata=member.metadata,
+            member_assignment=member.assignment,
+        )
+        for member in description.members
+    ]
+    return reported(
+        messages.DescribeGroupsDescribedGroup,
+        error,
         group_id=group,
         group_state=description.state.value if is_shown else "",
         protocol_type=description.protocol_type,
         protocol_data=description.protocol,
-        members=[
-            messages.DescribeGroupsDescribedGroupMember(
-                member_id=member.member_id,
-                group_instance_id=member.group_instance_id,
-                client_id=member.client_id,
-                client_host=member.client_host,
-                member_metadata=member.metadata,
-                member_assignment=member.assignment,
-            )
-            for member in description.members
-        ],
+        members=members,
         authorized_operations=call.authorized_operations(ResourceType.GROUP, group)
         if with_operations and error is None
         else INT32_MIN,
@@ -185,12 +166,7 @@ async def list_groups(call: Call, body: messages.ListGroupsRequest) -> messages.
     listings = await call.broker.in_steps(call.broker.groups.listing_steps(body.states_filter, body.types_filter))
     return messages.ListGroupsResponse(
         groups=[
-            messages.ListGroupsListedGroup(
-                group_id=listing.group_id,
-                protocol_type=listing.protocol_type,
-                group_state=listing.state.value,
-                group_type=listing.group_type,
-            )
+            filled(messages.ListGroupsListedGroup, listing, group_state=listing.state.value)
             async for listing in in_turns(listings)
         ]
     )
@@ -207,5 +183,5 @@ async def _deleted(call: Call, group: str) -> messages.DeleteGroupsDeletableGrou
             raise RequestError("a group without a name has nothing here", ErrorCode.GROUP_ID_NOT_FOUND)
         await call.broker.groups.delete(group)
     except RequestError as exc:
-        return messages.DeleteGroupsDeletableGroupResult(group_id=group, error_code=exc.code, error_message=exc.message)
+        return reported(messages.DeleteGroupsDeletableGroupResult, exc, group_id=group)
     return messages.DeleteGroupsDeletableGroupResult(group_id=group)

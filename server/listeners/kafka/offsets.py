@@ -6,21 +6,14 @@ A group that nobody knows has no offsets, which is not an error.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.kafka.messages import offsets as messages
-from ....protocol.kafka.messages.transactions import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-    TxnOffsetCommitResponse,
-    TxnOffsetCommitResponseTopic,
-    TxnPartitionError,
-)
+from ....protocol.kafka.messages import transactions as in_transaction
 from ....protocol.types import NO_OFFSET, TopicPartition
 from ...broker import Commit, CommittingMember, GroupOffset
 from ...loop.procedures import Procedure, Reply, in_turns, mapped
@@ -42,12 +35,15 @@ PARTITIONS_PER_PAUSE: Final = 128
 
 Named = tuple[str, bytes, Sequence[int]]
 """Name and id of a topic, and partitions of it."""
+Offset = tuple[int, GroupOffset | ErrorCode]
+"""Number of a partition, and what was found."""
+P = TypeVar("P")
 
 
 class _Found(NamedTuple):
     """A group's offsets by topic as asked for, or the error of all of them."""
 
-    topics: list[tuple[str, bytes, list[tuple[int, GroupOffset | ErrorCode]]]]
+    topics: list[tuple[str, bytes, list[Offset]]]
     error: ErrorCode = ErrorCode.NONE
 
 
@@ -93,7 +89,7 @@ def _only_group_steps(call: Call, body: messages.OffsetFetchRequest) -> Steps[me
         )
     topics = []
     for name, _, offsets in found.topics:
-        partitions = yield from map_steps(offsets, lambda each: _only(*each, stable=body.require_stable))
+        partitions = yield from _partition_steps(messages.OffsetFetchResponsePartition, offsets, stable=body.require_stable)
         topics.append(messages.OffsetFetchResponseTopic(name=name, partitions=partitions))
     return messages.OffsetFetchResponse(topics=topics, error_code=found.error, groups=[])
 
@@ -131,7 +127,7 @@ def _find_steps(
 
 
 def _all_steps(call: Call, group: str) -> Steps[_Found]:
-    topics: dict[str, list[tuple[int, GroupOffset | ErrorCode]]] = {}
+    topics: dict[str, list[Offset]] = {}
     places = call.broker.offsets.committed_partitions(group)
     for start in range(0, len(places), PARTITIONS_PER_PAUSE):
         for each in call.broker.offsets.committed(group, places[start : start + PARTITIONS_PER_PAUSE]):
@@ -149,14 +145,12 @@ def _topic_id(call: Call, name: str) -> bytes:
         return NO_TOPIC_ID
 
 
-def _topic_steps(
-    call: Call, group: str, name: str, topic_id: bytes, numbers: Sequence[int]
-) -> Steps[list[tuple[int, GroupOffset | ErrorCode]]]:
+def _topic_steps(call: Call, group: str, name: str, topic_id: bytes, numbers: Sequence[int]) -> Steps[list[Offset]]:
     try:
         topic = call.topic_name(name, topic_id, by_id=call.version >= FIRST_WITH_TOPIC_IDS)
     except RequestError as exc:
         return [(number, exc.code) for number in numbers]
-    found: list[tuple[int, GroupOffset | ErrorCode]] = []
+    found: list[Offset] = []
     for start in range(0, len(numbers), PARTITIONS_PER_PAUSE):
         some = numbers[start : start + PARTITIONS_PER_PAUSE]
         committed = call.broker.offsets.committed(group, [TopicPartition(topic, number) for number in some])
@@ -165,43 +159,29 @@ def _topic_steps(
     return found
 
 
-def _values(offset: GroupOffset | ErrorCode, *, stable: bool) -> tuple[int, int, str, ErrorCode]:
-    """(offset, leader epoch, metadata, error code)."""
-    if isinstance(offset, ErrorCode):
-        return NO_OFFSET, -1, "", offset
-    if stable and offset.is_pending:
-        return NO_OFFSET, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT
-    if offset.value is None:
-        return NO_OFFSET, -1, "", ErrorCode.NONE
-    return offset.value.offset, offset.value.leader_epoch, offset.value.metadata, ErrorCode.NONE
+def _partition_steps(cls: Callable[..., P], offsets: Iterable[Offset], *, stable: bool) -> Steps[list[P]]:
+    """The entries of an answer, of the class that the version has."""
 
+    def entry(of_partition: Offset) -> P:
+        number, offset = of_partition
+        kept, code = (None, offset) if isinstance(offset, ErrorCode) else (offset.value, ErrorCode.NONE)
+        if not isinstance(offset, ErrorCode) and stable and offset.is_pending:
+            kept, code = None, ErrorCode.UNSTABLE_OFFSET_COMMIT
+        return cls(
+            partition_index=number,
+            committed_offset=NO_OFFSET if kept is None else kept.offset,
+            committed_leader_epoch=NO_EPOCH if kept is None else kept.leader_epoch,
+            metadata="" if kept is None else kept.metadata,
+            error_code=code,
+        )
 
-def _only(number: int, found: GroupOffset | ErrorCode, *, stable: bool) -> messages.OffsetFetchResponsePartition:
-    offset, leader_epoch, metadata, code = _values(found, stable=stable)
-    return messages.OffsetFetchResponsePartition(
-        partition_index=number,
-        committed_offset=offset,
-        committed_leader_epoch=leader_epoch,
-        metadata=metadata,
-        error_code=code,
-    )
-
-
-def _one_of_several(number: int, found: GroupOffset | ErrorCode, *, stable: bool) -> messages.OffsetFetchResponsePartitions:
-    offset, leader_epoch, metadata, code = _values(found, stable=stable)
-    return messages.OffsetFetchResponsePartitions(
-        partition_index=number,
-        committed_offset=offset,
-        committed_leader_epoch=leader_epoch,
-        metadata=metadata,
-        error_code=code,
-    )
+    return (yield from map_steps(offsets, entry))
 
 
 def _several_steps(group: str, found: _Found, *, stable: bool) -> Steps[messages.OffsetFetchResponseGroup]:
     topics = []
     for name, topic_id, offsets in found.topics:
-        partitions = yield from map_steps(offsets, lambda each: _one_of_several(*each, stable=stable))
+        partitions = yield from _partition_steps(messages.OffsetFetchResponsePartitions, offsets, stable=stable)
         topics.append(messages.OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions))
     return messages.OffsetFetchResponseGroup(group_id=group, topics=topics, error_code=found.error)
 
@@ -238,8 +218,8 @@ NO_RETENTION: Final = -1
 """Of its own: an offset stays as long as the server says."""
 
 Transaction = tuple[str, int, int]
-_Topic = messages.OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic
-_Partition = messages.OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition
+_Topic = messages.OffsetCommitRequestTopic | in_transaction.TxnOffsetCommitRequestTopic
+_Partition = messages.OffsetCommitRequestPartition | in_transaction.TxnOffsetCommitRequestPartition
 
 
 class _Asked(NamedTuple):
@@ -260,40 +240,31 @@ def offset_commit(call: Call, body: messages.OffsetCommitRequest) -> Procedure[m
         version=call.version,
     )
     codes = yield from _commit(call, body.group_id, asked, member)
-    return messages.OffsetCommitResponse(topics=(yield from topics_of_answer(body.topics, codes, _partition, _topic)))
+    partition = partial(_partition, messages.OffsetPartitionError)
+    topic = partial(_topic, messages.OffsetCommitResponseTopic)
+    return messages.OffsetCommitResponse(topics=(yield from topics_of_answer(body.topics, codes, partition, topic)))
 
 
-def _partition(pair: tuple[messages.OffsetCommitRequestPartition, int]) -> messages.OffsetPartitionError:
-    return messages.OffsetPartitionError(partition_index=pair[0].partition_index, error_code=pair[1])
+def _partition(cls: Callable[..., P], pair: tuple[_Partition, int]) -> P:
+    return cls(partition_index=pair[0].partition_index, error_code=pair[1])
 
 
-def _topic(
-    entries: Iterator[messages.OffsetPartitionError], topic: messages.OffsetCommitRequestTopic
-) -> messages.OffsetCommitResponseTopic:
-    partitions = list(islice(entries, len(topic.partitions)))
-    return messages.OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+def _topic(cls: Callable[..., P], entries: Iterator[Any], topic: _Topic) -> P:
+    return cls(name=topic.name, topic_id=topic.topic_id, partitions=list(islice(entries, len(topic.partitions))))
 
 
-def txn_offset_commit(call: Call, body: TxnOffsetCommitRequest) -> Procedure[TxnOffsetCommitResponse]:
+def txn_offset_commit(
+    call: Call, body: in_transaction.TxnOffsetCommitRequest
+) -> Procedure[in_transaction.TxnOffsetCommitResponse]:
     """Keep offsets once the producer's transaction commits."""
     transaction = body.transactional_id, body.producer_id, body.producer_epoch
     pairs = [(topic, each) for topic in body.topics for each in topic.partitions]
     asked = yield from mapped(partial(_asked, call, call.version >= FIRST_IN_TRANSACTION_WITH_TOPIC_IDS, NO_RETENTION), pairs)
     member = CommittingMember(generation=body.generation_id, member_id=body.member_id, group_instance_id=body.group_instance_id)
     codes = yield from _commit(call, body.group_id, asked, member, transaction)
-    topics = yield from topics_of_answer(body.topics, codes, _partition_in_transaction, _topic_in_transaction)
-    return TxnOffsetCommitResponse(topics=topics)
-
-
-def _partition_in_transaction(pair: tuple[TxnOffsetCommitRequestPartition, int]) -> TxnPartitionError:
-    return TxnPartitionError(partition_index=pair[0].partition_index, error_code=pair[1])
-
-
-def _topic_in_transaction(
-    entries: Iterator[TxnPartitionError], topic: TxnOffsetCommitRequestTopic
-) -> TxnOffsetCommitResponseTopic:
-    partitions = list(islice(entries, len(topic.partitions)))
-    return TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+    partition = partial(_partition, in_transaction.TxnPartitionError)
+    topic = partial(_topic, in_transaction.TxnOffsetCommitResponseTopic)
+    return in_transaction.TxnOffsetCommitResponse(topics=(yield from topics_of_answer(body.topics, codes, partition, topic)))
 
 
 def _asked(call: Call, by_id: bool, retention_ms: int, pair: tuple[_Topic, _Partition]) -> _Asked:

@@ -22,7 +22,7 @@ from ....protocol.kafka.messages import security as messages
 from ....protocol.kafka.scram import MAX_ITERATIONS, MIN_ITERATIONS, ScramCredential, ScramMechanism
 from ...broker import ENTITY_TYPES, IP, Acl, AclFilter, QuotaEntity, check_new_acl, check_quota, checked_entity
 from ...loop.procedures import in_turns
-from .door import Call, error_code, error_message
+from .door import Call, filled, reported
 
 E = TypeVar("E", bound=enum.IntEnum)
 
@@ -61,9 +61,7 @@ def describe_acls(call: Call, body: messages.DescribeAclsRequest) -> messages.De
     resources: dict[tuple[ResourceType, str, PatternType], list[messages.DescribeAclsAclDescription]] = {}
     for acl in found:
         resources.setdefault((acl.resource_type, acl.resource_name, acl.pattern_type), []).append(
-            messages.DescribeAclsAclDescription(
-                principal=acl.principal, host=acl.host, operation=acl.operation, permission_type=acl.permission
-            )
+            filled(messages.DescribeAclsAclDescription, acl, permission_type=acl.permission)
         )
     return messages.DescribeAclsResponse(
         error_message=None,
@@ -86,12 +84,7 @@ async def create_acls(call: Call, body: messages.CreateAclsRequest) -> messages.
         except RequestError as exc:
             results.append(exc.as_answer())
     await call.broker.security.create_acls(new)
-    return messages.CreateAclsResponse(
-        results=[
-            messages.CreateAclsAclCreationResult(error_code=error_code(error), error_message=error_message(error))
-            for error in results
-        ]
-    )
+    return messages.CreateAclsResponse(results=[reported(messages.CreateAclsAclCreationResult, error) for error in results])
 
 
 def _new_acl(asked: messages.CreateAclsAclCreation) -> Acl:
@@ -120,31 +113,16 @@ async def delete_acls(call: Call, body: messages.DeleteAclsRequest) -> messages.
         except RequestError as exc:
             filters.append(exc.as_answer())
     found = iter(await call.broker.security.delete_acls([each for each in filters if isinstance(each, AclFilter)]))
-    results = [_refused(each) if isinstance(each, RequestError) else _deleted(next(found)) for each in filters]
+    results = [
+        reported(messages.DeleteAclsFilterResult, each) if isinstance(each, RequestError) else _deleted(next(found))
+        for each in filters
+    ]
     return messages.DeleteAclsResponse(filter_results=results)
 
 
-def _refused(error: RequestError) -> messages.DeleteAclsFilterResult:
-    return messages.DeleteAclsFilterResult(error_code=error.code, error_message=error.message, matching_acls=[])
-
-
 def _deleted(acls: list[Acl]) -> messages.DeleteAclsFilterResult:
-    return messages.DeleteAclsFilterResult(
-        error_message=None,
-        matching_acls=[
-            messages.DeleteAclsMatchingAcl(
-                error_message=None,
-                resource_type=acl.resource_type,
-                resource_name=acl.resource_name,
-                pattern_type=acl.pattern_type,
-                principal=acl.principal,
-                host=acl.host,
-                operation=acl.operation,
-                permission_type=acl.permission,
-            )
-            for acl in acls
-        ],
-    )
+    matching = [filled(messages.DeleteAclsMatchingAcl, acl, error_message=None, permission_type=acl.permission) for acl in acls]
+    return messages.DeleteAclsFilterResult(error_message=None, matching_acls=matching)
 
 
 EXACT: Final = 0
@@ -250,9 +228,9 @@ def _checked(entry: messages.AlterClientQuotasEntryData, *, is_repeated: bool) -
 
 
 def _answered(named: Named, error: RequestError | None) -> messages.AlterClientQuotasResponseEntryData:
-    return messages.AlterClientQuotasResponseEntryData(
-        error_code=error_code(error),
-        error_message=error_message(error),
+    return reported(
+        messages.AlterClientQuotasResponseEntryData,
+        error,
         entity=[messages.QuotaEntityData(entity_type=kind, entity_name=name) for kind, name in named],
     )
 
@@ -308,9 +286,7 @@ async def alter_user_scram_credentials(
 
 
 def _result(user: str, error: RequestError | None) -> messages.AlterUserScramCredentialsResult:
-    if error is None:
-        return messages.AlterUserScramCredentialsResult(user=user, error_message=None)
-    return messages.AlterUserScramCredentialsResult(user=user, error_code=error.code, error_message=error.message)
+    return reported(messages.AlterUserScramCredentialsResult, error, user=user)
 
 
 def _changes(

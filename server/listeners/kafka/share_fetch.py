@@ -32,7 +32,7 @@ from ...broker import (
     ShareFetched,
     ShareKey,
 )
-from .door import Call, error_code, error_message
+from .door import Call, error_code, error_message, reported
 from .fetch import MAX_FETCH_BYTES, MAX_WAIT_MS
 from .session import KEPT_PARTITION_BYTES
 
@@ -148,10 +148,10 @@ def _by_topic(answers: Mapping[ShareKey, messages.ShareFetchPartitionData]) -> l
 
 
 def _partition(fetched: ShareFetched) -> messages.ShareFetchPartitionData:
-    return messages.ShareFetchPartitionData(
+    return reported(
+        messages.ShareFetchPartitionData,
+        fetched.error,
         partition_index=fetched.key.partition,
-        error_code=error_code(fetched.error),
-        error_message=error_message(fetched.error),
         current_leader=messages.ShareLeaderIdAndEpoch(leader_id=0, leader_epoch=0),
         records=fetched.records,
         acquired_records=[
@@ -271,10 +271,10 @@ async def share_acknowledge(call: Call, body: messages.ShareAcknowledgeRequest) 
     for key, error in outcome.items():
         topic = topics.setdefault(key.topic_id, messages.ShareAcknowledgeTopicResponse(topic_id=key.topic_id, partitions=[]))
         topic.partitions.append(
-            messages.ShareAcknowledgePartitionData(
+            reported(
+                messages.ShareAcknowledgePartitionData,
+                error,
                 partition_index=key.partition,
-                error_code=error_code(error),
-                error_message=error_message(error),
                 current_leader=messages.ShareLeaderIdAndEpoch(leader_id=0, leader_epoch=0),
             )
         )

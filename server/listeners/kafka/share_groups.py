@@ -14,14 +14,13 @@ from ....protocol.types import TopicPartition
 from ...broker import (
     AssignedGroupDescription,
     AssignedMemberDescription,
-    HeartbeatAnswer,
     ShareHeartbeat,
     ShareOffset,
     by_first,
 )
 from ...loop.procedures import Procedure, in_turns
 from .consumer_groups import described_groups, named_topics
-from .door import NO_TOPIC_ID, Call, error_code, error_message
+from .door import NO_TOPIC_ID, Call, filled, reported
 
 
 def share_group_heartbeat(
@@ -32,7 +31,14 @@ def share_group_heartbeat(
     answer = members.try_heartbeat(heartbeat) if body.subscribed_topic_names is None else None
     if answer is None:
         answer = yield partial(members.heartbeat, heartbeat)
-    return _told(answer)
+    assignment = None
+    if answer.assignment is not None:
+        topics = [
+            messages.ShareTopicPartitions(topic_id=topic_id, partitions=numbers)
+            for topic_id, numbers in by_first(answer.assignment).items()
+        ]
+        assignment = messages.ShareGroupHeartbeatAssignment(topic_partitions=topics)
+    return filled(messages.ShareGroupHeartbeatResponse, answer, assignment=assignment)
 
 
 def _heartbeat(call: Call, body: messages.ShareGroupHeartbeatRequest) -> ShareHeartbeat:
@@ -48,22 +54,6 @@ def _heartbeat(call: Call, body: messages.ShareGroupHeartbeatRequest) -> ShareHe
     )
 
 
-def _told(answer: HeartbeatAnswer) -> messages.ShareGroupHeartbeatResponse:
-    assignment = None
-    if answer.assignment is not None:
-        topics = [
-            messages.ShareTopicPartitions(topic_id=topic_id, partitions=numbers)
-            for topic_id, numbers in by_first(answer.assignment).items()
-        ]
-        assignment = messages.ShareGroupHeartbeatAssignment(topic_partitions=topics)
-    return messages.ShareGroupHeartbeatResponse(
-        member_id=answer.member_id,
-        member_epoch=answer.member_epoch,
-        heartbeat_interval_ms=answer.heartbeat_interval_ms,
-        assignment=assignment,
-    )
-
-
 async def share_group_describe(call: Call, body: messages.ShareGroupDescribeRequest) -> messages.ShareGroupDescribeResponse:
     """State, epochs, members and what they read."""
     describe = call.broker.groups.share.describe
@@ -73,11 +63,10 @@ async def share_group_describe(call: Call, body: messages.ShareGroupDescribeRequ
 
 
 def _shown(call: Call, description: AssignedGroupDescription) -> messages.ShareGroupDescribedGroup:
-    return messages.ShareGroupDescribedGroup(
-        group_id=description.group_id,
+    return filled(
+        messages.ShareGroupDescribedGroup,
+        description,
         group_state=description.state.value,
-        group_epoch=description.group_epoch,
-        assignment_epoch=description.assignment_epoch,
         assignor_name=description.assignor,
         members=[_member(call, each) for each in description.members],
     )
@@ -88,12 +77,9 @@ def _member(call: Call, member: AssignedMemberDescription) -> messages.ShareGrou
         messages.ShareGroupDescribeTopicPartitions(topic_id=topic_id, topic_name=name, partitions=numbers)
         for topic_id, name, numbers in named_topics(call, member.assignment)
     ]
-    return messages.ShareGroupDescribeMember(
-        member_id=member.member_id,
-        rack_id=member.rack_id,
-        member_epoch=member.member_epoch,
-        client_id=member.client_id,
-        client_host=member.client_host,
+    return filled(
+        messages.ShareGroupDescribeMember,
+        member,
         subscribed_topic_names=list(member.topic_names),
         assignment=messages.ShareGroupDescribeAssignment(topic_partitions=topics),
     )
@@ -123,9 +109,7 @@ async def _group(
     try:
         offsets = await call.broker.groups.share.offsets(asked.group_id, partitions)
     except RequestError as exc:
-        return messages.DescribeShareGroupOffsetsResponseGroup(
-            group_id=asked.group_id, topics=[], error_code=exc.code, error_message=exc.message
-        )
+        return reported(messages.DescribeShareGroupOffsetsResponseGroup, exc, group_id=asked.group_id)
     return messages.DescribeShareGroupOffsetsResponseGroup(group_id=asked.group_id, topics=await _topics(call, offsets))
 
 
@@ -143,13 +127,13 @@ async def _topics(call: Call, offsets: Iterable[ShareOffset]) -> list[messages.D
 
 
 def _partition(call: Call, offset: ShareOffset) -> messages.DescribeShareGroupOffsetsResponsePartition:
-    return messages.DescribeShareGroupOffsetsResponsePartition(
+    return reported(
+        messages.DescribeShareGroupOffsetsResponsePartition,
+        offset.error,
         partition_index=offset.topic_partition.partition,
         start_offset=offset.summary.start_offset,
         leader_epoch=offset.summary.leader_epoch,
         lag=_lag(call, offset),
-        error_code=error_code(offset.error),
-        error_message=error_message(offset.error),
     )
 
 
@@ -180,16 +164,15 @@ async def alter_share_group_offsets(
             messages.AlterShareGroupOffsetsResponseTopic(
                 topic_name=topic.topic_name,
                 topic_id=_topic_id(call, topic.topic_name),
-                partitions=[_altered(each.partition_index, next(errors)) for each in topic.partitions],
+                partitions=[
+                    reported(
+                        messages.AlterShareGroupOffsetsResponsePartition, next(errors), partition_index=each.partition_index
+                    )
+                    for each in topic.partitions
+                ],
             )
             for topic in body.topics
         ]
-    )
-
-
-def _altered(number: int, error: RequestError | None) -> messages.AlterShareGroupOffsetsResponsePartition:
-    return messages.AlterShareGroupOffsetsResponsePartition(
-        partition_index=number, error_code=error_code(error), error_message=error_message(error)
     )
 
 
@@ -201,11 +184,11 @@ async def delete_share_group_offsets(
     errors = await call.broker.groups.share.delete_offsets(body.group_id, names)
     return messages.DeleteShareGroupOffsetsResponse(
         responses=[
-            messages.DeleteShareGroupOffsetsResponseTopic(
+            reported(
+                messages.DeleteShareGroupOffsetsResponseTopic,
+                error,
                 topic_name=name,
                 topic_id=_topic_id(call, name) if error is None else NO_TOPIC_ID,
-                error_code=error_code(error),
-                error_message=error_message(error),
             )
             for name, error in zip(names, errors, strict=True)
         ]

@@ -42,7 +42,7 @@ from ...loop.procedures import Procedure, in_turns
 from ..access.rules import note_change
 from .audited import KAFKA
 from .consumer_groups import described_groups
-from .door import Call
+from .door import Call, filled
 from .topics import BY_DEFAULT, TOPICS_PER_TURN, create_topic
 
 
@@ -93,10 +93,9 @@ def _owned(parts: Iterable[messages.StreamsGroupTaskIds] | None) -> TaskIds | No
 
 def _told(answer: StreamsHeartbeatAnswer, statuses: Iterable[StreamsStatus]) -> messages.StreamsGroupHeartbeatResponse:
     tasks, endpoints = answer.assignment, answer.endpoints
-    return messages.StreamsGroupHeartbeatResponse(
-        member_id=answer.member_id,
-        member_epoch=answer.member_epoch,
-        heartbeat_interval_ms=answer.heartbeat_interval_ms,
+    return filled(
+        messages.StreamsGroupHeartbeatResponse,
+        answer,
         acceptable_recovery_lag=0,
         task_offset_interval_ms=0,
         status=[messages.StreamsGroupStatus(status_code=status.code, status_detail=status.detail) for status in statuses],
@@ -135,11 +134,10 @@ async def streams_group_describe(
 
 
 def _shown(_call: Call, description: StreamsGroupDescription) -> messages.StreamsGroupDescribedGroup:
-    return messages.StreamsGroupDescribedGroup(
-        group_id=description.group_id,
+    return filled(
+        messages.StreamsGroupDescribedGroup,
+        description,
         group_state=description.state.value,
-        group_epoch=description.group_epoch,
-        assignment_epoch=description.assignment_epoch,
         topology=messages.StreamsGroupDescribeTopology(
             epoch=description.topology_epoch, subtopologies=[_subtopology(each) for each in description.subtopologies]
         ),
@@ -158,15 +156,7 @@ def _subtopology(part: SubtopologyDescription) -> messages.StreamsGroupDescribeS
 
 
 def _topics(topics: Sequence[InternalTopic]) -> list[messages.StreamsGroupTopicInfo]:
-    return [
-        messages.StreamsGroupTopicInfo(
-            name=topic.name,
-            partitions=topic.partitions,
-            replication_factor=topic.replication_factor,
-            topic_configs=_pairs(topic.configs),
-        )
-        for topic in topics
-    ]
+    return [filled(messages.StreamsGroupTopicInfo, topic, topic_configs=_pairs(topic.configs)) for topic in topics]
 
 
 def _pairs(pairs: Sequence[tuple[str, str]]) -> list[messages.StreamsGroupKeyValue]:
@@ -175,15 +165,9 @@ def _pairs(pairs: Sequence[tuple[str, str]]) -> list[messages.StreamsGroupKeyVal
 
 def _member(member: StreamsMemberDescription) -> messages.StreamsGroupDescribeMember:
     endpoint = member.endpoint
-    return messages.StreamsGroupDescribeMember(
-        member_id=member.member_id,
-        member_epoch=member.member_epoch,
-        instance_id=member.instance_id,
-        rack_id=member.rack_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        topology_epoch=member.topology_epoch,
-        process_id=member.process_id,
+    return filled(
+        messages.StreamsGroupDescribeMember,
+        member,
         user_endpoint=None if endpoint is None else messages.StreamsGroupEndpoint(host=endpoint.host, port=endpoint.port),
         client_tags=_pairs(member.client_tags),
         task_offsets=[],

@@ -18,7 +18,7 @@ from ....protocol.limits import MAX_PARTITIONS_PER_REQUEST, MAX_PARTITIONS_PER_T
 from ....protocol.types import TopicPartition
 from ...loop.procedures import in_turns
 from .config_entries import new_topic_entries, topic_entries
-from .door import NO_TOPIC_ID, Call, error_code, error_message
+from .door import NO_TOPIC_ID, Call, error_code, reported
 
 FIRST_WITH_TOPIC_IDS: Final = 6
 FIRST_STRICT_DELETION: Final = 5
@@ -74,9 +74,7 @@ async def _delete(call: Call, asked: Asked, repeated: set[Asked]) -> messages.De
         await call.broker.topics.delete(name, topic_id=topic_id)
     except RequestError as exc:
         error = exc.as_answer()
-    return messages.DeleteTopicsDeletableTopicResult(
-        name=name, topic_id=topic_id, error_code=error_code(error), error_message=error_message(error)
-    )
+    return reported(messages.DeleteTopicsDeletableTopicResult, error, name=name, topic_id=topic_id)
 
 
 # ---- CreatePartitions ------------------------------------------------------------------------------------------------------
@@ -94,11 +92,7 @@ async def create_partitions(call: Call, body: messages.CreatePartitionsRequest) 
             await _grow(call, topic, validate_only=body.validate_only)
         except RequestError as exc:
             error = exc.as_answer()
-        results.append(
-            messages.CreatePartitionsTopicResult(
-                name=topic.name, error_code=error_code(error), error_message=error_message(error)
-            )
-        )
+        results.append(reported(messages.CreatePartitionsTopicResult, error, name=topic.name))
     return messages.CreatePartitionsResponse(results=results)
 
 
@@ -163,7 +157,8 @@ async def create_topics(call: Call, body: messages.CreateTopicsRequest) -> messa
             f"the request asks for {total} partitions in all, a request may make {MAX_PARTITIONS_PER_REQUEST}; send several",
             ErrorCode.POLICY_VIOLATION,
         )
-        return messages.CreateTopicsResponse(topics=[_refused(topic.name, error) for topic in topics])
+        refused = messages.CreateTopicsCreatableTopicResult
+        return messages.CreateTopicsResponse(topics=[reported(refused, error, name=topic.name) for topic in topics])
     results = []
     async for topic in in_turns(topics, TOPICS_PER_TURN):
         try:
@@ -171,7 +166,7 @@ async def create_topics(call: Call, body: messages.CreateTopicsRequest) -> messa
                 raise InvalidRequestError(f"topic {topic.name!r} is there {counts[topic.name]} times")
             results.append(await create_topic(call, topic, validate_only=body.validate_only))
         except RequestError as exc:
-            results.append(_refused(topic.name, exc))
+            results.append(reported(messages.CreateTopicsCreatableTopicResult, exc, name=topic.name))
     return messages.CreateTopicsResponse(topics=results)
 
 
@@ -237,12 +232,6 @@ def _made(
             )
             for entry in entries
         ],
-    )
-
-
-def _refused(name: str, error: RequestError) -> messages.CreateTopicsCreatableTopicResult:
-    return messages.CreateTopicsCreatableTopicResult(
-        name=name, topic_id=NO_TOPIC_ID, error_code=error.code, error_message=error.message, configs=[]
     )
 
 

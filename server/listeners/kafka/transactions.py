@@ -24,7 +24,7 @@ from ....protocol.kafka.messages import transactions as messages
 from ....protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from ...broker import is_internal
 from ...loop.procedures import in_turns
-from .door import Call, error_code, pattern_of
+from .door import Call, filled, pattern_of, reported
 from .error_answers import known_code
 
 FIRST_END_WITH_EPOCH: Final = 5
@@ -91,7 +91,7 @@ async def _write_markers(
             )
         except RequestError as exc:
             error = exc.as_answer()
-        results.append(messages.TxnPartitionError(partition_index=number, error_code=error_code(error)))
+        results.append(reported(messages.TxnPartitionError, error, partition_index=number))
     return results
 
 
@@ -176,18 +176,14 @@ def _producers(call: Call, topic_partition: TopicPartition) -> messages.Describe
     try:
         producers = call.broker.producers.active(topic_partition)
     except RequestError as exc:
-        return messages.DescribeProducersPartitionResponse(
-            partition_index=topic_partition.partition, error_code=exc.code, error_message=exc.message, active_producers=[]
-        )
+        return reported(messages.DescribeProducersPartitionResponse, exc, partition_index=topic_partition.partition)
     return messages.DescribeProducersPartitionResponse(
         partition_index=topic_partition.partition,
         active_producers=[
-            messages.DescribeProducersProducerState(
-                producer_id=each.producer_id,
+            filled(
+                messages.DescribeProducersProducerState,
+                each,
                 producer_epoch=each.epoch,
-                last_sequence=each.last_sequence,
-                last_timestamp=each.last_timestamp,
-                coordinator_epoch=each.coordinator_epoch,
                 current_txn_start_offset=-1 if each.current_txn_first_offset is None else each.current_txn_first_offset,
             )
             for each in producers
@@ -205,37 +201,24 @@ async def describe_transactions(
 
 
 def _described(call: Call, transactional_id: str) -> messages.DescribeTransactionsTransactionState:
-    code, value = ErrorCode.NONE, None
-    if not transactional_id:
-        code = ErrorCode.INVALID_REQUEST
-    else:
-        try:
-            value = call.broker.transactions.state(transactional_id)
-        except RequestError as exc:
-            code = exc.code
-        else:
-            code = ErrorCode.NONE if value is not None else ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-    if value is None:
-        return messages.DescribeTransactionsTransactionState(
-            error_code=code,
-            transactional_id=transactional_id,
-            transaction_state="",
-            transaction_timeout_ms=0,
-            transaction_start_time_ms=0,  # as Kafka's message has it where nothing is said
-            producer_id=0,
-            producer_epoch=0,
-            topics=[],
-        )
+    try:
+        if not transactional_id:
+            raise InvalidRequestError("a transactional id is empty")
+        value = call.broker.transactions.state(transactional_id)
+        if value is None:
+            raise RequestError(f"transactional id {transactional_id!r} is not known", ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+    except RequestError as exc:
+        return reported(messages.DescribeTransactionsTransactionState, exc, transactional_id=transactional_id)
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(value.partitions):
         topics.setdefault(topic, []).append(partition)
-    return messages.DescribeTransactionsTransactionState(
+    return filled(
+        messages.DescribeTransactionsTransactionState,
+        value,
         transactional_id=transactional_id,
         transaction_state=STATE_NAMES[value.state],
         transaction_timeout_ms=value.timeout_ms,
         transaction_start_time_ms=value.start_ms,
-        producer_id=value.producer_id,
-        producer_epoch=value.producer_epoch,
         topics=[messages.DescribeTransactionsTopicData(topic=topic, partitions=numbers) for topic, numbers in topics.items()],
     )
 
@@ -250,8 +233,11 @@ async def list_transactions(call: Call, body: messages.ListTransactionsRequest) 
     now_ms = call.broker.now_ms()
     wanted = Filters(frozenset(body.state_filters), frozenset(body.producer_id_filters), body.duration_filter)
     found = [
-        messages.ListTransactionsTransactionState(
-            transactional_id=name, producer_id=value.producer_id, transaction_state=STATE_NAMES[value.state]
+        filled(
+            messages.ListTransactionsTransactionState,
+            value,
+            transactional_id=name,
+            transaction_state=STATE_NAMES[value.state],
         )
         async for name, value in in_turns(list(call.broker.transactions.states()))
         if _is_asked_for(wanted, value, now_ms) and (pattern is None or pattern(name))
