@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.command
 @click.argument("topic")
-@click.option("--partition", type=click.IntRange(0), help="One partition; without it all of them.")
+@click.option("-p", "--partition", type=click.IntRange(0), help="One partition; without it all of them.")
 @click.option("--at", metavar="TIME", help=f"{TIME_HELP}; or earliest, latest, max (timestamp).")
 @click.option("--from", "from_time", metavar="TIME", help="How are records from this time on found?")
 @click.option("--to", "to_time", metavar="TIME", help="And until before this one?")

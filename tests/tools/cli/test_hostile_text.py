@@ -99,6 +99,7 @@ NOT_WALKED: Final = {
     "spark": "prints with the same functions, needs Java",
     "console": "answers a browser; names its own address",
     "completion": "prints a script",
+    "version": "prints a constant",
     "backup": "names what it was given",
     "export-kafka": "names what it was given",
     "forward": "names links of the configuration",

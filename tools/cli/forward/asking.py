@@ -93,7 +93,7 @@ def drain(link: str, timeout_s: float | None, state_dir: str | None, as_json: bo
 
 @click.command
 @click.option("--topic", required=True, metavar="NAME", help="The source's topic.")
-@click.option("--partition", type=click.IntRange(0), help="Of this partition only.")
+@click.option("-p", "--partition", type=click.IntRange(0), help="Of this partition only.")
 @click.option("--start", required=True, metavar="PLACE", help="earliest, latest, an offset, or a time in ISO 8601.")
 @click.argument("link", required=False)
 @json_option

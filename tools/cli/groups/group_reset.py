@@ -10,7 +10,7 @@ from ..terminal.failures import FailedError
 from ..terminal.output import draw, print_json, say, table, timezone_option
 from ..terminal.places import TIME_HELP, read_offset, read_time
 from ..terminal.remote import ServerAddress
-from ..terminal.shapes import ask, asks_server, columns
+from ..terminal.shapes import ask, asks_server, columns, only_partitions_option
 from ..terminal.times import Zone
 from .share_group import number
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.argument("group")
 @click.argument("topic", required=False)
 @click.option("--all-topics", is_flag=True, help="Every topic that the group has offsets for.")
-@click.option("--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only this one; may be repeated.")
+@only_partitions_option
 @click.option("--to", "to_offset", metavar="N|earliest|latest", help="Read on from this offset.")
 @click.option("--to-time", metavar="TIME", help=f"Read on from the first record at or after: {TIME_HELP}.")
 @click.option("--shift", type=int, metavar="N", help="Go so many records on, or back when it is negative.")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 import click
 
 from .failures import FailedError, NotConnectedError
+from .grammar import option
 
 if TYPE_CHECKING:
     from ...client.connection import Client
@@ -36,23 +37,30 @@ class ServerAddress(NamedTuple):
 
 
 def _read_address(ctx: click.Context, param: click.Parameter, value: str) -> ServerAddress:
-    """`HOST:PORT` or `[IPV6]:PORT`."""
-    host, _, port = value.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+    """`HOST:PORT`, `HOST`, `PORT` or `[IPV6]:PORT`; without one of them it is the default's."""
+    text = value.rpartition("://")[2].rstrip("/")
+    if text.isdigit():
+        text = f":{text}"
+    elif ":" not in text.rpartition("]")[2] or (text.count(":") > 1 and "[" not in text):
+        text = f"{text}:"
+    host, _, port = text.rpartition(":")
+    default_host, _, default_port = DEFAULT_SERVER.rpartition(":")
+    host, port = host.removeprefix("[").removesuffix("]") or default_host, port or default_port
+    if not value or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
         raise click.BadParameter(f"{value!r} is not HOST:PORT, as in {DEFAULT_SERVER}", ctx, param)
     return ServerAddress(host, int(port))
 
 
-plain_server_option = click.option(
-    "--server",
+plain_server_option = option(
+    *("-s", "--server"),
+    also=("-b", "--bootstrap-server", "--brokers", "--broker-list"),
     callback=_read_address,
-    metavar="HOST:PORT",
+    metavar="HOST[:PORT]",
     envvar="TRIOLOG_SERVER",
     default=DEFAULT_SERVER,
     show_default=True,
     show_envvar=True,
-    help="Where the server is.",
+    help="Address of the server's native protocol.",
 )
 
 SAID_META: Final = "triolog.connection"
@@ -79,7 +87,7 @@ def server_option_beside_user(command: F) -> F:
 
 def _with_options(command: F, user: str) -> F:
     file = click.Path(exists=True, dir_okay=False)
-    for option in (
+    for each in (
         _kept(
             "--password-file",
             variable="TRIOLOG_PASSWORD_FILE",
@@ -102,7 +110,7 @@ def _with_options(command: F, user: str) -> F:
         ),
         plain_server_option,
     ):
-        command = option(command)
+        command = each(command)
     return command
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from .failures import FailedError
+from .grammar import option
 from .output import count_text, json_option, printable, say
 from .remote import ServerAddress, call_server, server_option
 
@@ -24,10 +25,32 @@ MOST: Final = 10_000
 NOT_KNOWN: Final = "-"
 """Stands in a table for a value that is missing."""
 
-limit_option = click.option("--limit", type=click.IntRange(0, MOST), default=1_000, show_default=True, help="At most so many.")
-yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
-only_partitions_option = click.option(
-    "--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only of this one; may be repeated."
+limit_option = option(
+    *("-n", "--max", "limit"),
+    also=("--limit",),
+    type=click.IntRange(0, MOST),
+    default=1_000,
+    show_default=True,
+    help="List at most N.",
+    metavar="N",
+)
+yes_option = option("-y", "--yes", also=("--force",), is_flag=True, help="Do not ask.")
+only_partitions_option = option(
+    *("-p", "--partition", "partitions"),
+    also=("--partitions",),
+    type=click.IntRange(0),
+    multiple=True,
+    metavar="N",
+    help="Only this partition; may be repeated.",
+)
+
+
+config_option = option(
+    *("-c", "--config", "configs"),
+    also=("--set", "--add-config", "--topic-config"),
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Set a topic key; may be repeated.",
 )
 
 
@@ -82,7 +105,7 @@ def known_values(body: Mapping[str, Any]) -> dict[str, Any]:
 def say_left_out(count: int, one: str) -> None:
     """Say how many entries the limit has left out, if any."""
     if count:
-        say(f"{count_text(count, f'more {one}')}; --limit shows more, up to {MOST:,}")
+        say(f"{count_text(count, f'more {one}')}; --max shows more, up to {MOST:,}")
 
 
 def check_confirmed(yes: bool, question: str, refusal: str) -> None:

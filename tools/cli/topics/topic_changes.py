@@ -8,10 +8,20 @@ import click
 
 from ....protocol.types import TopicPartition
 from ..terminal.failures import FailedError
+from ..terminal.grammar import option
 from ..terminal.output import count_text, draw, print_json, say, table, timezone_option
 from ..terminal.places import TIME_HELP, read_place
 from ..terminal.remote import ServerAddress
-from ..terminal.shapes import ask, asks_server, check_confirmed, columns, only_partitions_option, read_configs, yes_option
+from ..terminal.shapes import (
+    ask,
+    asks_server,
+    check_confirmed,
+    columns,
+    config_option,
+    only_partitions_option,
+    read_configs,
+    yes_option,
+)
 from ..terminal.times import Zone
 
 if TYPE_CHECKING:
@@ -20,14 +30,20 @@ if TYPE_CHECKING:
 
 @click.command
 @click.argument("name")
-@click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Give the topic a value of its own; may be repeated.")
-@click.option("--unset", "unsets", multiple=True, metavar="KEY", help="Let the server's default hold again; may be repeated.")
+@config_option
+@option(
+    *("--unset", "unsets"),
+    also=("--delete-config", "--delete"),
+    multiple=True,
+    metavar="KEY",
+    help="Use the server's default again; may be repeated.",
+)
 @asks_server
-def alter(name: str, sets: tuple[str, ...], unsets: tuple[str, ...], server: ServerAddress, as_json: bool) -> None:
+def alter(name: str, configs: tuple[str, ...], unsets: tuple[str, ...], server: ServerAddress, as_json: bool) -> None:
     """Change configuration keys of topic NAME: all of them, or none when one is refused."""
-    values = read_configs(sets, "--set")
+    values = read_configs(configs, "--config")
     if not values and not unsets:
-        raise click.UsageError("nothing to change; --set KEY=VALUE or --unset KEY says what")
+        raise click.UsageError("nothing to change. Give --config KEY=VALUE or --unset KEY")
     if twice := values.keys() & set(unsets):
         raise click.UsageError(f"{', '.join(sorted(twice))} is both set and unset")
 

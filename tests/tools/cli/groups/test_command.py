@@ -183,7 +183,7 @@ def test_records_older_than_the_retention_are_warned_of_once_with_the_way_out_an
     (warning,) = result.stderr.splitlines()
     assert warning.startswith("Warning: standard input, line 1: records of 2013-07-04T00:00:00.000")
     assert "older than topic week keeps any (retention.ms=604800000, 7 days)" in warning
-    assert "`triolog topics alter week --set retention.ms=-1`" in warning
+    assert "`triolog topics alter week --config retention.ms=-1`" in warning
     assert "message.timestamp.type=LogAppendTime" in warning
     keyed = OLD.replace("{", '{"key": "k", ')
     for number, (key, value) in enumerate(
