@@ -19,6 +19,7 @@ from .calls.fetch import *
 from .calls.groups import *
 from .calls.lookups import *
 from .calls.produce import *
+from .calls.security import *
 from .calls.stages import *
 from .calls.topics import *
 from .calls.transactions import *
@@ -59,6 +60,11 @@ _CALLS: Final[tuple[tuple[type[RequestMessage], type[ResponseMessage]], ...]] = 
     (AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse),
     (DescribeQuotasRequest, DescribeQuotasResponse),
     (AlterQuotasRequest, AlterQuotasResponse),
+    (DescribeUsersRequest, DescribeUsersResponse),
+    (AlterUsersRequest, AlterUsersResponse),
+    (DescribeAclsRequest, DescribeAclsResponse),
+    (CreateAclsRequest, CreateAclsResponse),
+    (DeleteAclsRequest, DeleteAclsResponse),
     (ListGapsRequest, ListGapsResponse),
     (AcceptGapsRequest, AcceptGapsResponse),
     (DescribeSegmentsRequest, DescribeSegmentsResponse),

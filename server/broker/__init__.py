@@ -18,6 +18,8 @@ from ..access.quota_entities import check_quota as check_quota
 from ..access.quota_entities import checked_entity as checked_entity
 from ..access.quotas import ClientQuotas as ClientQuotas
 from ..access.quotas import QuotaStatistics as QuotaStatistics
+from ..access.users import check_user_name as check_user_name
+from ..access.users import new_credential as new_credential
 from ..groups.assigned.values import AssignedGroupDescription as AssignedGroupDescription
 from ..groups.assigned.values import AssignedMemberDescription as AssignedMemberDescription
 from ..groups.assigned.values import HeartbeatAnswer as HeartbeatAnswer

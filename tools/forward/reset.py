@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from ...protocol.types import TopicPartition
 from ..client.procedures.groups import CommittedOffset
-from ..client.procedures.topics import AtOffset, Place
+from ..client.procedures.topics import AtOffset, Place, Shifted
 from .errors import SettingsError
 from .memory import GROUP
 from .settings.link_settings import LinkSettings
@@ -44,6 +44,13 @@ def _offsets(source: Source, topic: SourceTopic, wanted: list[int], start: Place
         if number not in topic.partitions:
             raise SettingsError(f"{topic.name} has no partition {number}")
     partitions = [TopicPartition(topic.name, number) for number in wanted]
+    if isinstance(start, Shifted):
+        offsets = {}
+        for each in partitions:
+            there = topic.partitions[each.partition]
+            origin = there.end_offset if start.records < 0 else there.start_offset
+            offsets[each] = min(max(origin + start.records, there.start_offset), there.end_offset)
+        return offsets
     if not isinstance(start, AtOffset):
         return source.locate(partitions, start)
     for number in wanted:

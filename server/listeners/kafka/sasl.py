@@ -7,7 +7,6 @@ Clients send what they have salted, no password; the users of the configuration'
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
 
 from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.kafka.authorization import AclOperation, ResourceType
@@ -26,12 +25,10 @@ from ....protocol.kafka.messages.security import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from ....protocol.kafka.scram import MAX_ITERATIONS, MIN_ITERATIONS, ScramCredential, ScramMechanism
+from ....protocol.kafka.scram import ScramCredential, ScramMechanism
+from ...broker import check_user_name, new_credential
 from ...loop.procedures import in_turns
 from .door import Call
-
-MAX_SALT_BYTES: Final = 1024
-MAX_USER_CHARACTERS: Final = 1024
 
 Key = tuple[str, ScramMechanism]
 Change = AlterUserScramCredentialsScramCredentialDeletion | AlterUserScramCredentialsScramCredentialUpsertion
@@ -96,14 +93,16 @@ def _changes(
     changes: list[Change] = [*body.deletions, *body.upsertions]
     for each in changes:
         try:
-            _check_user(each.name, each.mechanism)
+            check_user_name(each.name)
+            if each.mechanism not in set(ScramMechanism):
+                raise RequestError("Unknown SCRAM mechanism", ErrorCode.UNSUPPORTED_SASL_MECHANISM)
             if (each.name, each.mechanism) in seen:
                 message = "A user credential cannot be altered twice in the same request"
                 raise RequestError(message, ErrorCode.DUPLICATE_RESOURCE)
             seen.add((each.name, each.mechanism))
             key = each.name, ScramMechanism(each.mechanism)
             if isinstance(each, AlterUserScramCredentialsScramCredentialUpsertion):
-                upsertions[key] = _credential(each)
+                upsertions[key] = new_credential(key[1], each.iterations, bytes(each.salt), bytes(each.salted_password))
             elif key in known:
                 deletions.append(key)
             else:
@@ -113,33 +112,6 @@ def _changes(
             errors.setdefault(each.name, exc.as_answer())
     kept = {key: credential for key, credential in upsertions.items() if key[0] not in errors}
     return kept, [key for key in deletions if key[0] not in errors], errors
-
-
-def _check_user(user: str, mechanism: int) -> None:
-    if not user:
-        raise RequestError("Username must not be empty", ErrorCode.UNACCEPTABLE_CREDENTIAL)
-    if len(user) > MAX_USER_CHARACTERS:
-        raise RequestError(f"Username is longer than {MAX_USER_CHARACTERS} characters", ErrorCode.UNACCEPTABLE_CREDENTIAL)
-    if mechanism not in set(ScramMechanism):
-        raise RequestError("Unknown SCRAM mechanism", ErrorCode.UNSUPPORTED_SASL_MECHANISM)
-
-
-def _credential(upsertion: AlterUserScramCredentialsScramCredentialUpsertion) -> ScramCredential:
-    mechanism = ScramMechanism(upsertion.mechanism)
-    reason = None
-    if upsertion.iterations < MIN_ITERATIONS:
-        reason = "Too few iterations"
-    elif upsertion.iterations > MAX_ITERATIONS:
-        reason = "Too many iterations"
-    elif not upsertion.salt or len(upsertion.salt) > MAX_SALT_BYTES:
-        reason = f"A salt has 1 to {MAX_SALT_BYTES} bytes"
-    elif not upsertion.salted_password:  # of any other length, as in Kafka: it is only a key that others are made with
-        reason = "A salted password must not be empty"
-    if reason is not None:
-        raise RequestError(reason, ErrorCode.UNACCEPTABLE_CREDENTIAL)
-    return ScramCredential.from_salted_password(
-        mechanism, upsertion.iterations, bytes(upsertion.salt), bytes(upsertion.salted_password)
-    )
 
 
 def sasl_handshake(call: Call, body: SaslHandshakeRequest) -> SaslHandshakeResponse:

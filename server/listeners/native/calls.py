@@ -24,7 +24,7 @@ from ..access.rights import Asker
 from ..connections.session import IDLE_TIMEOUT_S
 from ..connections.sockets import Admission, Listener, Served
 from ..connections.transport import Transport
-from . import group_calls, group_descriptions, log_calls, quota_calls, stage_calls, topic_calls
+from . import group_calls, group_descriptions, log_calls, quota_calls, security_calls, stage_calls, topic_calls
 from .access.audited import AUDITED, NATIVE
 from .access.guard import RULES, Judged, judge_steps, judged
 from .access.login import NOBODY_LOGS_IN, NativeLogin, mechanisms_of
@@ -309,6 +309,11 @@ _CALLS: Final[dict[type, Callable[..., Awaitable[messages.ResponseMessage]]]] = 
     messages.AlterShareGroupOffsetsRequest: group_calls.alter_share_group_offsets,
     messages.DescribeQuotasRequest: quota_calls.describe_quotas,
     messages.AlterQuotasRequest: quota_calls.alter_quotas,
+    messages.DescribeUsersRequest: security_calls.describe_users,
+    messages.AlterUsersRequest: security_calls.alter_users,
+    messages.DescribeAclsRequest: security_calls.describe_acls,
+    messages.CreateAclsRequest: security_calls.create_acls,
+    messages.DeleteAclsRequest: security_calls.delete_acls,
     messages.ListGapsRequest: log_calls.list_gaps,
     messages.AcceptGapsRequest: log_calls.accept_gaps,
     messages.DescribeSegmentsRequest: segments.describe_segments,

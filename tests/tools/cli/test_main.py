@@ -41,7 +41,7 @@ def test_the_documentation_has_every_client_command_and_every_exit_code() -> Non
     headings = {line.removeprefix("## ") for line in text.splitlines() if line.startswith("## ")}
     # operations, Spark, README, the tutorial of damage, edge, benchmarks
     elsewhere = {"serve", "spark", "demo", "damage-demo", "edge-demo", "bench", "bench-kafka"}
-    assert headings == SUBCOMMANDS.keys() - elsewhere | {"Times"}
+    assert headings == SUBCOMMANDS.keys() - elsewhere | {"Times", "Positions in a log"}
     for asked in ("--version", "-V", "version"):
         assert CliRunner().invoke(main, [asked]).output == f"triolog {version('triolog')}\n"
     for code in (0, EXIT_FAILED, 2, EXIT_NOT_CONNECTED, EXIT_INTERRUPTED):

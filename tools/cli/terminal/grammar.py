@@ -77,29 +77,51 @@ NAMED: Final[Mapping[str, tuple[str, ...]]] = {
     "topic": ("--topic", "-t"),
     "name": ("--topic", "-t", "--name"),
     "group": ("--group", "-g", "--group-id"),
+    "principal": ("--allow-principal", "--principal"),
 }
 """Options in which others name what is an argument here, by the argument."""
 
 
 class Option(click.Option):
-    """An option with more spellings, which work and are not shown: `also` take a value like it, `means` stand for one."""
+    """An option with more spellings, which work and are not shown: `also` take a value like it, `times` take a time in which a
+    number is in milliseconds, `means` stand for a value."""
 
-    def __init__(self, *args: Any, also: Iterable[str] = (), means: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        also: Iterable[str] = (),
+        times: Iterable[str] = (),
+        means: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
         self._also = list(also)
+        self._times = list(times)
         self._means = dict(means or {})
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
         shown, self.opts = self.opts, [*self.opts, *self._also]
         super().add_to_parser(parser, ctx)
         self.opts = shown
+        if self._times:
+            parser.add_option(obj=self, opts=self._times, dest=f"{self.name}:time")
         for spelling, value in self._means.items():
             action = "append_const" if self.multiple else "store_const"
             parser.add_option(obj=self, opts=[spelling], dest=self.name, action=action, const=value)
 
+    def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> Any:
+        time = opts.get(f"{self.name}:time")
+        if time is not None:
+            name = self.name or ""
+            position = f"s@{time}" if time.isdigit() else time
+            if name in opts and not self.multiple:
+                raise click.UsageError(f"{' and '.join((self.opts[-1], *self._times))} exclude each other", ctx)
+            opts = {**opts, name: [*opts.get(name, ()), position] if self.multiple else position}
+        return super().consume_value(ctx, opts)
+
 
 def option(*names: str, **how: Any) -> Any:
-    """As `click.option`, with `also` and `means`."""
+    """As `click.option`, with the spellings of `Option`."""
     return click.option(*names, cls=Option, **how)
 
 
@@ -144,7 +166,7 @@ class Group(click.Group):
 
     def _hint(self, ctx: click.Context, word: str) -> str:
         root = ctx.find_root()
-        if near := _nearest(word, self.list_commands(ctx)):
+        if near := nearest(word, self.list_commands(ctx)):
             return _did_you_mean([f"{ctx.command_path} {near[0]}"])
         assert isinstance(root.command, Group)
         if root is not ctx and (found := root.command.find(root, word)) is not None:
@@ -175,6 +197,18 @@ def _with_arguments_placed(command: click.Command, ctx: click.Context, args: lis
     return [*placed, *args]
 
 
+def complete_address(text: str, default: str) -> str:
+    """`HOST:PORT` for `HOST`, `PORT` or `[IPV6]`; the part that is missing is that of the default."""
+    text = text.rpartition("://")[2].rstrip("/")
+    if text.isdigit():
+        text = f":{text}"
+    elif ":" not in text.rpartition("]")[2] or (text.count(":") > 1 and "[" not in text):
+        text = f"{text}:"
+    host, _, port = text.rpartition(":")
+    default_host, _, default_port = default.rpartition(":")
+    return f"{host or default_host}:{port or default_port}"
+
+
 def _did_you_mean(lines: list[str]) -> str:
     return f"Did you mean {' or '.join(f'`{line}`' for line in lines)}?"
 
@@ -183,6 +217,8 @@ OPTIONS_ELSEWHERE: Final[Mapping[tuple[str, str], str]] = {
     ("serve", "--port"): "--kafka PORT (for Kafka clients), or --native PORT (for triolog's commands and clients)",
     ("serve", "--host"): "--kafka HOST:PORT and --native HOST:PORT",
     ("serve", "--bind"): "--kafka HOST:PORT and --native HOST:PORT",
+    ("add", "--deny-principal"): "PRINCIPAL --deny",
+    ("add", "--password"): "--new-password-file FILE (- is standard input)",
 }
 """By command and an option that it has not: what does the same."""
 
@@ -218,7 +254,7 @@ def _with_hint(exc: click.UsageError, text: str, ctx: click.Context) -> tuple[st
         return text, f"Usage: {ctx.command_path} {' '.join(ctx.command.collect_usage_pieces(ctx))}"
     choices = getattr(getattr(exc, "param", None), "type", None)
     if isinstance(choices, click.Choice) and (wrong := re.search(r"'([^']*)' is not one of", text)) is not None:
-        near = _nearest(wrong[1].lower(), map(str, choices.choices))
+        near = nearest(wrong[1].lower(), map(str, choices.choices))
         return text, f"Did you mean {near[0]}?" if near else ""
     if text.startswith("Got unexpected extra argument"):
         return text, f"Usage: {ctx.command_path} {' '.join(ctx.command.collect_usage_pieces(ctx))}"
@@ -233,12 +269,13 @@ def _option_hint(name: str, ctx: click.Context) -> str:
         return _did_you_mean([f"{ctx.command_path} {ELSEWHERE[name]}"])
     options = [param for param in ctx.command.get_params(ctx) if isinstance(param, click.Option) and not param.hidden]
     spellings = [each for param in options for each in (*param.opts, *param.secondary_opts)]
-    if near := _nearest(name, [each for each in spellings if each.startswith("--")]):
+    if near := nearest(name, [each for each in spellings if each.startswith("--")]):
         return f"Did you mean {' or '.join(near[:2])}?"
     return "Options follow the command, as in `triolog topics list --server localhost`" if root is ctx else ""
 
 
-def _nearest(word: str, words: Iterable[str]) -> list[str]:
+def nearest(word: str, words: Iterable[str]) -> list[str]:
+    """Return the words that a misspelled word may mean, the most similar first."""
     from difflib import get_close_matches
 
     return get_close_matches(word, list(words))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 import click
 
 from .failures import FailedError, NotConnectedError
-from .grammar import option
+from .grammar import complete_address, option
 
 if TYPE_CHECKING:
     from ...client.connection import Client
@@ -37,15 +37,9 @@ class ServerAddress(NamedTuple):
 
 
 def _read_address(ctx: click.Context, param: click.Parameter, value: str) -> ServerAddress:
-    """`HOST:PORT`, `HOST`, `PORT` or `[IPV6]:PORT`; without one of them it is the default's."""
-    text = value.rpartition("://")[2].rstrip("/")
-    if text.isdigit():
-        text = f":{text}"
-    elif ":" not in text.rpartition("]")[2] or (text.count(":") > 1 and "[" not in text):
-        text = f"{text}:"
-    host, _, port = text.rpartition(":")
-    default_host, _, default_port = DEFAULT_SERVER.rpartition(":")
-    host, port = host.removeprefix("[").removesuffix("]") or default_host, port or default_port
+    """Host and port; one that is missing is the default's."""
+    host, _, port = complete_address(value, DEFAULT_SERVER).rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
     if not value or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
         raise click.BadParameter(f"{value!r} is not HOST:PORT, as in {DEFAULT_SERVER}", ctx, param)
     return ServerAddress(host, int(port))
@@ -153,21 +147,19 @@ def _login() -> LoginConfig | None:
 
 def _password(user: str) -> str:
     """Raises FailedError."""
-    if not (password := os.environ.get("TRIOLOG_PASSWORD") or _asked_password(user)):
+    if not (password := os.environ.get("TRIOLOG_PASSWORD") or asked_password(user)):
         raise FailedError(f"the password of {user} is empty")
     return password
 
 
-def _asked_password(user: str) -> str:
-    """From the terminal, whatever the standard input is."""
+def asked_password(user: str, instead: str = "--password-file FILE or TRIOLOG_PASSWORD") -> str:
+    """Ask for a password at the terminal, whatever standard input is. Raises FailedError, which names what to use instead."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", getpass.GetPassWarning)  # it would be shown
             return getpass.getpass(f"Password of {user}: ")
     except (OSError, EOFError, getpass.GetPassWarning) as exc:
-        raise FailedError(
-            f"no terminal to ask for the password of {user}: --password-file FILE or TRIOLOG_PASSWORD has it"
-        ) from exc
+        raise FailedError(f"no terminal to ask for the password of {user}. Use {instead}") from exc
 
 
 def access() -> tuple[TlsConfig | None, LoginConfig | None]:
@@ -197,10 +189,12 @@ def call_server(address: ServerAddress, function: Callable[[Client], Awaitable[T
         error = _first(exc)
         if isinstance(error, ConnectionLostError):
             reason = error.message.removeprefix(f"could not connect to {address}: ")
-            raise NotConnectedError(
-                f"no connection to {address}: {reason}; is `triolog serve` running there? "
-                "--server HOST:PORT or TRIOLOG_SERVER names another one"
-            ) from exc
+            hint = "is `triolog serve` running there? --server HOST:PORT or TRIOLOG_SERVER names another one"
+            if "before it answered hello" in reason:
+                hint = (
+                    f"is {address.port} the port for Kafka clients? Commands use the native one: --server {address.host}:9095"
+                )
+            raise NotConnectedError(f"no connection to {address}: {reason}; {hint}") from exc
         if isinstance(error, SaslAuthenticationError):
             raise NotConnectedError(f"no login at {address}: {error.message}; --user NAME says who logs in") from exc
         if isinstance(error, TriologError):

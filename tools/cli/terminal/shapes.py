@@ -122,13 +122,13 @@ def _is_confirmed(question: str) -> bool:
         return False
 
 
-def read_configs(texts: tuple[str, ...], option: str) -> dict[str, str]:
+def read_configs(texts: tuple[str, ...], option: str, example: str = "retention.ms=-1") -> dict[str, str]:
     """`KEY=VALUE` options as a map; a usage error names the option."""
     config: dict[str, str] = {}
     for text in texts:
         key, found, value = text.partition("=")
         if not found or not key:
-            raise click.BadParameter(f"{text!r} is not KEY=VALUE, as in retention.ms=-1", param_hint=option)
+            raise click.BadParameter(f"{text!r} is not KEY=VALUE, as in {example}", param_hint=option)
         if key in config:
             raise click.BadParameter(f"{key} is given twice", param_hint=option)
         config[key] = value

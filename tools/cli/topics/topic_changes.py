@@ -10,7 +10,7 @@ from ....protocol.types import TopicPartition
 from ..terminal.failures import FailedError
 from ..terminal.grammar import option
 from ..terminal.output import count_text, draw, print_json, say, table, timezone_option
-from ..terminal.places import TIME_HELP, read_place
+from ..terminal.places import POSITION_HELP, read_position
 from ..terminal.remote import ServerAddress
 from ..terminal.shapes import (
     ask,
@@ -78,24 +78,29 @@ def add_partitions(name: str, total: int, server: ServerAddress, as_json: bool) 
 
 @click.command
 @click.argument("name")
-@click.option("--before", metavar="N|latest", help="Delete the records below this offset; latest: all there are.")
-@click.option("--before-time", metavar="TIME", help=f"Delete up to the first record at or after: {TIME_HELP}.")
+@option(
+    *("-o", "--offset", "position"),
+    also=("--before",),
+    times=("--before-time",),
+    required=True,
+    metavar="POSITION",
+    help=f"Delete the records before this position: {POSITION_HELP}.",
+)
 @only_partitions_option
 @yes_option
 @timezone_option
 @asks_server
 def trim(
     name: str,
-    before: str | None,
-    before_time: str | None,
+    position: str,
     partitions: tuple[int, ...],
     yes: bool,
     zone: Zone,
     server: ServerAddress,
     as_json: bool,
 ) -> None:
-    """Delete the oldest records of topic NAME. They cannot be read any more at once; their files go soon after."""
-    place = read_place(before, before_time, zone, options=("--before", "--before-time"), purpose="up to where")
+    """Delete the oldest records of topic NAME. Clients stop seeing them at once; the files go soon after."""
+    place = read_position(position, zone, "--offset")
 
     async def look(admin: Admin) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         from ...client.procedures.topics import EARLIEST

@@ -41,6 +41,15 @@ def _quotas(message: messages.AlterQuotasRequest) -> Iterable[str]:
     ]
 
 
+def _users(message: messages.AlterUsersRequest) -> Iterable[str]:
+    return [f"{'set' if each.iterations else 'delete'} {each.user}" for each in message.changes]
+
+
+def _acl(acl: messages.AclEntry) -> str:
+    what = f"{acl.operation} {acl.resource_type} {acl.pattern_type} {acl.resource_name}"
+    return f"{acl.permission} {acl.principal} at {acl.host} {what}"
+
+
 def _transaction(message: messages.AbortTransactionRequest) -> Iterable[str]:
     return [f"transactional id {message.transactional_id}"]
 
@@ -61,5 +70,8 @@ AUDITED: Final[dict[type[messages.RequestMessage], Callable[[Any], Iterable[str]
     messages.DeleteGroupsRequest: _groups,
     messages.AlterShareGroupOffsetsRequest: _share_offsets,
     messages.AlterQuotasRequest: _quotas,
+    messages.AlterUsersRequest: _users,
+    messages.CreateAclsRequest: lambda message: map(_acl, message.acls),
+    messages.DeleteAclsRequest: lambda message: map(_acl, message.filters),
 }
 """By call: what it names."""

@@ -170,6 +170,11 @@ RULES: Final[dict[type[messages.RequestMessage], Rules]] = {
     ),
     messages.DescribeQuotasRequest: Rules((needs(Op.DESCRIBE_CONFIGS, CLUSTER),)),
     messages.AlterQuotasRequest: Rules((needs(Op.ALTER_CONFIGS, CLUSTER),)),
+    messages.DescribeUsersRequest: Rules((needs(Op.DESCRIBE, CLUSTER),)),
+    messages.AlterUsersRequest: Rules((needs(Op.ALTER, CLUSTER),)),
+    messages.DescribeAclsRequest: Rules((needs(Op.DESCRIBE, CLUSTER),)),
+    messages.CreateAclsRequest: Rules((needs(Op.ALTER, CLUSTER),)),
+    messages.DeleteAclsRequest: Rules((needs(Op.ALTER, CLUSTER),)),
     messages.SplitPointsRequest: Rules(each=_each("partitions", messages.SplitPointsPartitionResponse, Op.DESCRIBE)),
     messages.StageRequest: Rules((_OF_APPLICATION,), _each("partitions", messages.StagePartitionResponse, Op.WRITE)),
     messages.CommitStageRequest: Rules(

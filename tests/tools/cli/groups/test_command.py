@@ -64,7 +64,7 @@ def test_reset_shows_what_it_would_do_and_does_it_when_told(cli: Cli, ten: None)
     assert cli.json("groups", "list") == []
     shown = cli.ok("groups", "reset", "g", "t", "--to", "6")
     assert ["t", "0", "-", "6", "10", "4"] in [line.split() for line in shown.splitlines()]
-    assert shown.endswith("nothing was changed; --execute does it\n")
+    assert shown.endswith("nothing was changed. --execute resets the offsets\n")
     assert reset(cli, "t", "--to", "6", "--execute") == [(None, 6, 4)]
     assert values(cli, "--group", "g") == ["6", "7", "8", "9"]
     assert reset(cli, "t", "--to", "earliest", "--partition", "0", "--execute") == [(10, 0, 10)]
@@ -143,9 +143,9 @@ def test_what_is_wrong_is_said(cli: Cli, ten: None) -> None:
     }
     for arguments, words in refusals.items():
         assert words in cli.refused("groups", *arguments.split())
-    for where in ("", "--to 1 --to-time now", "--to 1 --shift 1"):
+    for where in ("", "--to 1 --shift 1"):
         said = cli.refused("groups", "reset", "g", "t", *where.split(), code=2)
-        assert "--to N, --to-time TIME or --shift N says where to; give one of them" in said
+        assert "give the new position: either --offset POSITION or --shift N" in said
     for topics in ("", "t --all-topics"):
         assert "name a TOPIC" in cli.refused("groups", "reset", "g", *topics.split(), "--to", "1", code=2)
 
