@@ -14,7 +14,7 @@ import click
 from ...protocol.types import Record, TimeRange, TopicPartition
 from .terminal.grammar import ignored, option
 from .terminal.output import flush, timezone_option, write
-from .terminal.places import POSITION_HELP, read_position, time_of, time_range
+from .terminal.places import POSITION_HELP, position_option, read_position, time_of, time_range
 from .terminal.record_formats import Formatter, formatter
 from .terminal.remote import ServerAddress, call_server
 from .terminal.shapes import asks_server, only_partitions_option
@@ -55,14 +55,13 @@ class Selection:
 
 @click.command
 @click.argument("topic")
-@option(
+@position_option(
     *("-o", "--offset"),
     times=("--from",),
     means={"--from-beginning": "start"},
-    metavar="POSITION",
     help=f"Start there: {POSITION_HELP}.  [default: start; end with --follow]",
 )
-@option("--until", times=("--to",), metavar="POSITION", help="Stop before this position.")
+@position_option("--until", times=("--to",), help="Stop before this position.")
 @click.option("--exact", is_flag=True, help="Select by timestamp, from --offset on and before --until: late records too.")
 @only_partitions_option
 @option(

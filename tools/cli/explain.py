@@ -8,9 +8,8 @@ import click
 
 from ...protocol.types import TimeRange, TopicPartition
 from ..pictures.option import one_way_to_print, svg_option, write_picture
-from .terminal.grammar import option
 from .terminal.output import draw, json_option, print_json, timezone_option
-from .terminal.places import POSITION_HELP, read_position, time_range
+from .terminal.places import POSITION_HELP, position_option, read_position, time_range
 from .terminal.remote import ServerAddress, server_option
 from .terminal.shapes import ask
 from .terminal.times import Zone
@@ -24,10 +23,8 @@ if TYPE_CHECKING:
 @click.command
 @click.argument("topic")
 @click.option("-p", "--partition", type=click.IntRange(0), metavar="N", help="Only this partition.  [default: all]")
-@option(
-    "-o", "--offset", times=("--at", "--from"), metavar="POSITION", help=f"{POSITION_HELP}, or max (the largest timestamp)."
-)
-@option("--until", times=("--to",), metavar="POSITION", help="Show the search for the records from --offset until this time.")
+@position_option("-o", "--offset", times=("--at", "--from"), help=f"{POSITION_HELP}, or max (the largest timestamp).")
+@position_option("--until", times=("--to",), help="Show the search for the records from --offset until this time.")
 @timezone_option
 @server_option
 @svg_option

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...protocol.types import NO_OFFSET, NO_TIMESTAMP, TopicPartition
-from .terminal.grammar import option
 from .terminal.output import draw, print_json, table, timezone_option
-from .terminal.places import POSITION_HELP, read_position
+from .terminal.places import POSITION_HELP, position_option, read_position
 from .terminal.remote import ServerAddress
 from .terminal.shapes import ask, asks_server, columns
 from .terminal.times import Zone, format_time
@@ -21,12 +20,11 @@ if TYPE_CHECKING:
 
 @click.command
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
-@option(
+@position_option(
     *("-o", "--offset", "position"),
     times=("--at",),
     default="end",
     show_default=True,
-    metavar="POSITION",
     help=f"{POSITION_HELP}, or max (the largest timestamp).",
 )
 @timezone_option

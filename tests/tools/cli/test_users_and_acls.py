@@ -20,6 +20,7 @@ def server() -> Iterator[str]:
     keys = {"native_security": "sasl_plaintext", "acl_enable": "true", "super_users": "User:root"}
     keys["connection_failed_authentication_delay_ms"] = "1"
     with BlockingBroker(users={"root": PASSWORDS["root"]}, topics=["orders", "others"], security=keys) as broker:
+        broker.append("orders", [b"v"])
         yield "{}:{}".format(*broker.native)
 
 

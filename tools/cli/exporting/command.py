@@ -17,9 +17,8 @@ import click
 
 from ...export.writers import CSV_HEAD, FORMATS
 from ..terminal.failures import EXIT_FAILED, FailedError
-from ..terminal.grammar import option
 from ..terminal.output import as_json_value, count_text, flush, printable, say, size_text, timezone_option, warn, write
-from ..terminal.places import read_position, time_of
+from ..terminal.places import position_option, read_position, time_of
 from ..terminal.progress import open_progress
 from ..terminal.stopped import directory_argument, relative, stopped, topics_option
 from ..terminal.times import Zone
@@ -50,20 +49,18 @@ BASE64_PREFIX: Final = "base64:"
     type=click.Choice(["zstd", "lz4", "snappy", "gzip", "none"]),
     help="Of Parquet and Arrow files.",
 )
-@option(
+@position_option(
     *("-o", "--offset"),
     also=("--from-offset",),
     times=("--from-time",),
     multiple=True,
-    metavar="POSITION",
     help="Export the records from there on: an offset of each partition, a time, or both.  [default: start]",
 )
-@option(
+@position_option(
     "--until",
     also=("--to-offset",),
     times=("--to-time",),
     multiple=True,
-    metavar="POSITION",
     help="Export the records before it.  [default: end]",
 )
 @click.option(

@@ -10,9 +10,8 @@ from typing import Any, Final
 import click
 
 from ..terminal.failures import FailedError, NotConnectedError
-from ..terminal.grammar import option
 from ..terminal.output import count_text, json_option, print_json, say
-from ..terminal.places import POSITION_HELP, read_position
+from ..terminal.places import POSITION_HELP, position_option, read_position
 from ..terminal.times import LOCAL
 
 ASK_S: Final = 10.0
@@ -97,9 +96,7 @@ def drain(link: str, timeout_s: float | None, state_dir: str | None, as_json: bo
 @click.command
 @click.option("--topic", required=True, metavar="NAME", help="The source's topic.")
 @click.option("-p", "--partition", type=click.IntRange(0), help="Of this partition only.")
-@option(
-    *("-o", "--offset", "start"), also=("--start",), required=True, metavar="POSITION", help=f"Continue there: {POSITION_HELP}."
-)
+@position_option(*("-o", "--offset", "start"), also=("--start",), required=True, help=f"Continue there: {POSITION_HELP}.")
 @click.argument("link", required=False)
 @json_option
 @click.pass_context

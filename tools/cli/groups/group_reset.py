@@ -9,7 +9,7 @@ import click
 from ..terminal.failures import FailedError
 from ..terminal.grammar import ignored, option
 from ..terminal.output import draw, print_json, say, table, timezone_option
-from ..terminal.places import POSITION_HELP, read_position
+from ..terminal.places import POSITION_HELP, position_option, read_position
 from ..terminal.remote import ServerAddress
 from ..terminal.shapes import ask, asks_server, columns, only_partitions_option
 from ..terminal.times import Zone
@@ -25,12 +25,11 @@ if TYPE_CHECKING:
 @click.argument("topic", required=False)
 @click.option("--all-topics", is_flag=True, help="Every topic that the group has offsets for.")
 @only_partitions_option
-@option(
+@position_option(
     *("-o", "--offset", "position"),
     also=("--to", "--to-offset"),
     times=("--to-time", "--to-datetime"),
     means={"--to-earliest": "start", "--to-latest": "end"},
-    metavar="POSITION",
     help=f"Continue at this position: {POSITION_HELP}.",
 )
 @option("--shift", also=("--shift-by",), type=int, metavar="N", help="Shift offsets by N records (negative moves back).")

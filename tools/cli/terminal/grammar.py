@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import click
@@ -22,8 +22,9 @@ SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     "create": ("add",),
     "new": ("create", "add"),
     "show": ("describe", "list"),
+    "get": ("show", "describe"),
+    "info": ("describe", "status"),
     "alter-config": ("alter",),
-    "set-config": ("alter",),
     "trim-prefix": ("trim",),
     "seek": ("reset",),
     "reset-offsets": ("reset",),
@@ -34,47 +35,53 @@ SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     "subscribe": ("consume",),
     "console-consumer": ("consume",),
     "consumer-groups": ("groups",),
+    "consumer": ("groups",),
+    "stream": ("topics",),
     "get-offsets": ("offsets",),
     "dump-log": ("dump",),
     "log-dirs": ("du",),
     "server": ("serve",),
     "start": ("serve",),
     "server-start": ("serve",),
-    "info": ("status",),
     "ping": ("status",),
-    "client": ("connections",),
-    "duckdb": ("sql",),
 }
 """By a word that others have for a command: ours, the first that the group has."""
+
+MODES: Final[Mapping[str, tuple[str, ...]]] = {
+    "-C": ("consume",),
+    "-P": ("produce",),
+    "-L": ("topics", "list"),
+    "-Q": ("offsets",),
+}
+"""The commands of kcat, which are options there."""
 
 ELSEWHERE: Final[Mapping[str, str]] = {
     "create": "topics create NAME",
     "list": "topics list",
     "describe": "topics describe NAME",
     "alter": "topics alter NAME --config KEY=VALUE",
-    "configs": "topics alter NAME --config KEY=VALUE",
+    "kafka-configs": "topics alter NAME --config KEY=VALUE",
     "delete": "topics delete NAME",
+    "del": "topics delete NAME",
     "trim": "topics trim NAME --offset POSITION",
     "lag": "groups describe GROUP",
     "reset": "groups reset GROUP TOPIC --offset POSITION",
     "cluster": "status",
     "health": "status",
-    "stream": "topics",
-    "security": "users",
+    "monitor": "top",
+    "client": "connections",
+    "security": "users` or `triolog acls",
+    "kcat": "consume TOPIC",
     "xadd": "produce TOPIC -m MESSAGE",
     "lpush": "produce TOPIC -m MESSAGE",
     "xread": "consume TOPIC",
     "xrange": "consume TOPIC",
     "xlen": "offsets TOPIC",
-    "-C": "consume TOPIC",
-    "-P": "produce TOPIC",
-    "-L": "topics list",
-    "-Q": "offsets TOPIC --offset POSITION",
 }
 """Words at a place where no command of ours belongs, and the command that does the same."""
 
 NAMED: Final[Mapping[str, tuple[str, ...]]] = {
-    "topic": ("--topic", "-t"),
+    "topic": ("--topic", "-t", "--topics"),
     "name": ("--topic", "-t", "--name"),
     "group": ("--group", "-g", "--group-id"),
     "principal": ("--allow-principal", "--principal"),
@@ -83,40 +90,39 @@ NAMED: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class Option(click.Option):
-    """An option with more spellings, which work and are not shown: `also` take a value like it, `times` take a time in which a
-    number is in milliseconds, `means` stand for a value."""
+    """An option with more spellings, which work and are not shown: `also` take a value like it, `others` one that `read_other`
+    translates, `means` stand for a value."""
 
     def __init__(
         self,
         *args: Any,
         also: Iterable[str] = (),
-        times: Iterable[str] = (),
+        others: Iterable[str] = (),
+        read_other: Callable[[str], str] = str,
         means: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        self._also = list(also)
-        self._times = list(times)
-        self._means = dict(means or {})
+        self._also, self._others, self._means = list(also), list(others), dict(means or {})
+        self._read_other = read_other
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
         shown, self.opts = self.opts, [*self.opts, *self._also]
         super().add_to_parser(parser, ctx)
         self.opts = shown
-        if self._times:
-            parser.add_option(obj=self, opts=self._times, dest=f"{self.name}:time")
+        if self._others:
+            parser.add_option(obj=self, opts=self._others, dest=f"{self.name}:other")
         for spelling, value in self._means.items():
             action = "append_const" if self.multiple else "store_const"
             parser.add_option(obj=self, opts=[spelling], dest=self.name, action=action, const=value)
 
     def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> Any:
-        time = opts.get(f"{self.name}:time")
-        if time is not None:
-            name = self.name or ""
-            position = f"s@{time}" if time.isdigit() else time
+        other, name = opts.get(f"{self.name}:other"), self.name or ""
+        if other is not None:
             if name in opts and not self.multiple:
-                raise click.UsageError(f"{' and '.join((self.opts[-1], *self._times))} exclude each other", ctx)
-            opts = {**opts, name: [*opts.get(name, ()), position] if self.multiple else position}
+                raise click.UsageError(f"{' and '.join((self.opts[-1], *self._others))} exclude each other", ctx)
+            value = self._read_other(other)
+            opts = {**opts, name: [*opts.get(name, ()), value] if self.multiple else value}
         return super().consume_value(ctx, opts)
 
 
@@ -137,17 +143,24 @@ class Group(click.Group):
         return super().parse_args(ctx, self._verb_first(ctx, args))
 
     def _verb_first(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """`--create --topic t` as `create --topic t`: Kafka's scripts have commands as options."""
+        """`create --topic t` for `--create --topic t`: Kafka's scripts and kcat have commands as options."""
         options = {name for param in self.get_params(ctx) for name in (*param.opts, *param.secondary_opts)}
         if not args or not args[0].startswith("-") or options & set(args):
             return args
-        verbs = {f"--{name}": name for name in self.list_commands(ctx)}
-        place = next((at for at, arg in enumerate(args) if arg in verbs), None)
-        return args if place is None else [verbs[args[place]], *args[:place], *args[place + 1 :]]
+        for place, arg in enumerate(args):
+            if ctx.parent is None:
+                verb = MODES.get(arg)
+            else:
+                verb = (found,) if arg.startswith("--") and (found := self.find(ctx, arg[2:])) else None
+            if verb is not None:
+                return [*verb, *args[:place], *args[place + 1 :]]
+        return args
 
     def find(self, ctx: click.Context, word: str) -> str | None:
         """Return the name of the command that a word means."""
-        word = word.lower().replace("_", "-").removesuffix(".sh").removeprefix("kafka-")
+        if ctx.parent is None and word.removesuffix(".sh") in ELSEWHERE:
+            return None
+        word = _plain(word)
         there = self.list_commands(ctx)
         spellings = (word, f"{word}s", word.removesuffix("s"), *SYNONYMS.get(word, ()))
         return next((each for each in spellings if each in there), None)
@@ -166,13 +179,14 @@ class Group(click.Group):
 
     def _hint(self, ctx: click.Context, word: str) -> str:
         root = ctx.find_root()
-        if near := nearest(word, self.list_commands(ctx)):
-            return _did_you_mean([f"{ctx.command_path} {near[0]}"])
+        plain = word.lower().removesuffix(".sh")
+        if ctx.parent is None and plain in ELSEWHERE:
+            return _did_you_mean(f"{root.command_path} {ELSEWHERE[plain]}")
+        if near := nearest(plain, self.list_commands(ctx)):
+            return _did_you_mean(f"{ctx.command_path} {near[0]}")
         assert isinstance(root.command, Group)
         if root is not ctx and (found := root.command.find(root, word)) is not None:
-            return _did_you_mean([f"{root.command_path} {found}"])
-        if word in ELSEWHERE:
-            return _did_you_mean([f"{root.command_path} {ELSEWHERE[word]}"])
+            return _did_you_mean(f"{root.command_path} {found}")
         return f"`{ctx.command_path} -h` lists the commands"
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -184,17 +198,20 @@ class Group(click.Group):
 
 
 def _with_arguments_placed(command: click.Command, ctx: click.Context, args: list[str]) -> list[str]:
-    """`--topic t` as `t` where the topic is an argument of the command."""
+    """`t` for `--topic t` where the topic is an argument of the command: behind arguments that come before it."""
     options = {name for param in command.get_params(ctx) if isinstance(param, click.Option) for name in param.opts}
-    placed: list[str] = []
+    first: list[str] = []
+    last: list[str] = []
+    is_named = True
     for param in command.params:
         if not isinstance(param, click.Argument):
             continue
         spellings = set(NAMED.get((param.name or "").removesuffix("s"), ())) - options
-        while (place := next((at for at, arg in enumerate(args[:-1]) if arg in spellings), None)) is not None:
-            placed.append(args[place + 1])
-            args = args[:place] + args[place + 2 :]
-    return [*placed, *args]
+        places = [at for at, arg in enumerate(args[:-1]) if arg in spellings]
+        is_named = is_named and bool(places)
+        (first if is_named else last).extend(args[at + 1] for at in places)
+        args = [arg for at, arg in enumerate(args) if at not in places and at - 1 not in places]
+    return [*first, *args, *last]
 
 
 def complete_address(text: str, default: str) -> str:
@@ -209,14 +226,22 @@ def complete_address(text: str, default: str) -> str:
     return f"{host or default_host}:{port or default_port}"
 
 
-def _did_you_mean(lines: list[str]) -> str:
-    return f"Did you mean {' or '.join(f'`{line}`' for line in lines)}?"
+def _plain(word: str) -> str:
+    """`console-consumer` for `kafka-console-consumer.sh`."""
+    return word.lower().replace("_", "-").removesuffix(".sh").removeprefix("kafka-")
+
+
+def _did_you_mean(line: str) -> str:
+    return f"Did you mean `{line}`?"
 
 
 OPTIONS_ELSEWHERE: Final[Mapping[tuple[str, str], str]] = {
     ("serve", "--port"): "--kafka PORT (for Kafka clients), or --native PORT (for triolog's commands and clients)",
     ("serve", "--host"): "--kafka HOST:PORT and --native HOST:PORT",
     ("serve", "--bind"): "--kafka HOST:PORT and --native HOST:PORT",
+    ("alter", "--partitions"): "`triolog topics add-partitions NAME TOTAL`",
+    ("add-partitions", "-n"): "`triolog topics add-partitions NAME TOTAL`, where TOTAL counts the old ones too",
+    ("dump", "--files"): "`triolog dump PATH`",
     ("add", "--deny-principal"): "PRINCIPAL --deny",
     ("add", "--password"): "--new-password-file FILE (- is standard input)",
 }
@@ -265,8 +290,6 @@ def _option_hint(name: str, ctx: click.Context) -> str:
     root = ctx.find_root()
     if (known := OPTIONS_ELSEWHERE.get((ctx.info_name or "", name))) is not None:
         return f"Did you mean {known}?"
-    if root is ctx and name in ELSEWHERE:
-        return _did_you_mean([f"{ctx.command_path} {ELSEWHERE[name]}"])
     options = [param for param in ctx.command.get_params(ctx) if isinstance(param, click.Option) and not param.hidden]
     spellings = [each for param in options for each in (*param.opts, *param.secondary_opts)]
     if near := nearest(name, [each for each in spellings if each.startswith("--")]):

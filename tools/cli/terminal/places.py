@@ -16,12 +16,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from ....protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, TimeRange
+from .grammar import nearest, option
 from .times import Zone, parse_time
 
 if TYPE_CHECKING:
@@ -36,6 +37,15 @@ _MILLISECONDS: Final = re.compile(r"(?:[se]@|@(?=\d{12}))(\d{1,18})")
 """No second of a calendar has 12 digits."""
 
 POSITION_HELP: Final = "start, end, 42, -10 (before the end), @2026-07-04T10:00 or 10m (ago)"
+
+
+def position_option(*names: str, times: Iterable[str] = (), **how: Any) -> Any:
+    """An option for a position. `times` are spellings of an earlier release: times in which a number is in milliseconds."""
+    return option(*names, metavar="POSITION", others=times, read_other=_in_milliseconds, **how)
+
+
+def _in_milliseconds(text: str) -> str:
+    return f"s@{text}" if text.isdigit() else text
 
 
 def read_position(text: str, zone: Zone, option: str) -> Place:
@@ -55,8 +65,6 @@ def read_position(text: str, zone: Zone, option: str) -> Place:
     try:
         return AtTime(parse_time(text if is_number else text.removeprefix("@"), zone))
     except ValueError as exc:
-        from .grammar import nearest
-
         near = nearest(text.lower(), _NAMED)
         reason = f"Did you mean {near[0]}?" if near else f"Write {POSITION_HELP}"
         if text[:4].isdigit() or text[:1] == "@":

@@ -47,7 +47,8 @@ def _read_address(ctx: click.Context, param: click.Parameter, value: str) -> Ser
 
 plain_server_option = option(
     *("-s", "--server"),
-    also=("-b", "--bootstrap-server", "--brokers", "--broker-list"),
+    others=("-b", "--bootstrap-server", "--brokers", "--broker-list"),
+    read_other=lambda text: text.removesuffix(":9092"),  # the server of that Kafka listener
     callback=_read_address,
     metavar="HOST[:PORT]",
     envvar="TRIOLOG_SERVER",

@@ -34,7 +34,7 @@ limit_option = option(
     help="List at most N.",
     metavar="N",
 )
-yes_option = option("-y", "--yes", also=("--force",), is_flag=True, help="Do not ask.")
+yes_option = option("-y", "--yes", also=("--force", "--no-confirm"), is_flag=True, help="Do not ask.")
 only_partitions_option = option(
     *("-p", "--partition", "partitions"),
     also=("--partitions",),

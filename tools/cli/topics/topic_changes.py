@@ -10,7 +10,7 @@ from ....protocol.types import TopicPartition
 from ..terminal.failures import FailedError
 from ..terminal.grammar import option
 from ..terminal.output import count_text, draw, print_json, say, table, timezone_option
-from ..terminal.places import POSITION_HELP, read_position
+from ..terminal.places import POSITION_HELP, position_option, read_position
 from ..terminal.remote import ServerAddress
 from ..terminal.shapes import (
     ask,
@@ -78,12 +78,11 @@ def add_partitions(name: str, total: int, server: ServerAddress, as_json: bool) 
 
 @click.command
 @click.argument("name")
-@option(
+@position_option(
     *("-o", "--offset", "position"),
     also=("--before",),
     times=("--before-time",),
     required=True,
-    metavar="POSITION",
     help=f"Delete the records before this position: {POSITION_HELP}.",
 )
 @only_partitions_option

@@ -11,6 +11,11 @@ from ..conftest import call
 
 
 @click.group(cls=Group)
+def outer() -> None:
+    """Food."""
+
+
+@outer.group("fruits", cls=Group)
 def group() -> None:
     """Fruit."""
 
@@ -31,7 +36,7 @@ def remove() -> None:
 
 
 def outcome(*arguments: str) -> tuple[int, str]:
-    result = CliRunner().invoke(group, arguments)
+    result = CliRunner().invoke(outer, ["fruit", *arguments])
     return result.exit_code, result.output
 
 
@@ -66,7 +71,9 @@ def test_other_spellings_are_not_shown() -> None:
         ("topics crate", "Did you mean `triolog topics create`?"),
         ("topics produce", "Did you mean `triolog produce`?"),
         ("create", "Did you mean `triolog topics create NAME`?"),
-        ("-C -t flights", "Did you mean `triolog consume TOPIC`?"),
+        ("kcat -C -t flights", "Did you mean `triolog consume TOPIC`?"),
+        ("XLEN flights", "Did you mean `triolog offsets TOPIC`?"),
+        ("topics alter t --partitions 4", "Did you mean `triolog topics add-partitions NAME TOTAL`?"),
         ("xyzzy", "`triolog -h` lists the commands"),
         ("-s localhost topics list", "Options follow the command, as in `triolog topics list --server localhost`"),
         ("topics create t --partitons 3", "Did you mean --partitions?"),
