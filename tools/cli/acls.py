@@ -47,7 +47,8 @@ def _rule_options(function: Any) -> Any:
             "operations",
             type=click.Choice(OPERATIONS, case_sensitive=False),
             multiple=True,
-            help="The operation; may be repeated.",
+            metavar="NAME",
+            help=f"{', '.join(OPERATIONS[:6])}, ...; may be repeated.",
         ),
     ):
         function = each(function)

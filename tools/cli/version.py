@@ -1,4 +1,4 @@
-"""`triolog version`: what `triolog --version` prints."""
+"""`triolog version`: prints the version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a newcomer types first, with the habits of Kafka's scripts, kcat, rpk, nats and redis-cli: it works, or one line
+"""First attempts of newcomers, with the habits of Kafka's scripts, kcat, rpk, nats and redis-cli: each works, or one line
 names the right command. `triolog serve` and `kcat -b localhost:9092` are in the last test.
 """
 

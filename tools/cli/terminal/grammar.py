@@ -1,7 +1,7 @@
 """The grammar of the command line: groups and options that also accept other spellings, and errors that name the nearest one.
 
 Other spellings are those of an earlier release, of Kafka's scripts, kcat, rpk, nats and redis-cli. They work and are not shown.
-An error of the command line is one line: what is wrong, and what to write instead.
+An error of the command line is one line with the fault and the right spelling.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ NAMED: Final[Mapping[str, tuple[str, ...]]] = {
     "group": ("--group", "-g", "--group-id"),
     "principal": ("--allow-principal", "--principal"),
 }
-"""Options in which others name what is an argument here, by the argument."""
+"""By an argument: options of other programs that give it."""
 
 
 class Option(click.Option):
@@ -132,12 +132,12 @@ def option(*names: str, **how: Any) -> Any:
 
 
 def ignored(*names: str, takes_value: bool = False) -> Any:
-    """Options of other programs that ask for what is done anyway."""
+    """Options of other programs that change nothing here."""
     return click.option(*names, is_flag=not takes_value, multiple=takes_value, hidden=True, expose_value=False)
 
 
 class Group(click.Group):
-    """A group that finds its commands by other spellings too, and names the nearest one for a word that is none."""
+    """A group that finds its commands by other spellings too, and names the nearest one for a wrong word."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, self._verb_first(ctx, args))
@@ -174,7 +174,7 @@ class Group(click.Group):
         if ctx.resilient_parsing:
             return None, None, rest
         if word.startswith("-"):
-            self.parse_args(ctx, args)  # raises what click says of an option that is not there
+            self.parse_args(ctx, args)  # raises click's error for an unknown option
         raise click.UsageError(f"no such command {word!r}. {self._hint(ctx, word)}", ctx)
 
     def _hint(self, ctx: click.Context, word: str) -> str:
@@ -198,7 +198,7 @@ class Group(click.Group):
 
 
 def _with_arguments_placed(command: click.Command, ctx: click.Context, args: list[str]) -> list[str]:
-    """`t` for `--topic t` where the topic is an argument of the command: behind arguments that come before it."""
+    """Put `t` for `--topic t` where the topic is an argument of the command: after arguments that come before it."""
     options = {name for param in command.get_params(ctx) if isinstance(param, click.Option) for name in param.opts}
     first: list[str] = []
     last: list[str] = []
@@ -245,7 +245,7 @@ OPTIONS_ELSEWHERE: Final[Mapping[tuple[str, str], str]] = {
     ("add", "--deny-principal"): "PRINCIPAL --deny",
     ("add", "--password"): "--new-password-file FILE (- is standard input)",
 }
-"""By command and an option that it has not: what does the same."""
+"""By command and an unknown option: the spelling that does the same."""
 
 
 @contextlib.contextmanager
@@ -266,9 +266,7 @@ def _one_line(exc: click.UsageError) -> click.UsageError:
     text = " ".join(exc.format_message().split())
     if ctx is not None:
         text, hint = _with_hint(exc, text, ctx)
-    error = click.UsageError(printable(f"{text} {hint}".rstrip()))  # without a context: no usage is printed before it
-    error.exit_code = exc.exit_code
-    return error
+    return click.UsageError(printable(f"{text} {hint}".rstrip()))  # without a context: no usage is printed before it
 
 
 def _with_hint(exc: click.UsageError, text: str, ctx: click.Context) -> tuple[str, str]:

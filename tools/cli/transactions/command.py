@@ -45,7 +45,14 @@ def command() -> None:
 
 
 @command.command("list")
-@click.option("--state", "states", type=click.Choice(STATES), multiple=True, help="Only in this state; may be repeated.")
+@click.option(
+    "--state",
+    "states",
+    type=click.Choice(STATES),
+    multiple=True,
+    metavar="STATE",
+    help=f"Only in this state: {', '.join(STATES)}.",
+)
 @click.option("--open-for", type=click.FloatRange(0), metavar="SECONDS", help="Only what has been open for so long.")
 @limit_option
 @timezone_option
