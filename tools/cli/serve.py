@@ -354,7 +354,7 @@ def _started(ready_file: str | None, addresses: Addresses, *, is_first: bool = F
     gc.set_threshold(*USUAL)
     if ready_file is not None:
         write_ready_file(ready_file, addresses)
-    if is_first:
+    if is_first and addresses.native is not None:
         kafka, native = addresses.kafka, addresses.native
         say_lines(
             f"kcat     echo hello | kcat -b {kafka} -t greetings -P\n"
