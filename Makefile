@@ -8,7 +8,7 @@ PYTHON ?= $(firstword $(foreach python,python3 python3.13 python3.12 python3.11,
 	'import sys; sys.version_info >= (3, 11) and print("$(python)")' 2>/dev/null)))
 
 .DELETE_ON_ERROR:
-.PHONY: demo damage-demo edge-demo spark-demo test test-long test-spark-kill simulate simulate-planted histories soak fuzz lint types typing-tree docs console-pictures bench bench-kafka bench-spark format man dist sbom zipapp clean
+.PHONY: demo damage-demo edge-demo spark-demo test test-long test-spark-kill simulate simulate-planted histories soak fuzz lint types docs console-pictures bench bench-kafka bench-spark format man dist sbom zipapp clean
 
 # pip, not python, stands for the environment: where the system's venv lacks ensurepip, python is there without pip.
 $(BIN)/pip:
@@ -84,16 +84,11 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/codespell
 
-# The packages live in root folders and are imported as triolog.*; mypy needs to see them that way.
-typing-tree:
-	mkdir -p build/typing/triolog
-	ln -sfn ../../../protocol ../../../server ../../../tools build/typing/triolog/
-
-types: $(VENV)/.installed-dev typing-tree
+types: $(VENV)/.installed-dev
 	$(BIN)/mypy
 
 # The site, in build/site. ARGS=... goes to mkdocs; a warning is an error: a link without its end, a page that no menu has.
-docs: $(VENV)/.installed-docs typing-tree
+docs: $(VENV)/.installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict $(ARGS)
 
 # The pictures of docs/console.md, made anew by the tests that look at each view; they take two minutes, so that charts are full.
@@ -146,4 +141,4 @@ zipapp: dist
 		--python '/usr/bin/env python3' --entry-point triolog.tools.cli.main:main --output-file build/triolog.pyz
 
 clean:
-	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

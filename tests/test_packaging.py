@@ -32,8 +32,14 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 PYTHONS: Final = by_tier(commit=(THIS,), merge=(THIS,), long=VERSIONS)
 FOLDERS: Final = ("protocol", "server", "tools")
 LOOKED_UP_BY_SPARK: Final = ("pyspark_triolog", "pyspark_triolog_segments")
-"""Installed from `tools/spark` as top-level packages: Spark finds data sources in modules of such names only."""
-NOT_IN_THE_WHEEL: Final = ("tools/bench/", "tools/demo/", "tools/spark/bench/", "tools/spark/demo/")
+"""Installed from `tools/spark/data_sources` as top-level packages: Spark finds data sources in modules of such names only."""
+NOT_IN_THE_WHEEL: Final = (
+    "tools/bench/",
+    "tools/demo/",
+    "tools/spark/bench/",
+    "tools/spark/data_sources/__init__.py",
+    "tools/spark/demo/",
+)
 FILES: Final = ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "Makefile")
 PATIENCE_S: Final = 60.0
 
@@ -119,8 +125,8 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Released:
     folder = tmp_path_factory.mktemp("packaging")
     tree, elsewhere = folder / "tree", folder / "elsewhere"
     elsewhere.mkdir()
-    for name in (*FOLDERS, "tests", "docs", "packaging"):
-        shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__", "data"))
+    for name in (*FOLDERS, "triolog", "tests", "docs", "packaging"):
+        shutil.copytree(ROOT / name, tree / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__", "data"))
     for name in FILES:
         shutil.copy(ROOT / name, tree / name)
     released = Released(tree=tree, elsewhere=elsewhere)
@@ -174,7 +180,7 @@ def _is_in_the_wheel(source: Path) -> bool:
 
 
 def _installed_as(source: Path) -> str:
-    return "/".join(source.parts[2:]) if source.parent.name in LOOKED_UP_BY_SPARK else f"triolog/{source}"
+    return "/".join(source.parts[3:]) if source.parent.name in LOOKED_UP_BY_SPARK else f"triolog/{source}"
 
 
 @merge
@@ -192,7 +198,7 @@ def test_the_wheel_holds_every_source_file_and_nothing_else(released: Released) 
         )
     }
     names = {name for name in zipfile.ZipFile(released.wheel).namelist() if ".dist-info/" not in name}
-    assert names == sources
+    assert names == sources | {f"triolog/{path.name}" for path in (released.tree / "triolog").iterdir() if path.is_file()}
     assert {f"triolog/{folder}/py.typed" for folder in FOLDERS} <= names
 
 
@@ -218,7 +224,8 @@ def test_every_module_imports_with_the_runtime_dependencies_alone(installed: Ins
     names = [_installed_as(path) for path in sources if _is_in_the_wheel(path)]
     expected = {name[:-3].replace("/", ".").removesuffix(".__init__") for name in names if name.startswith("triolog/")}
     left_out = (".__main__", "triolog.tools.pytest_plugin.report")  # a package that needs pytest is not walked into
-    assert set(modules) == {"triolog", *(name for name in expected if not name.endswith(left_out))}
+    facade = {"triolog", "triolog.aio", "triolog.blocking"}
+    assert set(modules) == {*facade, *(name for name in expected if not name.endswith(left_out))}
 
 
 @merge

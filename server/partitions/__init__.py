@@ -1,1 +1,1 @@
-"""One partition while it runs: its actor, its mailbox, its flushes, and the disk operations that they wait for."""
+"""The running side of one partition: its actor, its mailbox, its flushes, and the disk operations that they wait for."""

@@ -26,7 +26,8 @@ AGAIN_S: Final = 60.0
 LINES: Final = 10
 """Warnings of one kind within that time."""
 MAX_LINE_CHARS: Final = 1000
-"""Peers choose their names."""
+MAX_NAME_CHARS: Final = 100
+"""Peers choose their names, and the reason stands behind them in a line."""
 STALLED: Final = "stalled"
 """A frame stood still while others waited for memory."""
 NEWCOMER: Final = "newcomer"
@@ -35,6 +36,11 @@ OUT_OF_MEMORY: Final = "out_of_memory"
 BROKEN_PROTOCOL: Final = "broken_protocol"
 FAILED: Final = "failed"
 """Two more kinds of ends that are said a few times a minute: the bytes made no sense, or a request has no other answer."""
+
+
+def cut(text: str, chars: int = MAX_NAME_CHARS) -> str:
+    """Return the beginning of a text that a peer chose, for a log line."""
+    return text if len(text) <= chars else f"{text[:chars]}..."
 
 
 @attrs.define
@@ -65,7 +71,7 @@ class Seldom:
 
     def warn(self, logger: logging.Logger, key: Hashable, line: str) -> None:
         """A few times a minute; the other times it is there for who debugs."""
-        line = line if len(line) <= MAX_LINE_CHARS else f"{line[:MAX_LINE_CHARS]}..."
+        line = cut(line, MAX_LINE_CHARS)
         left_out = self.left_out(key, trio.current_time(), LINES)
         if left_out is None:
             logger.debug("%s", line)

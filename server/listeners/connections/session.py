@@ -23,7 +23,7 @@ from ...loop.reactor import Reactor
 from ...loop.waiting import Deadlines
 from ...system.client_memory import PAYER, Payer, new_payer
 from .budget import FREE_BYTES, InFlightBudget, Share
-from .counters import STALLED
+from .counters import STALLED, cut
 from .states import (
     CLOSE,
     DRAINING,
@@ -318,7 +318,7 @@ class Session(ABC, Generic[RequestT]):
 
     def end_idle(self) -> None:
         """End the connection of a peer that has asked for nothing for too long."""
-        LOGGER.debug("%s (client %s) is disconnected: idle for %g s", self.peer, self.client_id, self.idle_timeout_s)
+        LOGGER.debug("%s (client %s) is disconnected: idle for %g s", self.peer, cut(self.client_id), self.idle_timeout_s)
         self.stop_reading()
 
     def _start_writer(self) -> None:

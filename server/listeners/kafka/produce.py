@@ -132,7 +132,14 @@ class KafkaProduce(PendingProduce):
         """Return the partition and its records. Raises the RequestError that is its answer, in Kafka's order."""
         call, request, records = self.call, self.request, asked.records
         version = call.version
-        name = call.door.broker.topics.named(topic.topic_id) if version >= FIRST_WITH_TOPIC_IDS else topic.name
+        if version >= FIRST_WITH_TOPIC_IDS:
+            try:
+                name = call.door.broker.topics.named(topic.topic_id)
+            except RequestError:
+                _check_readable(f"{topic.topic_id.hex()}-{asked.index}", records or b"")
+                raise
+        else:
+            name = topic.name
         # What TopicPartition(...) makes, without its Python-level call.
         topic_partition = tuple.__new__(TopicPartition, (name, asked.index))
         if call.guard is not None:
@@ -301,8 +308,8 @@ def _check_odd_records(call: Call, acks: int, topic_partition: TopicPartition, r
         raise
 
 
-def _check_readable(topic_partition: TopicPartition, records: Bytes) -> None:
-    """Raises CorruptRecordError for what Kafka cannot read at all; it says so even for a missing partition."""
+def _check_readable(topic_partition: TopicPartition | str, records: Bytes) -> None:
+    """Raises CorruptRecordError for what Kafka cannot read at all. It says so even for a missing partition or topic id."""
     if len(records) > MAGIC_POSITION and records[MAGIC_POSITION] > MAGIC:
         raise CorruptRecordError(f"{topic_partition}: the records have magic {records[MAGIC_POSITION]}, expected {MAGIC}")
     if len(records) >= LOG_OVERHEAD and (size := _first_size(records)) < LEAST_SIZE:

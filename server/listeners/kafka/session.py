@@ -28,7 +28,7 @@ from ....protocol.types import Bytes
 from ...broker import PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE, ClientQuotas
 from ...loop.connection_task import Work
 from ...loop.waiting import Expires
-from ..connections.counters import BROKEN_PROTOCOL, FAILED, OUT_OF_MEMORY, STALLED, report_bug
+from ..connections.counters import BROKEN_PROTOCOL, FAILED, OUT_OF_MEMORY, STALLED, cut, report_bug
 from ..connections.meter import Meter
 from ..connections.session import Session
 from ..connections.states import CLOSED, DRAINING, LINGERING, READING
@@ -369,7 +369,8 @@ class KafkaSession(Session[Request]):
         """`kind` is one of a few, `why` may be anything."""
         counters = self.transport.counters
         counters.refused += 1
-        counters.said.warn(LOGGER, kind, f"{self.peer} (client {self.client_id}, {self.software}) is disconnected: {why}")
+        names = f"client {cut(self.client_id)}, {cut(self.software)}"
+        counters.said.warn(LOGGER, kind, f"{self.peer} ({names}) is disconnected: {why}")
 
     def stop_reading(self) -> None:
         super().stop_reading()

@@ -5,17 +5,18 @@ What they see on the spot is judged on the spot: the history knows partitions by
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import attrs
 from triolog.protocol.errors import ErrorCode, RequestError, TriologError
 from triolog.protocol.native.messages import ProducePartition, ProduceRequest
 from triolog.protocol.records.builder import build_batch
+from triolog.protocol.records.record import iter_records
 from triolog.protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from triolog.server.broker import Broker
 from triolog.tools.client.admin import Admin
 
-from tests.support.brokers import records_from
+from tests.support.brokers import batches_from
 
 from ..history import Happened, Wrong
 from .readers import Native
@@ -124,8 +125,12 @@ class Remaker(Native):
             return
         snapshot = broker.reader.snapshot(self._where)
         self._judge(snapshot.log_start_offset, snapshot.log_end_offset)
-        values: list[Any] = [record.value for record in await records_from(broker, self._where, snapshot.log_start_offset)]
-        names = {value.decode() for value in values}
+        names = {
+            bytes(record.value or b"").decode()
+            async for header, batch, _ in batches_from(broker, self._where, snapshot.log_start_offset)
+            for record in iter_records(batch, header)
+            if not header.is_control and record.offset >= snapshot.log_start_offset  # a control batch covers a gap
+        }
         if strange := [name for name in names if not name.startswith(f"{self.who}:{self._life}:")]:
             self._wrong(f"is in its life {self._life}, and has {sorted(strange)}")
         kept = {name for name, offset in self._acknowledged.items() if offset >= snapshot.log_start_offset}

@@ -55,6 +55,17 @@ async def test_ends_of_another_kind_are_said_beside_the_first_ones(fast_path: Pa
     assert "acks=0 failed" in caplog.text
 
 
+async def test_a_long_client_id_does_not_hide_why_its_connection_ended(
+    fast_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Found by drawn requests: the line was cut before its reason."""
+    caplog.set_level(logging.WARNING, "triolog")
+    async with both_listeners(fast_path) as server:
+        await end(server.kafka.address, frame(produce_request(batch("x"), partition=1000, acks=0), 9, 1, "c" * 20_000))
+    [said] = [message for message in caplog.messages if "is disconnected: " in message]
+    assert "acks=0 failed" in said
+
+
 async def test_a_minutes_first_line_says_what_was_left_out(autojump_clock: object, caplog: pytest.LogCaptureFixture) -> None:
     logger, seldom = logging.getLogger("triolog.test"), Seldom()
     for _ in range(TIMES):

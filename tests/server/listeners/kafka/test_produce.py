@@ -202,6 +202,8 @@ async def test_that_there_is_no_such_partition_is_said_before_what_else_is_wrong
         assert (await answered(client, request)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     for unreadable in (patched(batch("x"), magic=3), of_length(13), of_length(-1)):
         assert (await answered(client, produce_request(unreadable, partition=99))).error_code == ErrorCode.CORRUPT_MESSAGE
+        unknown = produce_request(unreadable, topic_id=b"made up by test:")
+        assert (await answered(client, unknown, 13)).error_code == ErrorCode.CORRUPT_MESSAGE
 
 
 def of_length(length: int) -> bytes:

@@ -68,7 +68,7 @@ def _sources_as_installed(folder: Path) -> Iterator[None]:
 
     folder.mkdir()
     for name in ("pyspark_triolog", "pyspark_triolog_segments"):
-        (folder / name).symlink_to(Path(spark.__file__).parent / name)
+        (folder / name).symlink_to(Path(spark.__file__).parent / "data_sources" / name)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
         patch.syspath_prepend(folder)

@@ -1,0 +1,7 @@
+"""triolog for asyncio programs: a broker in a thread of its own."""
+
+from __future__ import annotations
+
+from .server.embedded.aio import open_broker as open
+
+__all__ = ["open"]
