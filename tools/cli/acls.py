@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -146,6 +147,7 @@ def _filters(principal: str | None, chosen: dict[str, Any]) -> list[AclEntry]:
     """A filter for each resource and operation that the options name."""
     from ...protocol.native.messages import AclEntry
 
+    resources: Sequence[tuple[str, str | None]] = _resources(chosen) or [("ANY", None)]
     return [
         AclEntry(
             resource_type=kind,
@@ -156,7 +158,7 @@ def _filters(principal: str | None, chosen: dict[str, Any]) -> list[AclEntry]:
             operation=operation.upper(),
             permission="DENY" if chosen["deny"] else "ANY",
         )
-        for kind, name in _resources(chosen) or [("ANY", None)]
+        for kind, name in resources
         for operation in chosen["operations"] or ("any",)
     ]
 

@@ -8,7 +8,7 @@ import click
 
 from ...protocol.types import NO_OFFSET, NO_TIMESTAMP, TopicPartition
 from .terminal.output import draw, print_json, table, timezone_option
-from .terminal.places import POSITION_HELP, position_option, read_position
+from .terminal.places import POSITION_HELP, position_option, read_position, time_of
 from .terminal.remote import ServerAddress
 from .terminal.shapes import ask, asks_server, columns
 from .terminal.times import Zone, format_time
@@ -53,8 +53,8 @@ def command(topics: tuple[str, ...], position: str, zone: Zone, server: ServerAd
     if as_json:
         print_json([_entry(answer, zone) for answer in found.values()])
         return
-    is_time = isinstance(place, AtTime) and place.timestamp >= 0
-    title = f"first records at or after {format_time(place.timestamp, zone)}" if is_time else position.lower()
+    time_ms = time_of(place)
+    title = position.lower() if time_ms is None else f"first records at or after {format_time(time_ms, zone)}"
     headings = columns("<topic", ">partition", ">offset", "<timestamp", ">ms")
     draw(table(headings, [_row(answer, zone) for answer in found.values()], title=title))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TextIO
 
 import click
 
@@ -55,9 +55,7 @@ def list_users(server: ServerAddress, as_json: bool) -> None:
 )
 @mechanism_option
 @asks_server
-def add(
-    name: str, new_password_file: click.utils.LazyFile | None, mechanisms: tuple[str, ...], server: ServerAddress, as_json: bool
-) -> None:
+def add(name: str, new_password_file: TextIO | None, mechanisms: tuple[str, ...], server: ServerAddress, as_json: bool) -> None:
     """Add user NAME, or change the password. The password does not leave this machine: the server gets a salted hash.
 
     The user can log in where the keys native_security or kafka_security name SASL. `triolog acls add` grants rights.

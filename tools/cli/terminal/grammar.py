@@ -9,9 +9,11 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     "ls": ("list",),
@@ -126,12 +128,12 @@ class Option(click.Option):
         return super().consume_value(ctx, opts)
 
 
-def option(*names: str, **how: Any) -> Any:
+def option(*names: str, **how: Any) -> Callable[[F], F]:
     """As `click.option`, with the spellings of `Option`."""
     return click.option(*names, cls=Option, **how)
 
 
-def ignored(*names: str, takes_value: bool = False) -> Any:
+def ignored(*names: str, takes_value: bool = False) -> Callable[[F], F]:
     """Options of other programs that change nothing here."""
     return click.option(*names, is_flag=not takes_value, multiple=takes_value, hidden=True, expose_value=False)
 

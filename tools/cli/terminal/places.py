@@ -16,13 +16,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from ....protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, TimeRange
-from .grammar import nearest, option
+from .grammar import F, nearest, option
 from .times import Zone, parse_time
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _MILLISECONDS: Final = re.compile(r"(?:[se]@|@(?=\d{12}))(\d{1,18})")
 POSITION_HELP: Final = "start, end, 42, -10 (before the end), @2026-07-04T10:00 or 10m (ago)"
 
 
-def position_option(*names: str, times: Iterable[str] = (), **how: Any) -> Any:
+def position_option(*names: str, times: Iterable[str] = (), **how: Any) -> Callable[[F], F]:
     """An option for a position. `times` are spellings of an earlier release: times in which a number is in milliseconds."""
     return option(*names, metavar="POSITION", others=times, read_other=_in_milliseconds, **how)
 

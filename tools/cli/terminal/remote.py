@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 import click
 
 from .failures import FailedError, NotConnectedError
-from .grammar import complete_address, option
+from .grammar import F, complete_address, option
 
 if TYPE_CHECKING:
     from ...client.connection import Client
@@ -60,8 +60,6 @@ plain_server_option = option(
 
 SAID_META: Final = "triolog.connection"
 """What the options of the connection say, by name."""
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:

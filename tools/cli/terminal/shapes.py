@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from .failures import FailedError
-from .grammar import option
+from .grammar import F, option
 from .output import count_text, json_option, printable, say
 from .remote import ServerAddress, call_server, server_option
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from ...client.connection import Client
     from .progress import NoProgress, ProgressBar
 
-F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 MOST: Final = 10_000
