@@ -1,4 +1,4 @@
-"""Users: the checks of stored ones, and the file that a person writes (key `sasl_users_file`), TOML with a table for each:
+"""The file of users that a person writes (key `sasl_users_file`), TOML with a table for each:
 
     [alice]
     password = "alice-secret"                                # logs in by PLAIN and by SCRAM
@@ -15,38 +15,12 @@ from typing import Any, Final
 
 import attrs
 
-from ...protocol.errors import ErrorCode, InvalidConfigError, RequestError
-from ...protocol.kafka.scram import MAX_ITERATIONS, MIN_ITERATIONS, ScramCredential, ScramMechanism
+from ...protocol.errors import InvalidConfigError
+from ...protocol.kafka.scram import ScramCredential, ScramMechanism
 
-MAX_SALT_BYTES: Final = 1024
-MAX_USER_CHARACTERS: Final = 1024
 MAX_USERS_FILE_BYTES: Final = 16 * 1024 * 1024
 PASSWORD_KEY: Final = "password"
 SCRAM_KEYS: Final = {mechanism.sasl_name.lower(): mechanism for mechanism in ScramMechanism}
-
-
-def check_user_name(user: str) -> None:
-    """Raises RequestError for a user whose credentials cannot be stored."""
-    if not user:
-        raise RequestError("Username must not be empty", ErrorCode.UNACCEPTABLE_CREDENTIAL)
-    if len(user) > MAX_USER_CHARACTERS:
-        raise RequestError(f"Username is longer than {MAX_USER_CHARACTERS} characters", ErrorCode.UNACCEPTABLE_CREDENTIAL)
-
-
-def new_credential(mechanism: ScramMechanism, iterations: int, salt: bytes, salted_password: bytes) -> ScramCredential:
-    """The credential that a client asks to store. Raises RequestError, as Kafka's ScramControlManager."""
-    reason = None
-    if iterations < MIN_ITERATIONS:
-        reason = "Too few iterations"
-    elif iterations > MAX_ITERATIONS:
-        reason = "Too many iterations"
-    elif not salt or len(salt) > MAX_SALT_BYTES:
-        reason = f"A salt has 1 to {MAX_SALT_BYTES} bytes"
-    elif not salted_password:  # of any other length, as in Kafka: it is only a key that others are made with
-        reason = "A salted password must not be empty"
-    if reason is not None:
-        raise RequestError(reason, ErrorCode.UNACCEPTABLE_CREDENTIAL)
-    return ScramCredential.from_salted_password(mechanism, iterations, salt, salted_password)
 
 
 @attrs.frozen

@@ -8,6 +8,8 @@ the other partitions still succeed.
 from ..access.acls import Acl as Acl
 from ..access.acls import AclFilter as AclFilter
 from ..access.acls import check_new_acl as check_new_acl
+from ..access.credentials import check_user_name as check_user_name
+from ..access.credentials import new_credential as new_credential
 from ..access.quota_entities import CONSUMER_BYTE_RATE as CONSUMER_BYTE_RATE
 from ..access.quota_entities import ENTITY_TYPES as ENTITY_TYPES
 from ..access.quota_entities import IP as IP
@@ -18,8 +20,6 @@ from ..access.quota_entities import check_quota as check_quota
 from ..access.quota_entities import checked_entity as checked_entity
 from ..access.quotas import ClientQuotas as ClientQuotas
 from ..access.quotas import QuotaStatistics as QuotaStatistics
-from ..access.users import check_user_name as check_user_name
-from ..access.users import new_credential as new_credential
 from ..groups.assigned.values import AssignedGroupDescription as AssignedGroupDescription
 from ..groups.assigned.values import AssignedMemberDescription as AssignedMemberDescription
 from ..groups.assigned.values import HeartbeatAnswer as HeartbeatAnswer

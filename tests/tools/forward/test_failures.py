@@ -164,7 +164,7 @@ def test_a_record_that_is_too_large_stops_its_topic_until_the_upstream_takes_it(
         reason = troubles(link)[TOPIC]
         assert "the record at offset 10 of partition 0 of 5000 bytes is refused by the upstream" in reason
         assert f"max.message.bytes of {TOPIC}" in reason
-        assert "--partition 0 --start 11" in reason
+        assert "--partition 0 -o 11" in reason
         assert pair.values() == numbered(0, 10)
         pair.upstream.alter_config(TOPIC, {"max.message.bytes": "10000"})
         link.wishes.resume()
@@ -206,7 +206,7 @@ def test_a_topic_that_was_made_anew_is_not_forwarded_before_somebody_says_so(pai
     pair.append([b"anew"] * 20)
     reason = trouble_of(pair)
     assert "it was deleted and made again" in reason
-    assert f"triolog forward reset --topic {TOPIC} --start earliest" in reason
+    assert f"triolog forward reset --topic {TOPIC} -o start" in reason
     assert pair.values() == numbered(0, 10)
 
 

@@ -51,7 +51,7 @@ def test_what_is_before_a_record_that_librdkafka_does_not_accept_is_sent_once(
         said = troubles(link)[TOPIC]
         assert f"offset 30 of partition 0 cannot be sent: it has {LIMIT + 1} bytes" in said
         assert f"message.max.bytes of {LIMIT}; raise it in the link's table `kafka`" in said
-        assert "--partition 0 --start 31" in said
+        assert "--partition 0 -o 31" in said
         assert f"max.message.bytes of {TOPIC}" not in said, "that would not help"
     assert pair.values() == before
     pair.drain(delivery=delivery, kafka={"message.max.bytes": 10 * LIMIT})
