@@ -217,7 +217,8 @@ def _with_arguments_placed(command: click.Command, ctx: click.Context, args: lis
 
 
 def complete_address(text: str, default: str) -> str:
-    """`HOST:PORT` for `HOST`, `PORT` or `[IPV6]`; the part that is missing is that of the default."""
+    """`HOST:PORT` for `HOST`, `PORT` or `[IPV6]`: a missing part is the default's. A text that stays incomplete is returned."""
+    given = text
     text = text.rpartition("://")[2].rstrip("/")
     if text.isdigit():
         text = f":{text}"
@@ -225,7 +226,7 @@ def complete_address(text: str, default: str) -> str:
         text = f"{text}:"
     host, _, port = text.rpartition(":")
     default_host, _, default_port = default.rpartition(":")
-    return f"{host or default_host}:{port or default_port}"
+    return f"{host or default_host}:{port or default_port}" if port or default_port else given
 
 
 def _plain(word: str) -> str:

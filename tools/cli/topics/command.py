@@ -11,7 +11,7 @@ from ..terminal.output import count_text, draw, print_json, say, size_text, tabl
 from ..terminal.remote import ServerAddress
 from ..terminal.shapes import ask, asks_server, check_confirmed, columns, config_option, fields, read_configs, yes_option
 from .segments import segments
-from .topic_changes import add_partitions, alter, trim
+from .topic_changes import add_partitions, alter, nearest_keys, trim
 
 if TYPE_CHECKING:
     from ....protocol.native.messages import ConfigEntry, PartitionMetadata, TopicMetadata
@@ -38,7 +38,8 @@ command.add_command(trim)
 def create(name: str, partitions: int, configs: tuple[str, ...], server: ServerAddress, as_json: bool) -> None:
     """Create topic NAME. `triolog topics describe` shows every configuration key of a topic."""
     config = read_configs(configs, "--config")
-    created = ask(server, lambda admin: admin.create_topic(name, partitions, config))
+    with nearest_keys(config):
+        created = ask(server, lambda admin: admin.create_topic(name, partitions, config))
     if as_json:
         print_json({"name": name, "topic_id": created.topic_id, "partitions": partitions, "config": config})
     else:

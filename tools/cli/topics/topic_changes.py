@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import click
 
 from ....protocol.types import TopicPartition
 from ..terminal.failures import FailedError
-from ..terminal.grammar import option
+from ..terminal.grammar import nearest, option
 from ..terminal.output import count_text, draw, print_json, say, table, timezone_option
 from ..terminal.places import POSITION_HELP, position_option, read_position
 from ..terminal.remote import ServerAddress
@@ -26,6 +28,20 @@ from ..terminal.times import Zone
 
 if TYPE_CHECKING:
     from ...client.admin import Admin
+
+
+@contextlib.contextmanager
+def nearest_keys(config: Iterable[str]) -> Iterator[None]:
+    """Name the nearest topic key in the error about an unknown one."""
+    try:
+        yield
+    except FailedError as exc:
+        if "unknown topic configuration key" not in exc.message:
+            raise
+        from ....server.config import TOPIC_KEYS
+
+        near = [each[0] for key in config if key not in TOPIC_KEYS and (each := nearest(key, TOPIC_KEYS))]
+        raise FailedError(exc.message + (f". Did you mean {near[0]}?" if near else "")) from exc
 
 
 @click.command
@@ -51,7 +67,8 @@ def alter(name: str, configs: tuple[str, ...], unsets: tuple[str, ...], server: 
         await admin.alter_config(name, values, delete=unsets)
         return (await admin.describe_topic(name)).config
 
-    config = ask(server, changed)
+    with nearest_keys(values):
+        config = ask(server, changed)
     if as_json:
         print_json({"name": name, "config": config})
     else:
