@@ -1,0 +1,104 @@
+"""The sentences of Markdown pages, and what plain English allows them.
+
+Tables, code, headings, HTML comments and front matter are left out. Inline code counts as one word, a link as its text. A
+sentence ends with `.`, `!`, `?` or `:` before a capital, a backquote, or the end of its paragraph or list item.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+LONG_WORDS: Final = 25
+CLAUSES: Final = frozenset(
+    {"What", "Whatever", "Who", "Whoever", "Whom", "Whose", "Whether", "How", "Where", "Wherever", "Whichever"}
+)
+"""First words of a clause that stands for a noun. Questions are left out."""
+
+_NO_PROSE: Final = (
+    re.compile(r"\A---\n.*?\n---\n", re.DOTALL),
+    re.compile(r"<!--.*?-->", re.DOTALL),
+    re.compile(r"^([ \t]*)(```|~~~).*?^\1\2[^\n]*$", re.DOTALL | re.MULTILINE),
+    re.compile(r"^\s*\|.*$", re.MULTILINE),
+    re.compile(r"^#+ .*$", re.MULTILINE),
+    re.compile(r"^(?: {4}|\t)(?![-*] |\d+\. ).*$", re.MULTILINE),
+    re.compile(r"^\s*(?::::|!!!|\?\?\?|===).*$", re.MULTILINE),
+)
+_ITEM: Final = re.compile(r"^\s*(?:[-*+]|\d+\.)\s+", re.MULTILINE)
+_END: Final = re.compile(r"(?<=[.!?:])[)\"*_]*\s+(?=[A-Z`\"(*_\[])")
+
+
+@attrs.frozen
+class Prose:
+    """Counts of some pages."""
+
+    sentences: int
+    words: int
+    clauses: list[str]
+    """`page: sentence`, of sentences that begin with a noun clause."""
+    long: list[str]
+    """The same, of sentences with more than LONG_WORDS words."""
+    semicolons: int
+
+    @property
+    def semicolons_per_1000(self) -> float:
+        return 1000 * self.semicolons / max(1, self.words)
+
+    @property
+    def long_share(self) -> float:
+        return len(self.long) / max(1, self.sentences)
+
+
+def sentences_of(page: str) -> Iterator[str]:
+    """The sentences of a page's prose, each on one line."""
+    for pattern in _NO_PROSE:
+        page = pattern.sub("", page)
+    page = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", page)
+    page = re.sub(r"`+[^`]*`+", "`code`", page)
+    page = _ITEM.sub("\n\n", page)
+    for paragraph in re.split(r"\n\s*\n", page):
+        text = " ".join(paragraph.split())
+        yield from (each.strip() for each in _END.split(text) if re.search(r"\w", each))
+
+
+def prose_of(pages: Iterable[Path]) -> Prose:
+    """Count the prose of pages."""
+    count, words, semicolons = 0, 0, 0
+    clauses: list[str] = []
+    long: list[str] = []
+    for path in pages:
+        name = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.name
+        for sentence in sentences_of(path.read_text(encoding="utf-8")):
+            size = len(re.findall(r"[\w`'-]*\w[\w`'-]*", sentence))
+            count, words, semicolons = count + 1, words + size, semicolons + sentence.count(";")
+            first = re.sub(r"^\W+", "", sentence).partition(" ")[0].rstrip(",")
+            if first in CLAUSES and not sentence.endswith("?"):
+                clauses.append(f"{name}: {sentence}")
+            if size > LONG_WORDS:
+                long.append(f"{name}: {size} words: {sentence}")
+    return Prose(count, words, clauses, long, semicolons)
+
+
+def pages() -> list[Path]:
+    """README and the pages of the site. Dated benchmarks are records of their day and stay as they were written."""
+    docs = ROOT / "docs"
+    dated = re.compile(r"benchmarks/20\d\d-")
+    return [ROOT / "README.md", *(path for path in sorted(docs.rglob("*.md")) if not dated.search(path.as_posix()))]
+
+
+if __name__ == "__main__":
+    import sys
+
+    found = prose_of([Path(name).resolve() for name in sys.argv[1:]] or pages())
+    for line in (*found.clauses, *found.long):
+        print(line)  # noqa: T201 - a command
+    said = f"{found.sentences} sentences, {found.words} words: {len(found.clauses)} begin with a noun clause, "
+    said += (
+        f"{found.semicolons_per_1000:.1f} semicolons per 1,000 words, {found.long_share:.1%} have more than {LONG_WORDS} words"
+    )
+    print(said)  # noqa: T201
