@@ -12,6 +12,8 @@ from typing import BinaryIO, Final, Self
 
 import click
 
+from .output import warn
+
 PIECE_BYTES: Final = 64 * 1024
 """Between two pieces other tasks run: larger ones would let answers wait while rows are parsed."""
 
@@ -40,6 +42,8 @@ class Input:
     def open(cls, path: str) -> Self:
         """The file, or standard input for `-`; a usage error when it cannot be opened."""
         if path == "-":
+            if sys.stdin.isatty():
+                warn("reading from the terminal: Ctrl-D ends the input")
             return cls("standard input", sys.stdin.buffer)
         try:
             return cls(path, open(path, "rb", buffering=0))
