@@ -230,7 +230,7 @@ def test_a_record_is_passed_over_and_a_place_that_is_not_there_refused(pair: For
     pair.drain(start="latest")
     for arguments, message in (
         (("--start", "7"), f"{TOPIC}-0 has offsets 0 up to 3 (exclusive), and not 7"),
-        (("--start", "soon"), "neither earliest nor latest nor a time"),
+        (("--start", "soon"), "'soon' is not a position"),
         (("--start", "0", "--partition", "3"), f"{TOPIC} has no partition 3"),
     ):
         refused = reset(pair, tmp_path, *arguments)
