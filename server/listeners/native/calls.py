@@ -19,22 +19,20 @@ from ....protocol.native.state import Role
 from ....protocol.records.compression import load_codecs
 from ...broker import LOOKUPS_PER_TURN, AuditLog, Broker, Security
 from ...config.broker_config import Address
+from ...config.version import VERSION
 from ...loop.procedures import Procedure, perform
 from ...loop.reactor import Work
 from ..access.rules import Asker, note_change
 from ..connections.session import IDLE_TIMEOUT_S
 from ..connections.sockets import Admission, Listener, Served
 from ..connections.transport import Transport
-from . import described, group_calls, log_calls
+from . import described, group_calls, log_calls, security_calls
 from .described import statistics
 from .fetches import Fetches
 from .guard import AUDITED, NATIVE, RULES, Judged, judge_steps, judged
 from .login import NOBODY_LOGS_IN, NativeLogin, mechanisms_of
 from .produce import take_produce
 from .session import NativeSession, TakeUp, error_codes
-
-VERSION: Final = "0.1.0"
-"""Of triolog. Reading it from the installed package instead takes 2 MiB."""
 
 Answering = Callable[[], Awaitable[messages.ResponseMessage | None]]
 """Serves a request; None: it has responded. Raises RequestError."""
@@ -311,6 +309,11 @@ _CALLS: Final[dict[type, Callable[..., Awaitable[messages.ResponseMessage]]]] = 
     messages.AlterShareGroupOffsetsRequest: group_calls.alter_share_group_offsets,
     messages.DescribeQuotasRequest: group_calls.describe_quotas,
     messages.AlterQuotasRequest: group_calls.alter_quotas,
+    messages.DescribeUsersRequest: security_calls.describe_users,
+    messages.AlterUsersRequest: security_calls.alter_users,
+    messages.DescribeAclsRequest: security_calls.describe_acls,
+    messages.CreateAclsRequest: security_calls.create_acls,
+    messages.DeleteAclsRequest: security_calls.delete_acls,
     messages.ListGapsRequest: log_calls.list_gaps,
     messages.AcceptGapsRequest: log_calls.accept_gaps,
     messages.DescribeSegmentsRequest: described.describe_segments,
