@@ -285,8 +285,8 @@ COORDINATORS: Final = {
     "producer-ids-before-their-use": Fault(
         why="After a crash a second producer gets the id of the first: its records are taken for duplicates.",
         file="server/transactions/transactional_ids.py",
-        old="                    await disk.call(self._write_block, directory, first + BLOCK_IDS, at=directory.path)\n",
-        new="                    await disk.call(self._write_block, directory, first, at=directory.path)\n",
+        old="write_producer_id_block(disk.fs, each.path, first + BLOCK_IDS, durable=each.durable)",
+        new="write_producer_id_block(disk.fs, each.path, first, durable=each.durable)",
         tests=(
             f"{PRODUCER_IDS}::test_a_restart_gives_out_no_id_again",
             f"{PRODUCER_IDS}::test_after_a_crash_no_id_is_given_out_again",

@@ -291,7 +291,7 @@ def limit_of(path: str) -> int | None:
 
 
 def maybe_read(fs: FileSystem, path: str, decode: Callable[[str, bytes], T]) -> T | None:
-    """What a small file says; None when there is none. Raises what `decode` raises, FileTooLargeError, OSError."""
+    """Return the content of a small file; None when there is none. Raises what `decode` raises, FileTooLargeError, OSError."""
     try:
         return decode(path, read_file(fs, path, max_bytes=limit_of(path) or MAX_CHECKPOINT_BYTES))
     except FileNotFoundError:
