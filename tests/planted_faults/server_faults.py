@@ -401,7 +401,7 @@ SHARE_PARTITIONS: Final = "tests/server/sharing/test_partitions.py"
 SHARE_FAULTS: Final = {
     "another-members-records": Fault(
         why="A member whose lock is over accepts records that another one is processing, or gives them back.",
-        file="server/sharing/state/in_flight.py",
+        file="server/sharing/state/partition_state.py",
         old="return self.state is RecordState.ACQUIRED and self.target is None and self.member == member\n",
         new="return self.state is RecordState.ACQUIRED and self.target is None\n",
         tests=(
