@@ -23,6 +23,7 @@ import trio
 
 from ...protocol.errors import RequestError
 from ...protocol.types import TopicPartition
+from ..loop.procedures import in_turns
 from ..storage.cleaner.job import CleaningJob, CleaningResult
 from ..storage.cleaner.selection import LogToClean, choose, cleanable_offsets, plan_round
 from ..storage.cleaner.swap import SegmentsChangedError, discard_cleaned, replace_group
@@ -117,9 +118,7 @@ class Cleaner:
 
     async def _find_dirtiest(self) -> _Candidate | None:
         found: _Candidate | None = None
-        for number, hosted in enumerate(self.manager.topics.hosted()):
-            if number % LOOKS_PER_TURN == 0:
-                await trio.lowlevel.checkpoint()
+        async for hosted in in_turns(self.manager.topics.hosted(), LOOKS_PER_TURN):
             with self.manager.disk.errors.isolate("compaction", hosted.actor.topic_partition):
                 candidate = await self._candidate(hosted)
                 if candidate is not None and (found is None or self._rank(candidate) < self._rank(found)):

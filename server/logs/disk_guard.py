@@ -29,6 +29,7 @@ import trio
 from ...protocol.errors import ErrorCode, RequestError
 from ...protocol.limits import MIB
 from ..config import DiskFullPolicy
+from ..loop.procedures import in_turns
 from ..partitions.room import Room
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.disk.paths import is_internal
@@ -214,12 +215,7 @@ class DiskGuard:
         return await self.directories.disk.call(directory.free_bytes, at=directory.path)
 
     async def _size_of_all(self) -> int:
-        size = 0
-        for number, hosted in enumerate(self.topics.hosted()):
-            if number % LOOKS_PER_TURN == 0:
-                await trio.lowlevel.checkpoint()
-            size += hosted.actor.log.size_in_bytes
-        return size
+        return sum([hosted.actor.log.size_in_bytes async for hosted in in_turns(self.topics.hosted(), LOOKS_PER_TURN)])
 
     # ---- making room -----------------------------------------------------------------------------------------------------
 
@@ -312,9 +308,7 @@ class DiskGuard:
     async def _check_holds(self) -> None:
         """Refuse appends to logs whose holds are at their bounds, where that is their topic's policy."""
         now_ms, holds, by_time = self.retention.now_ms(), self.retention.holds, self.retention.trusts_clock
-        for number, hosted in enumerate(self.topics.hosted()):
-            if number % LOOKS_PER_TURN == 0:
-                await trio.lowlevel.checkpoint()
+        async for hosted in in_turns(self.topics.hosted(), LOOKS_PER_TURN):
             log = hosted.actor.log
             if not log.config.retention_hold_groups and hosted.hold_refusal is None:
                 continue

@@ -21,6 +21,7 @@ import trio
 
 from ...protocol.types import TopicPartition
 from ..config.broker_config import BrokerConfig
+from ..loop.procedures import in_turns
 from ..partitions.disk import Disk
 from ..storage.directory.catalogue import Catalogue
 from ..storage.directory.log_directory import Contents, LogDirectory, Offsets, is_passing
@@ -262,9 +263,7 @@ class LogDirectories:
         is taken out of them afterwards."""
         offsets: dict[TopicPartition, Offsets] = {}
         unknown = [offline.topic_partition for offline in self.topics.offline() if offline.directory is directory]
-        for number, hosted in enumerate(self.topics.hosted(), 1):
-            if number % LOGS_PER_TURN == 0:
-                await trio.lowlevel.checkpoint()
+        async for hosted in in_turns(self.topics.hosted(), LOGS_PER_TURN):
             if hosted.directory is directory:
                 unknown.append(hosted.actor.topic_partition)
                 with self.disk.errors.isolate("checkpoints", hosted.actor.topic_partition):

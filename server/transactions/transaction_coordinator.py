@@ -32,6 +32,7 @@ from ..config.broker_config import BrokerConfig
 from ..logs.internal_topic import store
 from ..logs.log_manager import LogManager
 from ..logs.topics import Topics
+from ..loop.procedures import in_turns
 from ..storage.log.prepare import prepare_marker
 from ..system.clock import NowMs
 from .transaction_states import (
@@ -152,9 +153,7 @@ class TransactionCoordinator:
                 raise concurrent_error(transactional_id)
             if value.state is TransactionState.ONGOING and wanted <= value.partitions:
                 return
-            for number, topic_partition in enumerate(wanted, 1):
-                if not number % PARTITIONS_PER_TURN:
-                    await trio.lowlevel.checkpoint()
+            async for topic_partition in in_turns(wanted, PARTITIONS_PER_TURN):
                 self._topics.actor(topic_partition)
             async with owner.turn:
                 if owner.value is value and not owner.is_busy:
@@ -294,9 +293,7 @@ class TransactionCoordinator:
             owner.marked.add(topic_partition)
 
         async with trio.open_nursery() as writing:
-            for number, topic_partition in enumerate(sorted(value.partitions - owner.marked), 1):
-                if not number % PARTITIONS_PER_TURN:
-                    await trio.lowlevel.checkpoint()
+            async for topic_partition in in_turns(sorted(value.partitions - owner.marked), PARTITIONS_PER_TURN):
                 writing.start_soon(write, topic_partition)
         if failures:
             raise failures[0]
@@ -320,9 +317,7 @@ class TransactionCoordinator:
 
     async def begin_overdue(self, nursery: trio.Nursery) -> None:
         """`finish_overdue`, beside each other in `nursery`: a partition whose device hangs holds up its own transactions."""
-        for number, owner in enumerate(list(self.ids.unfinished.values()), 1):
-            if not number % IDS_PER_TURN:
-                await trio.lowlevel.checkpoint()
+        async for owner in in_turns(list(self.ids.unfinished.values()), IDS_PER_TURN):
             if _is_overdue(owner):
                 place = object()
                 await self._finishing.acquire_on_behalf_of(place)
@@ -354,9 +349,7 @@ class TransactionCoordinator:
         """Forget ids that were idle for longer than transactional_id_expiration_ms; how many. What fails is logged and tried
         again the next time."""
         count, oldest_ms = 0, self._now_ms() - self._config.transactional_id_expiration_ms
-        for number, owner in enumerate(list(self.ids.owners.values()), 1):
-            if not number % IDS_PER_TURN:
-                await trio.lowlevel.checkpoint()
+        async for owner in in_turns(list(self.ids.owners.values()), IDS_PER_TURN):
             with self.ids.errors.isolate("transactional-id-expiry", owner.name):
                 count += await self._expire(owner, oldest_ms)
         return count
