@@ -112,19 +112,19 @@ class OperationFailedError(Exception):
         self.cause = cause
 
 
-@attrs.frozen
+@attrs.define
 class DiskStatistics:
     """Counters since the start, and how many files and maps are open."""
 
-    hops: int
-    writes_at_once: int
+    hops: int = 0
+    writes_at_once: int = 0
     """Groups of writes that took no hop."""
-    cached_reads: int
-    cold_reads: int
-    descriptors: int
-    syncs: Durations
+    cached_reads: int = 0
+    cold_reads: int = 0
+    descriptors: int = 0
+    syncs: Durations = attrs.field(factory=Durations)
     """How long files of logs took to be forced to the device."""
-    failed_syncs: int
+    failed_syncs: int = 0
 
 
 @attrs.define(eq=False, repr=False)
@@ -165,12 +165,7 @@ class Disk:
     _only: Lanes | None = None
     """Of the log directory, where there is one."""
     _threads: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(THREADS))
-    _hops: int = 0
-    _writes_at_once: int = 0
-    _cached_reads: int = 0
-    _cold_reads: int = 0
-    _syncs: Durations = attrs.field(factory=Durations)
-    _failed_syncs: int = 0
+    _counts: DiskStatistics = attrs.field(factory=DiskStatistics)
 
     def __attrs_post_init__(self) -> None:
         self.files = OpenFiles(self.fs, self.budget, self._hop, self.errors)
@@ -197,15 +192,8 @@ class Disk:
         return disk
 
     def statistics(self) -> DiskStatistics:
-        return DiskStatistics(
-            self._hops,
-            self._writes_at_once,
-            self._cached_reads,
-            self._cold_reads,
-            self.budget.held,
-            self._syncs.copy(),
-            self._failed_syncs,
-        )
+        """As they are now."""
+        return attrs.evolve(self._counts, descriptors=self.budget.held, syncs=self._counts.syncs.copy())
 
     # ---- writing -----------------------------------------------------------------------------------------------------
 
@@ -218,16 +206,16 @@ class Disk:
                 for file in files:
                     if file.fd is None:
                         await self.files.open(file)
-                self._hops += 1
+                self._counts.hops += 1
                 sync_times: list[float] = []
                 try:
                     await trio.to_thread.run_sync(_run_all, self.fs, operations, sync_times, limiter=self._threads)
                 except OperationFailedError as exc:
-                    self._failed_syncs += isinstance(exc.cause, SyncFailedError)
+                    self._counts.failed_syncs += isinstance(exc.cause, SyncFailedError)
                     raise
                 finally:
                     for seconds in sync_times:
-                        self._syncs.add(seconds)
+                        self._counts.syncs.add(seconds)
 
     def run_now(self, operations: Sequence[DiskOp], files: Sequence[FileHandle]) -> bool:
         """Run operations on the spot; False, and nothing is done, where that could take long. Raises OperationFailedError."""
@@ -243,7 +231,7 @@ class Disk:
             return False
         for file in files:
             file.used = True
-        self._writes_at_once += 1
+        self._counts.writes_at_once += 1
         try:
             _run_all(self.fs, operations, [])
         finally:
@@ -259,7 +247,7 @@ class Disk:
     async def call(self, function: Callable[..., T], *args: Any, at: str = "") -> T:
         """Run a blocking function that touches files of nobody who is running. `at`: the log directory, or a path in it, where
         it is about one."""
-        self._hops += 1
+        self._counts.hops += 1
         return await trio.to_thread.run_sync(function, *args, limiter=self._lanes_at(at).others)
 
     async def call_briefly(self, function: Callable[..., T], *args: Any, at: str = "") -> T:
@@ -278,15 +266,7 @@ class Disk:
         """Run a procedure that needs no file."""
         if self.turns.spend(STEPS_PER_PROCEDURE):
             await trio.lowlevel.checkpoint()
-        try:
-            operation = next(procedure)
-            while operation is None and not self.turns.spend(STEPS_PER_PAUSE):
-                operation = next(procedure)
-        except StopIteration as stop:
-            return stop.value  # type: ignore[no-any-return]
-        worked = await self._work(procedure, operation)
-        assert isinstance(worked, _Done), f"{worked} needs a file"
-        return worked.answer  # type: ignore[no-any-return]
+        return await self._advance(procedure, self._run_one)
 
     # ---- reading -----------------------------------------------------------------------------------------------------
 
@@ -336,7 +316,7 @@ class Disk:
             file.cached_reads = False
             return None
         if data is not None:
-            self._cached_reads += 1
+            self._counts.cached_reads += 1
         return data
 
     async def _advance(self, procedure: Procedure[T], run: Callable[[DiskOp], Any]) -> T:
@@ -386,7 +366,7 @@ class Disk:
                 if operation is None:
                     await trio.lowlevel.checkpoint()
                 else:
-                    self._hops += 1
+                    self._counts.hops += 1
                     try:
                         answer = await trio.to_thread.run_sync(operation.run, self.fs, limiter=self._threads)
                     except RequestError as exc:
@@ -398,7 +378,7 @@ class Disk:
             return operation
 
     async def _read_cold(self, operation: DiskOp) -> Any:
-        self._cold_reads += 1
+        self._counts.cold_reads += 1
         file = getattr(operation, "file", None)
         lanes = self._lanes_at(file.path) if isinstance(file, FileHandle) else self._rest
         async with lanes.readers:
@@ -417,7 +397,7 @@ class Disk:
         """Do something small in a thread, or on the spot where nothing could hold it up."""
         if self.fs.is_instant:
             return function(*args)
-        self._hops += 1
+        self._counts.hops += 1
         return await trio.to_thread.run_sync(function, *args, limiter=self._threads)
 
 
@@ -481,11 +461,3 @@ class WritesAtOnce:
         was_quick_for_s = now_s - self._not_before_s
         self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S) if was_quick_for_s < self._pause_s else FIRST_PAUSE_S
         self._not_before_s = now_s + self._pause_s
-
-
-class AlwaysQuick(WritesAtOnce):
-    """A memory of writes that ignores slow ones, so that a busy machine changes nothing: for runs that count operations
-    without threads."""
-
-    def done(self) -> None:
-        """They were quick enough."""

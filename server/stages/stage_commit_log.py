@@ -86,17 +86,14 @@ class StageCommitLog:
 
     async def load(self) -> None:
         """Read the log. One that cannot be read answers with the reason from then on."""
-        if STAGE_COMMITS_TOPIC not in self._topic.manager.topics:
-            return
 
         async def read() -> dict[str, StageCommitValue]:
             values: dict[str, StageCommitValue] = {}
-            for number in range(self._topic.partitions):
-                place = TopicPartition(STAGE_COMMITS_TOPIC, number)
+            for place in self._topic.places:
                 values |= await self._topic.replay_newest(place, decode_stage_commit_key, decode_stage_commit_value)
             return values
 
-        values = await self._topic.load(read, "the commits of staged records", STAGE_COMMITS_TOPIC)
+        values = await self._topic.loaded(read, "the commits of staged records", STAGE_COMMITS_TOPIC)
         if isinstance(values, LogOfflineError):
             self._unreadable = values
             return
@@ -157,7 +154,7 @@ class StageCommitLog:
             else:
                 self.decided.add(owner.name)
 
-        place = TopicPartition(STAGE_COMMITS_TOPIC, self._topic.partition_of(owner.name).partition)
+        place = self._topic.partition_of(owner.name)
         await self._topic.append(place, build_batch([record]), on_stored)
         await self._topic.actor(place).perform(flush)
 

@@ -102,21 +102,19 @@ class TransactionalIds:
     @property
     def errors(self) -> TaskErrors:
         """Return the record of unhandled exceptions in tasks of the coordinators."""
-        return self._topic.manager.disk.errors
+        return self._topic.errors
 
     # ---- start -----------------------------------------------------------------------------------------------------------
 
     async def load(self) -> None:
         """Read every partition of the topic to its end. One that cannot be read answers with the reason from then on."""
-        if TRANSACTIONS_TOPIC not in self._topic.manager.topics:
-            return
-        for number in range(self._topic.partitions):
-            await self.load_partition(TopicPartition(TRANSACTIONS_TOPIC, number))
+        for place in self._topic.places:
+            await self.load_partition(place)
 
     async def load_partition(self, topic_partition: TopicPartition) -> None:
         """Read one partition. Nobody appends to one that was not read before."""
         read = partial(self._topic.replay_newest, topic_partition, decode_transaction_key, decode_transaction_value)
-        loaded = await self._topic.load(read, f"the transactions of {topic_partition}", topic_partition)
+        loaded = await self._topic.loaded(read, f"the transactions of {topic_partition}", topic_partition)
         if isinstance(loaded, LogOfflineError):
             self._unreadable[topic_partition.partition] = loaded
             return
