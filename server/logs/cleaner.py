@@ -93,7 +93,7 @@ class Cleaner:
             self.manager.disk.errors.note("compaction", log.topic_partition, exc)
             return False
 
-    async def clean_now(self, hosted: HostedPartition) -> bool | None:
+    async def clean(self, hosted: HostedPartition) -> bool | None:
         """Clean one log, however little of it is dirty; None when nothing is, False when it could not be done."""
         log = hosted.actor.log
         if log.refusal is not None:
@@ -113,8 +113,6 @@ class Cleaner:
             for log in [log for log in known if log not in logs]:
                 del known[log]
         self.counters.uncleanable = len(self.uncleanable)
-
-    # ---- choosing --------------------------------------------------------------------------------------------------------
 
     async def _find_dirtiest(self) -> _Candidate | None:
         found: _Candidate | None = None
@@ -156,8 +154,6 @@ class Cleaner:
                 log.log_end_offset,
             )
         self.clean_up_to[log] = log.log_start_offset
-
-    # ---- one round -------------------------------------------------------------------------------------------------------
 
     async def _clean(self, candidate: _Candidate) -> bool:
         log = candidate.hosted.actor.log

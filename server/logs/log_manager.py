@@ -132,8 +132,6 @@ class LogManager:
     def node_id(self) -> int:
         return self.log_directories.node_id
 
-    # ---- start -----------------------------------------------------------------------------------------------------------
-
     async def start(self, report: Report | None = None) -> None:
         """Open everything and start the actors. On an error everything that was locked is unlocked."""
         for path in self.config.data_dirs:
@@ -212,16 +210,12 @@ class LogManager:
             hosted = OfflinePartition(opened.topic_partition, opened.log, opened.directory)
         self.topics.get(opened.topic_partition.topic).partitions.append(hosted)
 
-    # ---- while it runs --------------------------------------------------------------------------------------------------
-
     async def delete_doomed(self) -> None:
         """Delete directories and segment files whose delay is over. Raises an OSError once everything had its turn."""
         try:
             await self.changes.delete_doomed()
         finally:
             await self.retention.delete_doomed()
-
-    # ---- stop ------------------------------------------------------------------------------------------------------------
 
     def stop_by(self) -> float:
         """Return the time at which the stop is over, by trio's clock: stop_timeout_ms after the first call."""
@@ -239,7 +233,7 @@ class LogManager:
         partitions = self.topics.hosted()
         with trio.move_on_at(self.stop_by()) as in_time:
             try:
-                await self._delete_at_once()
+                await self._delete_doomed()
             finally:  # nothing else ends an actor
                 for hosted in partitions:
                     hosted.actor.close()
@@ -252,7 +246,7 @@ class LogManager:
             for hosted in partitions:
                 hosted.actor.abandon()
 
-    async def _delete_at_once(self) -> None:
+    async def _delete_doomed(self) -> None:
         """Nobody reads any more, so what is deleted does not stay until the next start for want of its file.delete.delay.ms."""
         try:
             await self.changes.delete_doomed(at_once=True)

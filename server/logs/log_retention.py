@@ -92,8 +92,6 @@ class LogRetention:
     taken_segments: int = 0
     """Taken out since the start, for their age, for the size of their log, or because the disk is full."""
 
-    # ---- the regular look ------------------------------------------------------------------------------------------------
-
     async def run_pass(self, *, by_time: bool = True) -> int:
         """Take out what retention lets go, and answer how many segments that were. Raises OSError when a checkpoint cannot
         be written, and not for want of space: then nothing was renamed, and the next pass goes on from there."""
@@ -104,13 +102,13 @@ class LogRetention:
         would fill its disk in the minutes between two passes. Raises as `run_pass` does."""
         return await self._take_out(await self._expire_all(by_time=False, only=_has_outgrown), PAUSE_S)
 
-    async def expire_now(self) -> bool:
+    async def make_room(self) -> bool:
         """`run_pass` without pauses, with files unlinked at once, before appends are refused for want of space. Returns whether
         something was taken out. Raises as `run_pass` does."""
         expired = await self._expire_all(by_time=self.trusts_clock, makes_room=True)
         await self._take_out(expired, 0)
         for hosted in expired:
-            await self._unlink_now(hosted)
+            await self._give_space_back(hosted)
         return bool(expired)
 
     async def _expire_all(
@@ -211,10 +209,8 @@ class LogRetention:
                 partitions.append(hosted)
             say_dropped(log, before)
         taken = await self._take_out(partitions, 0)
-        await self._unlink_each(partitions, self._unlink_now)
+        await self._unlink_each(partitions, self._give_space_back)
         return taken
-
-    # ---- on request ------------------------------------------------------------------------------------------------------
 
     async def delete_records(self, wanted: Sequence[tuple[TopicPartition, int]]) -> list[int | RequestError]:
         """Make offsets (-1: the high watermark) the first readable ones, on the device too; answers the log start offsets, or
@@ -262,8 +258,6 @@ class LogRetention:
         await hosted.actor.perform(partial(_increment, before_offset=before_offset), writes=False)
         return hosted
 
-    # ---- unlinking -------------------------------------------------------------------------------------------------------
-
     async def delete_doomed(self) -> None:
         """Unlink the segment files whose delay is over. Raises an OSError once all logs had their turn."""
         now_ms = self.now_ms()
@@ -296,10 +290,10 @@ class LogRetention:
             for hosted in self.topics.hosted()
             if hosted.directory is directory and hosted.actor.log.doomed and hosted.actor.log.offline is None
         ]
-        await self._unlink_each(doomed, self._unlink_now)
+        await self._unlink_each(doomed, self._give_space_back)
         return bool(doomed)
 
-    async def _unlink_now(self, hosted: HostedPartition) -> None:
+    async def _give_space_back(self, hosted: HostedPartition) -> None:
         await self.unlink_all(hosted)
         await hosted.actor.disk.files.close_released()
 

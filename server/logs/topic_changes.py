@@ -82,8 +82,6 @@ class TopicChanges:
         if all(directory.topics_generation == self.catalogue.generation for directory in self.directories.live):
             await self._forget()
 
-    # ---- make ------------------------------------------------------------------------------------------------------------
-
     def check_new(
         self, name: str, partitions: int, configs: Mapping[str, str], *, internal: bool = False, lenient: bool = False
     ) -> LogConfig:
@@ -224,8 +222,6 @@ class TopicChanges:
         except (OSError, StorageError) as exc:
             LOGGER.warning("%s could not be put right: %s", CREATIONS_FILE, exc)
 
-    # ---- configure -------------------------------------------------------------------------------------------------------
-
     async def alter_configs(
         self, name: str, changes: Mapping[str, str], deletes: Sequence[str], *, validate_only: bool = False
     ) -> None:
@@ -297,8 +293,6 @@ class TopicChanges:
                     LOGGER.warning(
                         "%s takes its configuration over at the next start: %s", partition.actor.topic_partition, exc
                     )
-
-    # ---- delete ----------------------------------------------------------------------------------------------------------
 
     async def delete(self, name: str, topic_id: bytes | None = None) -> None:
         """Take a topic out, if a `topic_id` is given only the one with that id. Its directories are renamed at once and deleted

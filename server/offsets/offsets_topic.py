@@ -59,8 +59,6 @@ class OffsetsTopic(InternalTopic):
     def account(self) -> Account:
         return self.memory.account("committed offsets")
 
-    # ---- start -----------------------------------------------------------------------------------------------------------
-
     async def load(self) -> None:
         """Read every partition of the topic to its end. One that cannot be read answers with the reason from then on."""
         for place in self.places:
@@ -91,8 +89,6 @@ class OffsetsTopic(InternalTopic):
             return offsets
 
         return await self.loaded(read, f"the groups of {topic_partition}", topic_partition)
-
-    # ---- what is in memory -----------------------------------------------------------------------------------------------
 
     def contents(self, topic_partition: TopicPartition) -> GroupOffsets:
         """Return the content of a partition of the topic. Raises RequestError."""
@@ -138,8 +134,6 @@ class OffsetsTopic(InternalTopic):
         offsets = self._loaded.get(topic_partition.partition)
         if isinstance(offsets, GroupOffsets):
             offsets.end_transaction(producer_id, commit=commit)
-
-    # ---- the log ---------------------------------------------------------------------------------------------------------
 
     async def catch_up(self, topic_partition: TopicPartition) -> None:
         """Everything that was enqueued before has been answered when this returns. Raises RequestError."""

@@ -3,10 +3,10 @@
 | call | for | how |
 |---|---|---|
 | `run` | an append's or a flush's operations | one thread hop for all of them; small writes on the spot while that is quick |
-| `run_now` | an append's operations | on the spot, if `run` would do them so |
+| `try_run` | an append's operations | on the spot, if `run` would do them so |
 | `drive` | a procedure of the log's owner | one hop per operation; none where there is no device (`FileSystem.is_instant`) |
 | `read` | a reader's procedure | on the spot while the bytes are cached (1 us), else a hop (60-200 us) |
-| `read_nowait` | a reader's procedure | on the spot, or not at all |
+| `try_read` | a reader's procedure | on the spot, or not at all |
 | `call` | start-up, creation, deletion | one hop for a whole blocking function |
 | `call_briefly` | small files of the log directory | one hop; none where there is no device |
 | `call_for_watchdog` | one small write in each log directory | one hop, whatever else is under way |
@@ -195,11 +195,9 @@ class Disk:
         """As they are now."""
         return attrs.evolve(self._counts, descriptors=self.budget.held, syncs=self._counts.syncs.copy())
 
-    # ---- writing -----------------------------------------------------------------------------------------------------
-
     async def run(self, operations: Sequence[DiskOp], files: Sequence[FileHandle]) -> None:
         """Run operations in one hop, or on the spot, `files` open and leased meanwhile. Raises OperationFailedError."""
-        if self.run_now(operations, files):
+        if self.try_run(operations, files):
             return
         async with self._lanes_at(files[0].path).writers if files else self._rest.writers:
             with self.files.leased(files):
@@ -217,7 +215,7 @@ class Disk:
                     for seconds in sync_times:
                         self._counts.syncs.add(seconds)
 
-    def run_now(self, operations: Sequence[DiskOp], files: Sequence[FileHandle]) -> bool:
+    def try_run(self, operations: Sequence[DiskOp], files: Sequence[FileHandle]) -> bool:
         """Run operations on the spot; False, and nothing is done, where that could take long. Raises OperationFailedError."""
         lanes = self._only
         if lanes is None:
@@ -268,13 +266,11 @@ class Disk:
             await trio.lowlevel.checkpoint()
         return await self._advance(procedure, self._run_one)
 
-    # ---- reading -----------------------------------------------------------------------------------------------------
-
     async def read(self, procedure: Procedure[T]) -> T:
         """Run a reader's procedure. Never waits for an append."""
         return await self._advance(procedure, self._read_cold)
 
-    def read_nowait(self, procedure: Procedure[T]) -> T:
+    def try_read(self, procedure: Procedure[T]) -> T:
         """Run a reader's procedure of which nothing has to be waited for. Raises WouldWaitError where something has."""
         answer: Any = None
         error: BaseException | None = None
@@ -321,7 +317,7 @@ class Disk:
 
     async def _advance(self, procedure: Procedure[T], run: Callable[[DiskOp], Any]) -> T:
         try:
-            return self.read_nowait(procedure)
+            return self.try_read(procedure)
         except WouldWaitError as exc:
             operation = exc.operation
         return await self._go_on(procedure, operation, run)

@@ -88,8 +88,6 @@ class TransactionCoordinator:
         ids = TransactionalIds.of(manager, now_ms, producer_ids)
         return cls(manager.config, manager.topics, now_ms, producer_ids, marker_stored, ids)
 
-    # ---- doors -----------------------------------------------------------------------------------------------------------
-
     async def init_producer(
         self, transactional_id: str, timeout_ms: int, expected: tuple[int, int] | None = None
     ) -> tuple[int, int]:
@@ -252,8 +250,6 @@ class TransactionCoordinator:
         owner = self.ids.owner(transactional_id)
         return owner, check_producer(transactional_id, owner.value, producer_id, producer_epoch)
 
-    # ---- steps, inside an id's turn and shielded -------------------------------------------------------------------------
-
     async def _end(self, owner: TransactionalId, *, commit: bool, fence: bool = False, client_version: int = 0) -> None:
         """Take an open transaction to its end, or one whose outcome is decided already to that one."""
         assert owner.value is not None
@@ -306,8 +302,6 @@ class TransactionCoordinator:
             commit=is_commit(value),
             coordinator_epoch=self.ids.coordinator_epoch(owner),
         )
-
-    # ---- from time to time -----------------------------------------------------------------------------------------------
 
     async def finish_overdue(self) -> None:
         """Abort what was open for longer than its timeout, and carry out what was decided and could not be. What fails is

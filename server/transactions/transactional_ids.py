@@ -104,8 +104,6 @@ class TransactionalIds:
         """Return the record of unhandled exceptions in tasks of the coordinators."""
         return self._topic.errors
 
-    # ---- start -----------------------------------------------------------------------------------------------------------
-
     async def load(self) -> None:
         """Read every partition of the topic to its end. One that cannot be read answers with the reason from then on."""
         for place in self._topic.places:
@@ -138,8 +136,6 @@ class TransactionalIds:
     def _account(self) -> Account:
         return self._topic.manager.client_memory.account("transactional ids")
 
-    # ---- questions -------------------------------------------------------------------------------------------------------
-
     def owner(self, transactional_id: str) -> TransactionalId:
         """Return the transactional id; it has no state when it is not known. Raises RequestError when it cannot be read."""
         self.check_readable(transactional_id)
@@ -166,8 +162,6 @@ class TransactionalIds:
     def coordinator_epoch(self, owner: TransactionalId) -> int:
         """Leader epoch of the partition that keeps the id: what its markers carry."""
         return self._topic.actor(self._topic.partition_of(owner.name)).log.leader_epoch
-
-    # ---- changes ---------------------------------------------------------------------------------------------------------
 
     async def begin(self, transactional_id: str) -> TransactionalId:
         """The id, which is there from now on. Raises RequestError when it cannot be read, or the topic cannot be made."""

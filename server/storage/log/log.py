@@ -135,8 +135,6 @@ class Log:
         assert start <= stable <= high <= end, f"{self.topic_partition}: {start} <= {stable} <= {high} <= {end}"
         assert self.recovery_point <= end, f"{self.topic_partition}: recovery point {self.recovery_point} > {end}"
 
-    # ---- snapshots ---------------------------------------------------------------------------------------------------
-
     def snapshot(self) -> LogSnapshot:
         """The log as it is now; the same object until something changes."""
         if self._snapshot is None:
@@ -186,8 +184,6 @@ class Log:
         self._snapshot = None
         if segments:
             self._inactive = None
-
-    # ---- high watermark and flush --------------------------------------------------------------------------------------
 
     def set_high_watermark(self, offset: int, segment: int, position: int) -> None:
         """Make everything before `offset`, which lies at `position` of `segment`, readable."""
@@ -264,8 +260,6 @@ class Log:
         self.names_synced = max(self.names_synced, plan.names_created)
         self.snapshot_synced(plan.snapshot)
 
-    # ---- roll ----------------------------------------------------------------------------------------------------------
-
     def roll(self) -> Procedure[LogSegment]:
         """Close the active segment and start a new one at the log end offset.
 
@@ -331,8 +325,6 @@ class Log:
         most = min(self.config.segment_jitter_ms, self.config.segment_ms)
         return random.randrange(INT32_MAX) % most if most else 0
 
-    # ---- taking segments out ---------------------------------------------------------------------------------------------
-
     def take_out(self, segments: Iterable[LogSegment], *, successor: LogSegment | None = None) -> Procedure[None]:
         """Remove segments from the map and rename their files and the producer snapshots of their names to `.deleted`, in one
         operation; unlinking them is due after `file.delete.delay.ms`, because readers may still hold them.
@@ -364,8 +356,6 @@ class Log:
         """See DerivedFiles.write."""
         durable = durable and self.sync_metadata
         yield from self.derived.write(self.directory, self.segments, self.log_start_offset, durable=durable, must=must)
-
-    # ---- end -------------------------------------------------------------------------------------------------------------
 
     def close(self) -> Procedure[None]:
         """Write closing index entries, trim, and force everything to the device; nothing if nothing was written.

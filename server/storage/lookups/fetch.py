@@ -338,7 +338,7 @@ FEW_READS: Final = 3
 """Before the answer's. Batches above FIRST_READ_BYTES take two: an index entry leads to the batch before."""
 
 
-def fetch_at_once(
+def fetch_cached(
     snapshot: LogSnapshot,
     offset: int,
     max_bytes: int,
