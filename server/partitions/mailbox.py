@@ -42,10 +42,6 @@ class Mailbox(Generic[T]):
     def __len__(self) -> int:
         return len(self._items)
 
-    @property
-    def bytes_waiting(self) -> int:
-        return self._bytes
-
     def _has_room(self, size: int) -> bool:
         return not self._items or (len(self._items) < self.max_commands and self._bytes + size <= self.max_bytes)
 

@@ -144,9 +144,6 @@ class AbstractIndex:
     def max_entries(self) -> int:
         return (self.file.create_bytes or 0) // self.entry_size
 
-    def can_append_offset(self, offset: int) -> bool:
-        return 0 <= offset - self.base_offset <= INT32_MAX
-
     def relative_offset(self, offset: int) -> int:
         relative = offset - self.base_offset
         if not 0 <= relative <= INT32_MAX:

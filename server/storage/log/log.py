@@ -24,6 +24,7 @@ from ..disk.diskops import CreateFile, DiskOp, FileHandle, Procedure, RenameEach
 from ..disk.paths import DELETED_SUFFIX, INDEX_SUFFIXES, segment_file
 from ..errors import LogOfflineError, WaitsForSpaceError
 from ..indexes.index import AbstractIndex
+from ..indexes.transaction_index import AbortedTxn, collect_aborted
 from ..producers.producer_snapshots import snapshot_paths, take_snapshot
 from ..producers.producer_state import ProducerState
 from ..segments.segment import LogSegment, LogSegments
@@ -448,6 +449,24 @@ class LogSnapshot:
 
     def segment(self, slot: int) -> SegmentView:
         return self.active if slot == len(self.inactive) else self.inactive[slot]
+
+    def end_offset_of(self, slot: int) -> int:
+        """Return where the offsets of a segment end, exclusive."""
+        return self.segment(slot + 1).base_offset if slot + 1 < len(self) else self.log_end_offset
+
+    def has_aborted(self, slot: int) -> bool:
+        """Return whether there are aborted transactions from this segment on."""
+        return any(self.segment(each).transaction_entries for each in range(slot, len(self)))
+
+    def aborted_among(self, slot: int, offset: int, upper_bound: int) -> Procedure[tuple[AbortedTxn, ...]]:
+        """The aborted transactions that reach into [offset, upper_bound), which begins in the segment at `slot`: their markers
+        can lie in later segments."""
+        found: list[AbortedTxn] = []
+        for each in range(slot, len(self)):
+            entries = yield from self.segment(each).aborted_transactions()
+            if collect_aborted(entries, offset, upper_bound, found):
+                break
+        return tuple(found)
 
     def slot_of(self, offset: int) -> int:
         """Slot of the segment with the greatest base offset <= `offset`, -1 when it lies before the first."""
