@@ -101,7 +101,7 @@ async def forget_producers(broker: Broker) -> None:
 
 async def unlink(broker: Broker) -> None:
     retention = manager_of(broker).retention
-    await retention._unlink_each(manager_of(broker).topics.hosted(), retention._unlink_now)
+    await retention._unlink_each(manager_of(broker).topics.hosted(), retention._give_space_back)
 
 
 async def delete_directories(broker: Broker) -> None:
@@ -258,11 +258,11 @@ CASES: Final = {
     "producer-expiry": Case(PartitionActor, "perform", lambda self, *_: self.topic_partition, forget_producers, stub=True),
     "retention": Case(
         LogRetention,
-        "_may_expire",
-        lambda _, log, *__: log.topic_partition,
+        "_expire_one",
+        partition_of,
         lambda broker: manager_of(broker).retention.run_pass(),
     ),
-    "segment-deletion": Case(LogRetention, "_unlink_now", partition_of, unlink),
+    "segment-deletion": Case(LogRetention, "_give_space_back", partition_of, unlink),
     "directory-deletion": Case(Disk, "call", lambda *arguments, **_: arguments[-1], delete_directories),
     "disk-guard": Case(DiskGuard, "_check", second, lambda broker: manager_of(broker).guard.check()),
     "waiting-logs": Case(WaitingLogs, "_try", lambda _, request: request.topic_partition, open_waiting),

@@ -145,9 +145,6 @@ def checkpoint_number(path: str, text: str, largest: int = INT64_MAX) -> int:
     return number
 
 
-# ---- identities --------------------------------------------------------------------------------------------------------
-
-
 def encode_uuid(value: uuid.UUID) -> str:
     """22 characters: URL-safe base64 of the 16 big-endian bytes, without padding (Kafka: Uuid)."""
     return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
