@@ -19,6 +19,7 @@ from ....protocol.native.state import Role
 from ....protocol.records.compression import load_codecs
 from ...broker import LOOKUPS_PER_TURN, AuditLog, Broker, Security
 from ...config.broker_config import Address
+from ...config.version import VERSION
 from ...loop.procedures import Procedure, perform
 from ...loop.reactor import Work
 from ..access.rules import Asker, note_change
@@ -32,9 +33,6 @@ from .guard import AUDITED, NATIVE, RULES, Judged, judge_steps, judged
 from .login import NOBODY_LOGS_IN, NativeLogin, mechanisms_of
 from .produce import take_produce
 from .session import NativeSession, TakeUp, error_codes
-
-VERSION: Final = "0.1.0"
-"""Of triolog. Reading it from the installed package instead takes 2 MiB."""
 
 Answering = Callable[[], Awaitable[messages.ResponseMessage | None]]
 """Serves a request; None: it has responded. Raises RequestError."""
