@@ -8,6 +8,8 @@ the other partitions still succeed.
 from ..access.acls import Acl as Acl
 from ..access.acls import AclFilter as AclFilter
 from ..access.acls import check_new_acl as check_new_acl
+from ..access.credentials import check_user_name as check_user_name
+from ..access.credentials import new_credential as new_credential
 from ..access.quotas import CONSUMER_BYTE_RATE as CONSUMER_BYTE_RATE
 from ..access.quotas import ENTITY_TYPES as ENTITY_TYPES
 from ..access.quotas import IP as IP

@@ -31,11 +31,11 @@ from ..storage.errors import LogOfflineError, OffsetInGapError, SnapshotExpiredE
 from ..storage.log.leader_epochs import LeaderEpochs
 from ..storage.log.log import LogSnapshot
 from ..storage.lookups.explain import Walk, explain_offset, explain_range, explain_timestamp, with_segments
-from ..storage.lookups.fetch import FetchedRecords, fetch_at_once, fetch_batches, readable_bytes
+from ..storage.lookups.fetch import FetchedRecords, fetch_batches, fetch_cached, readable_bytes
 from ..storage.lookups.fetched_records import PlainRecords, WantedRecords, plain_partitions
 from ..storage.lookups.split_points import SplitPoint, split_points
 from ..storage.lookups.time_range import fetch_range
-from ..storage.lookups.timestamps import check_timestamp, first_at_once, offset_for_timestamp
+from ..storage.lookups.timestamps import check_timestamp, first_cached, offset_for_timestamp
 from ..storage.segments.segment_view import TimestampAndOffset
 
 
@@ -247,7 +247,7 @@ class LogReader:
             return False
         try:
             actor = self._manager.topics.actor(topic_partition)
-            found = fetch_at_once(
+            found = fetch_cached(
                 actor.snapshot(),
                 offset,
                 fetched.room(asked),
@@ -354,12 +354,12 @@ class LogReader:
             snapshot, disk = actor.snapshot(), actor.disk
             sees_all = isolation is Isolation.READ_UNCOMMITTED or snapshot.last_stable_offset == snapshot.high_watermark
             if timestamp >= 0 and sees_all:
-                found = first_at_once(snapshot, timestamp, disk.cached_bytes)
+                found = first_cached(snapshot, timestamp, disk.cached_bytes)
                 if found is not None:
                     return found
             if within_turn and not disk.turns.fit(STEPS_OF_LONG_LOOKUP):
                 raise WouldWaitError(None)
-            return disk.read_nowait(offset_for_timestamp(snapshot, timestamp, isolation))
+            return disk.try_read(offset_for_timestamp(snapshot, timestamp, isolation))
         except RequestError as exc:
             return exc.as_answer()
         except (OSError, StorageError) as exc:

@@ -271,8 +271,8 @@ class GroupCoordinator:
         return await self._offsets.commit(group, commits, check=check, producer_id=producer_id, producer_epoch=producer_epoch)
 
     def try_commit(self, group: str, commits: Sequence[Commit], member: CommittingMember, answer: AnswerCommit) -> bool:
-        """`CommittedOffsets.commit_now`, with the same check."""
-        return self._offsets.commit_now(group, commits, answer, check=partial(self._check_commit, group, member, commits))
+        """`CommittedOffsets.try_commit`, with the same check."""
+        return self._offsets.try_commit(group, commits, answer, check=partial(self._check_commit, group, member, commits))
 
     def _check_commit(
         self, group: str, member: CommittingMember, commits: Sequence[Commit], *, is_transactional: bool = False

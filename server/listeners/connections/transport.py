@@ -234,7 +234,7 @@ class Transport:
         if not self._has_writer:
             gathering = self.gathering
             if gathering.is_open:
-                gathering.send_later(self)
+                gathering.add_sender(self)
             else:
                 self.end_turn()
         if self.unsent_bytes > FREE_BYTES or self._counted_bytes:

@@ -19,8 +19,19 @@ from typing import Final, TypeVar
 from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError, UnsupportedVersionError
 from ....protocol.kafka.authorization import AclOperation, AclPermission, PatternType, ResourceType
 from ....protocol.kafka.messages import security as messages
-from ....protocol.kafka.scram import MAX_ITERATIONS, MIN_ITERATIONS, ScramCredential, ScramMechanism
-from ...broker import ENTITY_TYPES, IP, Acl, AclFilter, QuotaEntity, check_new_acl, check_quota, checked_entity
+from ....protocol.kafka.scram import ScramCredential, ScramMechanism
+from ...broker import (
+    ENTITY_TYPES,
+    IP,
+    Acl,
+    AclFilter,
+    QuotaEntity,
+    check_new_acl,
+    check_quota,
+    check_user_name,
+    checked_entity,
+    new_credential,
+)
 from ...loop.procedures import in_turns
 from .door import Call, filled, reported
 
@@ -235,9 +246,6 @@ def _answered(named: Named, error: RequestError | None) -> messages.AlterClientQ
     )
 
 
-MAX_SALT_BYTES: Final = 1024
-MAX_USER_CHARACTERS: Final = 1024
-
 Key = tuple[str, ScramMechanism]
 Change = messages.AlterUserScramCredentialsScramCredentialDeletion | messages.AlterUserScramCredentialsScramCredentialUpsertion
 
@@ -301,14 +309,16 @@ def _changes(
     changes: list[Change] = [*body.deletions, *body.upsertions]
     for each in changes:
         try:
-            _check_user(each.name, each.mechanism)
+            check_user_name(each.name)
+            if each.mechanism not in set(ScramMechanism):
+                raise RequestError("Unknown SCRAM mechanism", ErrorCode.UNSUPPORTED_SASL_MECHANISM)
             if (each.name, each.mechanism) in seen:
                 message = "A user credential cannot be altered twice in the same request"
                 raise RequestError(message, ErrorCode.DUPLICATE_RESOURCE)
             seen.add((each.name, each.mechanism))
             key = each.name, ScramMechanism(each.mechanism)
             if isinstance(each, messages.AlterUserScramCredentialsScramCredentialUpsertion):
-                upsertions[key] = _credential(each)
+                upsertions[key] = new_credential(key[1], each.iterations, bytes(each.salt), bytes(each.salted_password))
             elif key in known:
                 deletions.append(key)
             else:
@@ -318,33 +328,6 @@ def _changes(
             errors.setdefault(each.name, exc.as_answer())
     kept = {key: credential for key, credential in upsertions.items() if key[0] not in errors}
     return kept, [key for key in deletions if key[0] not in errors], errors
-
-
-def _check_user(user: str, mechanism: int) -> None:
-    if not user:
-        raise RequestError("Username must not be empty", ErrorCode.UNACCEPTABLE_CREDENTIAL)
-    if len(user) > MAX_USER_CHARACTERS:
-        raise RequestError(f"Username is longer than {MAX_USER_CHARACTERS} characters", ErrorCode.UNACCEPTABLE_CREDENTIAL)
-    if mechanism not in set(ScramMechanism):
-        raise RequestError("Unknown SCRAM mechanism", ErrorCode.UNSUPPORTED_SASL_MECHANISM)
-
-
-def _credential(upsertion: messages.AlterUserScramCredentialsScramCredentialUpsertion) -> ScramCredential:
-    mechanism = ScramMechanism(upsertion.mechanism)
-    reason = None
-    if upsertion.iterations < MIN_ITERATIONS:
-        reason = "Too few iterations"
-    elif upsertion.iterations > MAX_ITERATIONS:
-        reason = "Too many iterations"
-    elif not upsertion.salt or len(upsertion.salt) > MAX_SALT_BYTES:
-        reason = f"A salt has 1 to {MAX_SALT_BYTES} bytes"
-    elif not upsertion.salted_password:  # of any other length, as in Kafka: it is only a key that others are made with
-        reason = "A salted password must not be empty"
-    if reason is not None:
-        raise RequestError(reason, ErrorCode.UNACCEPTABLE_CREDENTIAL)
-    return ScramCredential.from_salted_password(
-        mechanism, upsertion.iterations, bytes(upsertion.salt), bytes(upsertion.salted_password)
-    )
 
 
 def sasl_handshake(call: Call, body: messages.SaslHandshakeRequest) -> messages.SaslHandshakeResponse:

@@ -26,7 +26,7 @@ from ..access.rules import Asker, note_change
 from ..connections.session import IDLE_TIMEOUT_S
 from ..connections.sockets import Admission, Listener, Served
 from ..connections.transport import Transport
-from . import described, group_calls, log_calls
+from . import described, group_calls, log_calls, security_calls
 from .described import statistics
 from .fetches import Fetches
 from .guard import AUDITED, NATIVE, RULES, Judged, judge_steps, judged
@@ -309,6 +309,11 @@ _CALLS: Final[dict[type, Callable[..., Awaitable[messages.ResponseMessage]]]] = 
     messages.AlterShareGroupOffsetsRequest: group_calls.alter_share_group_offsets,
     messages.DescribeQuotasRequest: group_calls.describe_quotas,
     messages.AlterQuotasRequest: group_calls.alter_quotas,
+    messages.DescribeUsersRequest: security_calls.describe_users,
+    messages.AlterUsersRequest: security_calls.alter_users,
+    messages.DescribeAclsRequest: security_calls.describe_acls,
+    messages.CreateAclsRequest: security_calls.create_acls,
+    messages.DeleteAclsRequest: security_calls.delete_acls,
     messages.ListGapsRequest: log_calls.list_gaps,
     messages.AcceptGapsRequest: log_calls.accept_gaps,
     messages.DescribeSegmentsRequest: described.describe_segments,

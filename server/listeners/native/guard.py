@@ -224,6 +224,11 @@ RULES: Final[dict[type[messages.RequestMessage], Rules]] = {
     ),
     messages.DescribeQuotasRequest: Rules((needs(Op.DESCRIBE_CONFIGS, CLUSTER),)),
     messages.AlterQuotasRequest: Rules((needs(Op.ALTER_CONFIGS, CLUSTER),)),
+    messages.DescribeUsersRequest: Rules((needs(Op.DESCRIBE, CLUSTER),)),
+    messages.AlterUsersRequest: Rules((needs(Op.ALTER, CLUSTER),)),
+    messages.DescribeAclsRequest: Rules((needs(Op.DESCRIBE, CLUSTER),)),
+    messages.CreateAclsRequest: Rules((needs(Op.ALTER, CLUSTER),)),
+    messages.DeleteAclsRequest: Rules((needs(Op.ALTER, CLUSTER),)),
     messages.SplitPointsRequest: Rules(each=_each("partitions", messages.SplitPointsPartitionResponse, Op.DESCRIBE)),
     messages.StageRequest: Rules((_OF_APPLICATION,), _each("partitions", messages.StagePartitionResponse, Op.WRITE)),
     messages.CommitStageRequest: Rules(
@@ -316,6 +321,15 @@ def _share_offsets(message: messages.AlterShareGroupOffsetsRequest) -> Iterable[
     return [f"{message.group}: {topic}" for topic in dict.fromkeys(each.topic for each in message.partitions)]
 
 
+def _users(message: messages.AlterUsersRequest) -> Iterable[str]:
+    return [f"{'set' if each.iterations else 'delete'} {each.user}" for each in message.changes]
+
+
+def _acl(acl: messages.AclEntry) -> str:
+    what = f"{acl.operation} {acl.resource_type} {acl.pattern_type} {acl.resource_name}"
+    return f"{acl.permission} {acl.principal} at {acl.host} {what}"
+
+
 def _quotas(message: messages.AlterQuotasRequest) -> Iterable[str]:
     return [
         ", ".join(f"{part.type} {'<default>' if part.name is None else part.name}" for part in quota.entity)
@@ -343,5 +357,8 @@ AUDITED: Final[dict[type[messages.RequestMessage], Callable[[Any], Iterable[str]
     messages.DeleteGroupsRequest: _groups,
     messages.AlterShareGroupOffsetsRequest: _share_offsets,
     messages.AlterQuotasRequest: _quotas,
+    messages.AlterUsersRequest: _users,
+    messages.CreateAclsRequest: lambda message: map(_acl, message.acls),
+    messages.DeleteAclsRequest: lambda message: map(_acl, message.filters),
 }
 """By call: what it names."""

@@ -227,8 +227,8 @@ def test_every_field_of_every_request_is_read_or_has_a_reason(source: Source) ->
             "transaction_version=marker.transaction_version,",
             "WriteTxnMarkersWritableTxnMarker.transaction_version",
         ),
-        (ApiKey.OFFSET_COMMIT, "offset_commits", ", body.retention_time_ms", "OffsetCommitRequest.retention_time_ms"),
-        (ApiKey.FETCH, "fetch_partitions", ", body.replica_state.replica_id", "FetchReplicaState.replica_id"),
+        (ApiKey.OFFSET_COMMIT, "offsets", ", body.retention_time_ms", "OffsetCommitRequest.retention_time_ms"),
+        (ApiKey.FETCH, "fetch", ", body.replica_state.replica_id", "FetchReplicaState.replica_id"),
     ],
 )
 def test_field_that_is_read_no_more_is_reported(tmp_path: Path, key: ApiKey, module: str, line: str, field: str) -> None:
