@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .server.embedded.aio import open_broker as open
+from .server.embedded.aio import open as open
 
 __all__ = ["open"]

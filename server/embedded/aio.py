@@ -1,4 +1,4 @@
-"""A broker inside an asyncio program: `async with open_broker() as broker`.
+"""A broker inside an asyncio program: `async with triolog.aio.open() as broker`.
 
 It runs in a thread of its own, with a trio loop of its own. A call is handed to that loop, awaited without blocking the one of
 asyncio, and its answer is handed back; there is no pool of threads in between. A task that is cancelled cancels its call, and
@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial, wraps
+from contextlib import asynccontextmanager
+from functools import partial
 from types import TracebackType
-from typing import Any, Generic, ParamSpec, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, Unpack
 
 import trio
 
@@ -26,10 +27,10 @@ from .broker import EmbeddedBroker, open_fork
 from .follow import Follow as Follow
 from .follow import FollowedRecord as FollowedRecord
 from .living import directory_like
+from .options import OpenOptions, listening, shows_options
 from .records import Transaction
 
 T = TypeVar("T")
-P = ParamSpec("P")
 
 
 class Call(Generic[T]):
@@ -214,8 +215,10 @@ class AioThread(BrokerThread):
 class AioLog(Proxy[LogView, AwaitedCaller]):
     """The records of one topic. Raises RequestError where the broker would answer one."""
 
-    records = awaited(LogView.records)
+    append = awaited(LogView.append)
+    fetch = awaited(LogView.fetch)
     values = awaited(LogView.values)
+    records = awaited(LogView.records)
     produce = awaited(LogView.produce)
     produce_all = awaited(LogView.produce_all)
     wait_for = awaited(LogView.wait_for)
@@ -266,7 +269,7 @@ def _for_tasks(follow: Follow, caller: AioThread) -> Follow:
 
 
 class AioBroker(AioThread):
-    """A running broker, to be called from the tasks of the loop that has opened it. `open_broker` opens it."""
+    """A running broker, to be called from the tasks of the loop that has opened it. `open` opens it."""
 
     @property
     def groups(self) -> AioGroups:
@@ -312,14 +315,21 @@ class AioBroker(AioThread):
     offsets_for_times = awaited(EmbeddedBroker.offsets_for_times)
 
 
-def _opened_by(opened: Callable[P, AbstractAsyncContextManager[EmbeddedBroker]]) -> Callable[P, AioBroker]:
-    @wraps(opened)
-    def open_one(*arguments: P.args, **keywords: P.kwargs) -> AioBroker:
-        clock = clock_of(keywords)
-        return AioBroker(partial(opened, *arguments, **{**keywords, "clock": clock}), clock)  # type: ignore[arg-type]
+@shows_options(opening.open)
+def open(path: str | os.PathLike[str] | None = None, **options: Unpack[OpenOptions]) -> AioBroker:
+    """Open a broker for the time of the block: `async with triolog.aio.open("data") as broker`.
 
-    return open_one
+    `path`: its directory; None for a temporary directory that is removed at the end, `":memory:"` for one in memory.
+    `OpenOptions` describes the other options. A TCP port is opened only if `native`, `kafka`, `metrics` or `settings` name it.
+
+    The end of the block is a clean stop, also when its task is cancelled. Entering the block raises InvalidConfigError,
+    StorageError, OSError or RequestError when the broker cannot start. Raises TypeError for an unknown option.
+    """
+    clock = clock_of(options)
+    return AioBroker(partial(opening.open, path, **options), clock)
 
 
-open_broker = _opened_by(opening.open_broker)
-"""A broker for the time of the block; takes what `open_broker` of a trio program takes."""
+def open_broker(path: str | os.PathLike[str] | None = None, **options: Unpack[OpenOptions]) -> AioBroker:
+    """The former name of `open`, kept for one release. By default it listens for native clients on a port of 127.0.0.1 that the
+    system chooses."""
+    return open(path, **listening(options))

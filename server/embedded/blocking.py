@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Final, Self, TypeVar, Unpack
 
 import trio
 
@@ -36,10 +36,11 @@ from ..fake.proxies import (
     waiting,
 )
 from ..system.clock import system_now_ms
+from . import opening
 from .broker import EmbeddedBroker, Fork, describe_broker, open_fork
 from .follow import Follow, Followed, Found, Taken
 from .living import directory_like
-from .opening import open_broker
+from .options import OpenOptions, check_options, listening, shows_options
 from .records import Transaction
 
 T = TypeVar("T")
@@ -48,10 +49,13 @@ _THREADS: Final[weakref.WeakSet[BrokerThread]] = weakref.WeakSet()
 """Those of this process that have begun."""
 
 
-def clock_of(options: dict[str, Any]) -> MovedClock:
-    """The clock that options of `open_broker` ask for, which are without it then: the thread's loop runs by it, too."""
-    clock: MovedClock | None = options.pop("clock", None)
-    return clock or MovedClock(options.pop("now_ms", system_now_ms))
+def clock_of(options: OpenOptions) -> MovedClock:
+    """Return the broker's clock, which the thread's loop uses too, and put it into the options. Raises TypeError for an unknown
+    option."""
+    check_options(options)
+    clock = options.get("clock") or MovedClock(options.pop("now_ms", system_now_ms))
+    options["clock"] = clock
+    return clock
 
 
 class BrokerThread:
@@ -305,15 +309,17 @@ class BlockingTransaction(Proxy[Transaction, Caller]):
 
 
 class BlockingBroker(BlockingThread):
-    """A broker for programs without trio: `with BlockingBroker() as broker`. It runs in a thread of its own.
+    """A broker for programs without an event loop: `with triolog.blocking.open() as broker`. It runs in a thread of its own.
 
-    Takes what `open_broker` takes. The calls may come from any thread. One that is never stopped is stopped in order when the
-    interpreter exits.
+    The calls may come from any thread. A broker that is never stopped is stopped cleanly when the interpreter exits.
+
+    `BlockingBroker(...)` is the former name of `triolog.blocking.open(...)`, kept for one release. By default it listens for
+    native clients on a port of 127.0.0.1 that the system chooses.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None = None, **options: Any) -> None:
+    def __init__(self, path: str | os.PathLike[str] | None = None, **options: Unpack[OpenOptions]) -> None:
         clock = clock_of(options)
-        super().__init__(partial(open_broker, path, clock=clock, **options), clock)
+        super().__init__(partial(opening.open, path, **listening(options)), clock)
 
     @classmethod
     def forked(cls, fork: Fork) -> Self:
@@ -394,3 +400,19 @@ class BlockingBroker(BlockingThread):
     transaction = made(BlockingTransaction, EmbeddedBroker.transaction)
     offset_for_time = waiting(EmbeddedBroker.offset_for_time)
     offsets_for_times = waiting(EmbeddedBroker.offsets_for_times)
+
+
+@shows_options(opening.open)
+def open(path: str | os.PathLike[str] | None = None, **options: Unpack[OpenOptions]) -> BlockingBroker:
+    """Open a broker for the time of the block: `with triolog.blocking.open("data") as broker`.
+
+    Without a block, call `start` and `stop`.
+
+    `path`: its directory; None for a temporary directory that is removed at the end, `":memory:"` for one in memory.
+    `OpenOptions` describes the other options. A TCP port is opened only if `native`, `kafka`, `metrics` or `settings` name it.
+
+    The end of the block is a clean stop. Its start raises InvalidConfigError, StorageError, OSError or RequestError when the
+    broker cannot start. Raises TypeError for an unknown option.
+    """
+    options.setdefault("native", None)
+    return BlockingBroker(path, **options)

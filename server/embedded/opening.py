@@ -1,13 +1,13 @@
-"""Opening a broker in a trio program, configured by the keys of `serve` and the arguments of `open_broker`."""
+"""Opening a broker in a trio program, configured by the keys of `serve` and the options of `open`."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 import attrs
 
@@ -22,15 +22,16 @@ from ..fake.views.log_view import Text
 from ..listeners.addresses import Addresses
 from ..system.clock import NowMs, system_now_ms
 from .broker import EmbeddedBroker
-from .living import LOCALHOST, data_directory, living
+from .living import data_directory, living
+from .options import OpenOptions, listening
 
 
 @asynccontextmanager
-async def open_broker(
+async def open(
     path: str | os.PathLike[str] | None = None,
     *,
     settings: Mapping[str, Any] | None = None,
-    native: Address | str | None = LOCALHOST,
+    native: Address | str | None = None,
     kafka: Address | str | None = None,
     metrics: Address | str | None = None,
     durability: str | None = None,
@@ -47,30 +48,19 @@ async def open_broker(
     emulate: str | None = None,
     telemetry: bool = False,
 ) -> AsyncIterator[EmbeddedBroker]:
-    """A broker for the time of the block.
+    """Open a broker for the time of the block: `async with triolog.open("data") as broker`.
 
-    `path`: its directory; None for a temporary one, MEMORY for one in memory. `settings`: keys of the server as
-    docs/reference/configuration.md has them, with the values of a TOML file, and the table `topic_defaults`; arguments go
-    before them. `native`, `kafka`: where to listen with which protocol, as `"127.0.0.1:0"` or Address; None for not at all.
-    `metrics`: where /metrics, /livez and /readyz are answered over HTTP (extra `metrics`). `durability`: `fsync` by default
-    for a directory of yours, `os` for one that goes with the block. `config`: defaults of all topics. `for_tests`: whether
-    other settings are those of tests, where groups wait for nobody and `lenient` is on, or those of `triolog serve`; by default
-    those of `serve` for a directory of yours.
+    `path`: its directory; None for a temporary directory that is removed at the end, `":memory:"` for one in memory.
+    `OpenOptions` describes the other options. A TCP port is opened only if `native`, `kafka`, `metrics` or `settings` name it.
 
-    For tests: `lenient`: Kafka clients get what tests want instead of what Kafka refuses, such as topics with more replicas
-    than there are nodes. `users`: who logs in to the Kafka listener with which password. `security`: keys of
-    docs/operations/security.md. `topics`: names, or names with numbers of partitions, that are made when they are not there;
-    `records`: what is appended to topics that are made. `clock`: the broker's, by default one that begins at `now_ms`. `nodes`:
-    so many Kafka listeners look like a cluster. `emulate`: advertise what that version of Kafka does, such as "3.4".
-    `telemetry`: ask clients for their metrics, as subscriptions say.
-
-    Raises InvalidConfigError, StorageError, OSError or RequestError when it cannot start.
+    The end of the block is a clean stop, also when it is cancelled. Raises InvalidConfigError, StorageError, OSError or
+    RequestError when the broker cannot start.
     """
     given, seed = settings or {}, Seed.of(topics, records or {})
-    if native is not None and native is not LOCALHOST and "native" in given:
+    if native is not None and "native" in given:
         raise InvalidConfigError(f"native is said twice: {given['native']} by settings, {native} by the argument")
     arguments = Arguments(
-        native=None if native is LOCALHOST and "native" in given else address_of("native", native),
+        native=address_of("native", native),
         kafka=address_of("kafka", kafka),
         metrics=address_of("metrics", metrics),
         durability=durability,
@@ -87,6 +77,14 @@ async def open_broker(
         async with living(life_of, chosen, Addresses(chosen.native, chosen.kafka), clock or MovedClock(now_ms)) as running:
             await seed.put(running.life.core)
             yield EmbeddedBroker(running.life, directory, seed, running.metrics, is_lasting=is_lasting)
+
+
+def open_broker(
+    path: str | os.PathLike[str] | None = None, **options: Unpack[OpenOptions]
+) -> AbstractAsyncContextManager[EmbeddedBroker]:
+    """The former name of `open`, kept for one release. By default it listens for native clients on a port of 127.0.0.1 that the
+    system chooses."""
+    return open(path, **listening(options))
 
 
 SOURCE: Final = "settings"
@@ -113,7 +111,7 @@ TEST_DEFAULTS: Final[Mapping[str, Any]] = {
 
 @attrs.frozen(kw_only=True)
 class Arguments:
-    """The arguments of `open_broker` besides `settings`; None leaves a value to `settings` or to the default."""
+    """The options of `open` besides `settings`; None leaves a value to `settings` or to the default."""
 
     native: Address | None
     kafka: Address | None

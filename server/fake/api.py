@@ -142,7 +142,7 @@ class ControlApi:
         log, offset = self._log(name), whole_number(told, "offset") or 0
         partition = whole_number(told, "partition")
         numbers = list(log.end_offsets()) if partition is None else [partition]
-        return [told_record(record, number) for number in numbers for record in await log.records(number, offset=offset)]
+        return [told_record(record, number) for number in numbers for record in await log.fetch(offset, partition=number)]
 
     @_call("POST", f"/topics/{_NAME}/records", "partition", "records")
     async def append_records(self, told: Told, name: str) -> Any:

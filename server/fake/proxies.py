@@ -235,8 +235,10 @@ class BlockingRequests(Proxy[RequestsView, Caller]):
 class BlockingLog(Proxy[LogView, Caller]):
     """The records of one topic. Raises RequestError where the broker would answer one."""
 
-    records = waiting(LogView.records)
+    append = waiting(LogView.append)
+    fetch = waiting(LogView.fetch)
     values = waiting(LogView.values)
+    records = waiting(LogView.records)
     produce = waiting(LogView.produce)
     produce_all = waiting(LogView.produce_all)
     wait_for = waiting(LogView.wait_for)

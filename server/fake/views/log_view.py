@@ -17,9 +17,11 @@ import trio
 from ....protocol.errors import ErrorCode, RequestError, UnknownTopicOrPartitionError
 from ....protocol.records.batch import BatchHeader, iter_batches
 from ....protocol.records.control import ControlRecordType, control_record_type
+from ....protocol.records.partitioners import partition_for_key
 from ....protocol.records.record import CommittedFilter, iter_records
 from ....protocol.types import Isolation, Record, TopicPartition
-from ...broker import Broker, FetchPartition, ReaderView
+from ...broker import Broker, FetchPartition, PlainRecord, ReaderView
+from ...storage.log.append import AppendResult
 from ..faults.rules import hint
 from .fault_views import PATIENCE_S
 
@@ -68,14 +70,20 @@ class LogView:
             return [TopicPartition(self.topic, partition)]
         return [TopicPartition(self.topic, number) for number in range(self.core().topics.partition_count(self.topic))]
 
-    async def records(self, partition: int | None = None, *, offset: int = 0, committed_only: bool = True) -> list[Record]:
-        """Return the records that consumers can read from `offset` on, partition after partition (None: all), without control
-        records."""
+    async def fetch(self, offset: int = 0, *, partition: int | None = None, committed_only: bool = True) -> list[Record]:
+        """Return all records that consumers can read from `offset` on, partition after partition, without control records.
+
+        `partition`: None for all. `committed_only`: leave out records of aborted transactions; stop before the first open one.
+        """
         return [record for each in self._partitions(partition) for record in await self._read(each, offset, committed_only)]
+
+    async def records(self, partition: int | None = None, *, offset: int = 0, committed_only: bool = True) -> list[Record]:
+        """The former name of `fetch`, kept for one release."""
+        return await self.fetch(offset, partition=partition, committed_only=committed_only)
 
     async def values(self, partition: int | None = None) -> list[bytes | None]:
         """The values of the records."""
-        return [record.value for record in await self.records(partition)]
+        return [record.value for record in await self.fetch(partition=partition)]
 
     async def _read(self, topic_partition: TopicPartition, offset: int, committed_only: bool) -> list[Record]:
         view = ReaderView(Isolation.READ_COMMITTED if committed_only else Isolation.READ_UNCOMMITTED)
@@ -96,6 +104,30 @@ class LogView:
                     found += [record for record in iter_records(batch, header) if record.offset >= at]
             at = batches[-1][0].next_offset
 
+    async def append(
+        self,
+        records: Sequence[PlainRecord | Text],
+        *,
+        key: Text = None,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+    ) -> AppendResult:
+        """Append records to a partition, in one batch: values, or (timestamp_ms or None, key, value, headers).
+
+        `key`, `headers` and `timestamp_ms` (since the epoch; None: now) apply to the values that are not tuples. By default,
+        `partition` is the one that Kafka's clients choose for `key`; without a key it is 0. Raises TypeError for a single value
+        in place of a list.
+        """
+        if isinstance(records, str | bytes):
+            raise TypeError(f"{self.topic}: records are {records!r}, expected a list of them: append([{records!r}])")
+        its_key, pairs = as_bytes(key), tuple(headers.items() if isinstance(headers, Mapping) else headers)
+        if partition is None:
+            count = len(self._partitions(None))
+            partition = 0 if its_key is None else partition_for_key(its_key, count)
+        plain = [each if isinstance(each, tuple) else (timestamp_ms, its_key, as_bytes(each), pairs) for each in records]
+        return await self.core().writer.append(TopicPartition(self.topic, partition), plain)
+
     async def produce(
         self,
         value: Text = None,
@@ -105,15 +137,13 @@ class LogView:
         timestamp_ms: int | None = None,
         partition: int = 0,
     ) -> int:
-        """Append one record and answer its offset."""
-        pairs = tuple(headers.items() if isinstance(headers, Mapping) else headers)
-        record = timestamp_ms, as_bytes(key), as_bytes(value), pairs
-        return (await self.core().writer.append(TopicPartition(self.topic, partition), [record])).base_offset
+        """Append one record and return its offset. `append` replaces it; kept for one release."""
+        result = await self.append([value], key=key, headers=headers, timestamp_ms=timestamp_ms, partition=partition)
+        return result.base_offset
 
     async def produce_all(self, values: Sequence[Text], *, partition: int = 0) -> int:
-        """Append values in one batch, all to one partition, and answer the first one's offset."""
-        records = [(None, None, as_bytes(value), ()) for value in values]
-        return (await self.core().writer.append(TopicPartition(self.topic, partition), records)).base_offset
+        """Append values in one batch and return the first one's offset. `append` replaces it; kept for one release."""
+        return (await self.append(values, partition=partition)).base_offset
 
     async def wait_for(
         self,
@@ -128,7 +158,7 @@ class LogView:
         with trio.move_on_after(timeout_s):
             while True:
                 ends = self.end_offsets()
-                found = [record for record in await self.records(partition) if where is None or where(record)]
+                found = [record for record in await self.fetch(partition=partition) if where is None or where(record)]
                 if len(found) >= count:
                     return found
                 await self._wait_for_more(partition, ends)

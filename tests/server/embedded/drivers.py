@@ -17,7 +17,8 @@ import pytest
 import sniffio
 import trio
 from triolog.protocol.types import TopicPartition
-from triolog.server.embedded import BlockingBroker, EmbeddedBroker, aio, open_broker
+from triolog.server.embedded import EmbeddedBroker, aio, opening
+from triolog.server.embedded import blocking as blocking_face
 
 from tests.support.brokers import PATIENCE_S
 
@@ -122,7 +123,7 @@ Case = Callable[[Callable[..., AbstractAsyncContextManager[Any]], Callable[..., 
 
 @asynccontextmanager
 async def _opened(opened: Callable[..., Any], path: Any = None, **options: Any) -> AsyncIterator[Any]:
-    async with Face(opened(path, **{"native": None, **options})) as broker:
+    async with Face(opened(path, **options)) as broker:
         yield broker
 
 
@@ -132,7 +133,7 @@ def in_trio(case: Case) -> None:
     async def run() -> None:
         with trio.fail_after(PATIENCE_S):
             async with trio.open_nursery() as nursery:
-                await case(partial(_opened, open_broker), partial(TrioTask, nursery))
+                await case(partial(_opened, opening.open), partial(TrioTask, nursery))
 
     trio.run(run)
 
@@ -142,7 +143,7 @@ def in_asyncio(case: Case) -> None:
 
     async def run() -> None:
         async with asyncio.timeout(PATIENCE_S):
-            await case(partial(_opened, aio.open_broker), AsyncioTask)
+            await case(partial(_opened, aio.open), AsyncioTask)
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     asyncio.run(run())
@@ -150,7 +151,7 @@ def in_asyncio(case: Case) -> None:
 
 def blocking(case: Case) -> None:
     """Run a case in a program with neither: what is awaited has been answered."""
-    running = case(partial(_opened, BlockingBroker), _no_tasks)
+    running = case(partial(_opened, blocking_face.open), _no_tasks)
     try:
         running.send(None)  # type: ignore[attr-defined]
     except StopIteration:

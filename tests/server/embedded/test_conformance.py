@@ -548,10 +548,34 @@ async def test_a_second_broker_on_a_path_is_refused_by_its_name(opened: Any, tmp
 
 @on_every_face(topics=[T])
 async def test_a_fork_and_a_log_are_there_too(broker: Any) -> None:
-    await broker.log(T).produce_all([b"a", b"b"])
+    await broker.log(T).append([b"a", b"b"])
     assert await broker.log(T).values() == [b"a", b"b"]
     assert await broker.log(T).end_offsets() == {0: 2}
     assert isinstance(broker.path, str)
     assert (broker.native, broker.kafka, broker.metrics) == (None, None, None)
     await broker.reset()
     assert await broker.log(T).values() == []
+
+
+@on_every_face(topics={T: 2}, config={"retention.ms": "-1"})
+async def test_a_log_appends_and_fetches_as_its_broker_does(broker: Any) -> None:
+    result = await broker.log(T).append(["a", (7, b"k", b"b", ())], key="key", headers={"name": b"value"}, timestamp_ms=5)
+    partition = partition_for_key(b"key", 2)
+    records = await broker.fetch(T, partition=partition)
+    assert [(each.timestamp, each.key, each.value, each.headers) for each in records] == [
+        (5, b"key", b"a", (("name", b"value"),)),
+        (7, b"k", b"b", ()),
+    ]
+    assert await broker.append(T, [b"c"], key=b"key") == result._replace(base_offset=2, last_offset=2)
+    assert [each.offset for each in await broker.log(T).fetch(1, partition=partition)] == [1, 2]
+    assert [each.value for each in await broker.log(T).fetch()] == [b"a", b"b", b"c"]
+    with pytest.raises(TypeError, match=r"expected a list of them: append\(\['a'\]\)"):
+        await broker.log(T).append("a")
+
+
+@on_every_face(topics=[T])
+async def test_former_names_of_a_log_work_for_one_release(broker: Any) -> None:
+    assert await broker.log(T).produce("a", key="key", headers={"name": b"value"}, timestamp_ms=5) == 0
+    assert await broker.log(T).produce_all(["b", b"c", None]) == 1
+    assert await broker.log(T).records(0, offset=1) == await broker.log(T).fetch(1)
+    assert await broker.log(T).values() == [b"a", b"b", b"c", None]

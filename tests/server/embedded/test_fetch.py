@@ -95,7 +95,7 @@ async def test_a_page_of_markers_does_not_end_the_partition(committed_only: bool
         await broker.create_topic(T, config={"segment.bytes": "300"})
         for _ in range(6):
             await append_in_transaction(broker, "till", 3)
-        want = [record.offset for record in await broker.log(T).records()]
+        want = [record.offset for record in await broker.log(T).fetch()]
         assert len(want) == 18
         assert await read_all(broker, committed_only=committed_only) == want
         for offset in range(want[-1]):
@@ -115,7 +115,7 @@ async def test_a_page_of_headers_that_compaction_left_does_not_end_the_partition
         for number in range(9):
             await broker.append(T, [(None, b"abc"[number % 3 : number % 3 + 1], b"w" * 150, ())])
         await broker.log(T).compact()
-        want = [record.offset for record in await broker.log(T).records()]
+        want = [record.offset for record in await broker.log(T).fetch()]
         assert want
         assert await read_all(broker) == want
 
@@ -151,7 +151,7 @@ async def test_a_marker_does_not_end_the_wait_for_a_record() -> None:
             assert found == []
             await broker.append(T, [b"plain"])
         assert [record.value for record in found] == [b"plain"]
-        assert await broker.log(T).records() == found
+        assert await broker.log(T).fetch() == found
         assert broker.core.reader.snapshot(TopicPartition(T, 0)).high_watermark == 3
 
 

@@ -220,7 +220,7 @@ async def test_a_crash_says_of_no_partition_that_it_is_offline(tmp_path: Path, c
         await broker.crash()
         assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
         await broker.restart()
-        assert len(await broker.log(T).records()) == 3
+        assert len(await broker.log(T).fetch()) == 3
 
 
 @pytest.mark.parametrize("nodes", [1, 2])

@@ -63,11 +63,11 @@ def test_brokers_of_tests_and_of_the_session(pytester: pytest.Pytester) -> None:
         @pytest.mark.triolog(records={"payments": ["a", (5, b"k", b"b", ())]})
         def test_with_records(triolog_broker):
             assert triolog_broker.topics() == ["orders", "payments"]
-            assert [(each.key, each.value) for each in triolog_broker.log("payments").records()] == [(None, b"a"), (b"k", b"b")]
+            assert [(each.key, each.value) for each in triolog_broker.log("payments").fetch()] == [(None, b"a"), (b"k", b"b")]
 
         def test_each_has_its_own(triolog_broker):
             assert triolog_broker.log("orders").end_offsets() == {0: 0, 1: 0, 2: 0}
-            triolog_broker.log("orders").produce("x")
+            triolog_broker.log("orders").append(["x"])
 
         def test_and_no_leftovers(triolog_broker):
             assert triolog_broker.log("orders").values() == []
@@ -77,7 +77,7 @@ def test_brokers_of_tests_and_of_the_session(pytester: pytest.Pytester) -> None:
 
         def test_first(triolog_broker_session):
             triolog_broker_session.create_topic("t")
-            triolog_broker_session.log("t").produce("x")
+            triolog_broker_session.log("t").append(["x"])
 
         def test_second(triolog_broker_session):
             assert triolog_broker_session.log("t").values() == [b"x"]
@@ -89,11 +89,15 @@ def test_brokers_of_tests_and_of_the_session(pytester: pytest.Pytester) -> None:
         @pytest.mark.triolog("orders")
         def test_positional(triolog_broker):
             pass
+
+        @pytest.mark.triolog(topcis=["orders"])
+        def test_misspelt(triolog_broker):
+            pass
         """,
     )
     result = run(pytester, "--strict-markers")
-    result.assert_outcomes(passed=7, errors=1)
-    result.stdout.fnmatch_lines(["*takes keywords only*"])
+    result.assert_outcomes(passed=7, errors=2)
+    result.stdout.fnmatch_lines(["*takes keywords only*", "*open() has no option 'topcis' (did you mean 'topics'[?])*"])
 
 
 def test_a_failed_test_tells_what_the_broker_was_asked(pytester: pytest.Pytester) -> None:
@@ -128,7 +132,7 @@ def test_a_device_that_is_full_when_a_test_ends_is_no_error_of_its_teardown(pyte
         def test_it(triolog_broker, effect):
             triolog_broker.faults.disk(effect)
             with pytest.raises(Exception):
-                triolog_broker.log("t").produce("x")
+                triolog_broker.log("t").append(["x"])
 
         def test_of_the_session(triolog_broker_session):
             triolog_broker_session.create_topic("t")

@@ -200,7 +200,7 @@ async def test_a_marker_at_the_end_is_not_waited_for(commits: bool) -> None:
     async with open_broker(MEMORY, native=None, topics=[READ_TOPIC]) as broker:
         await broker.append(READ_TOPIC, [b"a", b"b"])
         await transact(broker, "till", 2, commits=commits)
-        records = await broker.log(READ_TOPIC).records()
+        records = await broker.log(READ_TOPIC).fetch()
         assert len(records) == (8 if commits else 2)
         await broker.groups.commit(READERS, {FIRST: 1})
         assert await broker.groups.lag(READERS, READ_TOPIC) == len(records) - 1
@@ -226,7 +226,7 @@ async def test_holes_of_compaction_and_deleted_records_have_no_lag() -> None:
         await broker.groups.commit(READERS, {FIRST: 0})
         assert await broker.groups.lag(READERS, READ_TOPIC) == 10
         await broker.log(READ_TOPIC).compact()
-        assert await broker.groups.lag(READERS, READ_TOPIC) == len(await broker.log(READ_TOPIC).records()) == 2
+        assert await broker.groups.lag(READERS, READ_TOPIC) == len(await broker.log(READ_TOPIC).fetch()) == 2
         await broker.delete_records(READ_TOPIC)
         assert await broker.groups.lag(READERS, READ_TOPIC) == 0
 
