@@ -88,7 +88,8 @@ async def test_a_disk_is_full_when_its_space_above_the_reserve_is_gone(tmp_path:
     async with flash(tmp_path, mock_clock, disk_reserve_bytes=400_000) as here:
         await here.wear.look()
         here.fs.free = 900_000
-        assert (await here.later(10)).directories[0].recent.full_in_s == pytest.approx(50)
+        assert (await here.later(10)).directories[0].recent.full_in_s is None  # too little history
+        assert (await here.later(290)).directories[0].recent.full_in_s == pytest.approx(1500)
         here.fs.free = 1_100_000
         assert (await here.later(10)).directories[0].recent.full_in_s is None
 
