@@ -18,10 +18,8 @@ from ...protocol.limits import MIB
 from ...protocol.types import NO_OFFSET, Bytes, Record, TopicPartition, range_of
 from ..broker import Broker, BrokerStatistics, PlainRecord, TopicDescription
 from ..config.broker_config import Address, BrokerConfig
-from ..fake.audited import EMBEDDED, noted
 from ..fake.clock import MovedClock
-from ..fake.life import Life
-from ..fake.seed import Seed
+from ..fake.life import EMBEDDED, Life, Seed, noted
 from ..fake.views.fault_views import FaultsView, RequestsView
 from ..fake.views.groups_view import GroupsView
 from ..fake.views.log_view import LogView
@@ -33,9 +31,17 @@ from ..storage.log.append import AppendResult
 from ..storage.segments.segment_view import TimestampAndOffset
 from .follow import Follow, Following, ReadOn, Start
 from .living import directory_like, living
-from .reading import from_offset, range_of_times
-from .records import WrongRecordsNamed, by_partition, check_records, keyed, partition_of
-from .transaction import TIMEOUT_MS, Transaction
+from .records import (
+    TIMEOUT_MS,
+    Transaction,
+    WrongRecordsNamed,
+    by_partition,
+    check_records,
+    from_offset,
+    keyed,
+    partition_of,
+    range_of_times,
+)
 
 T = TypeVar("T")
 

@@ -23,6 +23,7 @@ import trio
 
 from ...protocol.errors import RequestError
 from ...protocol.types import TopicPartition
+from ..loop.procedures import in_turns
 from ..storage.cleaner.job import CleaningJob, CleaningResult
 from ..storage.cleaner.selection import LogToClean, choose, cleanable_offsets, plan_round
 from ..storage.cleaner.swap import SegmentsChangedError, discard_cleaned, replace_group
@@ -30,7 +31,7 @@ from ..storage.directory.log_directory import LogDirectory
 from ..storage.disk.checkpoints import read_cleaner_offsets, write_cleaner_offsets
 from ..storage.errors import LogOfflineError, SnapshotExpiredError
 from ..storage.log.log import Log
-from .cleaner_process import CleanerCounters, CleanerFailedError, OpenChild, open_cleaner_process
+from .cleaner_process import ChildDiedError, CleanerCounters, CleanerFailedError, OpenChild, open_cleaner_process
 from .log_manager import LogManager
 from .log_retention import LOOKS_PER_TURN
 from .topics import HostedPartition
@@ -92,7 +93,7 @@ class Cleaner:
             self.manager.disk.errors.note("compaction", log.topic_partition, exc)
             return False
 
-    async def clean_now(self, hosted: HostedPartition) -> bool | None:
+    async def clean(self, hosted: HostedPartition) -> bool | None:
         """Clean one log, however little of it is dirty; None when nothing is, False when it could not be done."""
         log = hosted.actor.log
         if log.refusal is not None:
@@ -113,13 +114,9 @@ class Cleaner:
                 del known[log]
         self.counters.uncleanable = len(self.uncleanable)
 
-    # ---- choosing --------------------------------------------------------------------------------------------------------
-
     async def _find_dirtiest(self) -> _Candidate | None:
         found: _Candidate | None = None
-        for number, hosted in enumerate(self.manager.topics.hosted()):
-            if number % LOOKS_PER_TURN == 0:
-                await trio.lowlevel.checkpoint()
+        async for hosted in in_turns(self.manager.topics.hosted(), LOOKS_PER_TURN):
             with self.manager.disk.errors.isolate("compaction", hosted.actor.topic_partition):
                 candidate = await self._candidate(hosted)
                 if candidate is not None and (found is None or self._rank(candidate) < self._rank(found)):
@@ -158,8 +155,6 @@ class Cleaner:
             )
         self.clean_up_to[log] = log.log_start_offset
 
-    # ---- one round -------------------------------------------------------------------------------------------------------
-
     async def _clean(self, candidate: _Candidate) -> bool:
         log = candidate.hosted.actor.log
         config = self.manager.config
@@ -178,7 +173,7 @@ class Cleaner:
             self.counters.given_up += 1
             LOGGER.info("a compaction of %s is given up: %s", log.topic_partition, exc)
             return False
-        except CleanerFailedError as exc:
+        except (CleanerFailedError, ChildDiedError) as exc:
             self._note_failure(log, exc)
             return False
         finally:
@@ -213,7 +208,7 @@ class Cleaner:
                 await process.go_on()
             return done
 
-    def _note_failure(self, log: Log, error: CleanerFailedError) -> None:
+    def _note_failure(self, log: Log, error: CleanerFailedError | ChildDiedError) -> None:
         self.counters.failed += 1
         self._failures[log] = self._failures.get(log, 0) + 1
         deaths = self._deaths[log] = self._deaths.get(log, 0) + (error.kind == "died")

@@ -16,16 +16,16 @@ from ...protocol.errors import ErrorCode, InvalidRequestError, RequestError
 from ...protocol.limits import MAX_RULE_NAME_CHARS
 from ..config import LogConfig, check_sizes
 from ..config.broker_config import BrokerConfig
-from ..config.client_metrics_keys import Subscription, subscription
-from ..config.group_keys import GroupConfig, default_group_config, group_config
 from ..config.log_config import topic_defaults_of
-from ..storage.directory.log_directory import LogDirectory, is_passing
+from ..config.resource_keys import GroupConfig, Subscription, default_group_config, group_config, subscription
+from ..storage.directory.log_directory import LogDirectory
 from ..storage.directory.state_files import (
     BROKERS,
     CLIENT_METRICS,
     GROUPS,
     Overrides,
     OverridesFile,
+    SecurityState,
 )
 from ..storage.disk.filesystem import FileSystem
 from ..storage.errors import FileTooLargeError, LogOfflineError, StorageError
@@ -37,7 +37,7 @@ class Write(Protocol):
     def __call__(self, fs: FileSystem, directory: str, state: Any, /, *, durable: bool) -> None: ...
 
 
-S = TypeVar("S")
+S = TypeVar("S", Overrides, SecurityState)
 """A frozen attrs class with the field `generation`: of several copies the highest one counts."""
 
 
@@ -59,12 +59,12 @@ class Copies(Generic[S]):
     async def load(self) -> S:
         """Read what is stored. Raises CheckpointError, OSError."""
         states = await self._manager.disk.call(self._read_all)
-        newest = max(states, key=_generation)
-        self._generation = _generation(newest)
+        newest = max(states, key=lambda state: state.generation)
+        self._generation = newest.generation
         self.state = newest
         self._account.clear()
         self._charge(None, newest)
-        if any(_generation(state) != self._generation for state in states):
+        if any(state.generation != self._generation for state in states):
             await self._write(newest)
         return newest
 
@@ -80,7 +80,7 @@ class Copies(Generic[S]):
                 return
             self._check_memory(changed)
             self._generation += 1  # also of a change that fails: some directory may have it
-            changed = _with_generation(changed, self._generation)
+            changed = attrs.evolve(changed, generation=self._generation)
             with trio.CancelScope(shield=True):
                 await self._write(changed)
             before, self.state = self.state, changed
@@ -105,26 +105,19 @@ class Copies(Generic[S]):
                 self._account.drop(key)
 
     async def _write(self, state: S) -> None:
-        """Write to every directory in service: any of them may be the only one at the next start."""
-        disk, directories = self._manager.disk, self._manager.log_directories
+        fs = self._manager.fs
+
+        def write(directory: LogDirectory) -> None:
+            self._write_one(fs, directory.path, state, durable=directory.durable)
+
         try:
-            directories.check_any()
-            for directory in list(directories.live):
-                try:
-                    await disk.call(self._write_to, directory, state, at=directory.path)
-                except OSError as exc:
-                    if is_passing(exc):
-                        raise
-                    directories.fail(directory, exc)
+            await self._manager.log_directories.write_each(write)
         except FileTooLargeError as exc:
             raise RequestError(f"{self._what} cannot be stored: {exc}; delete some first", ErrorCode.POLICY_VIOLATION) from exc
         except (OSError, StorageError) as exc:
             raise LogOfflineError(
                 f"{self._what} cannot be stored: {exc}; free space or check the device, then try again"
             ) from exc
-
-    def _write_to(self, directory: LogDirectory, state: S) -> None:
-        self._write_one(self._manager.fs, directory.path, state, durable=directory.durable)
 
 
 def _changes(before: Any, state: Any) -> dict[tuple[str, Hashable], int]:
@@ -142,16 +135,6 @@ def _changes(before: Any, state: Any) -> dict[tuple[str, Hashable], int]:
             sizes |= {(field.name, each): 2 * deep_bytes(each) for each in new - old}
             sizes |= {(field.name, each): 0 for each in old - new}
     return sizes
-
-
-def _generation(state: Any) -> int:
-    generation: int = state.generation
-    return generation
-
-
-def _with_generation(state: S, generation: int) -> S:
-    changed: S = attrs.evolve(state, generation=generation)  # type: ignore[misc]
-    return changed
 
 
 Change = Callable[[Mapping[str, str]], Mapping[str, str]]

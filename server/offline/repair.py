@@ -36,14 +36,14 @@ from ...protocol.records.batch import RECORD_BATCH_OVERHEAD, parse_header
 from ..config import LogConfig
 from ..storage.directory.inventory import PartitionFiles, SegmentFiles
 from ..storage.disk.checkpoints import (
-    MAX_CHECKPOINT_BYTES,
     PARTITION_METADATA_FILE,
     decode_partition_metadata,
     encode_partition_metadata,
     encode_uuid,
+    maybe_read,
 )
 from ..storage.disk.diskops import drive
-from ..storage.disk.filesystem import FileSystem, read_at, read_file, replace_file, sync_file
+from ..storage.disk.filesystem import FileSystem, read_at, replace_file, sync_file
 from ..storage.disk.paths import CORRUPT_MARK, LOG_SUFFIX, SNAPSHOT_SUFFIXES, base_offset_of
 from ..storage.errors import CheckpointError
 from ..storage.log.derived_files import FILE_NAME as DERIVED_FILE
@@ -59,7 +59,7 @@ from ..storage.recovery.rebuild import SegmentRebuild, scan_segment
 from ..storage.recovery.salvage import STAMP, Damage
 from ..storage.segments.segment import LogSegment
 from ..system.clock import NowMs, system_now_ms
-from .findings import Finding, Quiet, Reporter, Severity
+from .findings import Finding, Observer, Severity
 from .small_files_check import SnapshotCheck
 from .verify import Known
 
@@ -100,7 +100,7 @@ class _PartitionRepair:
         before = self.epochs.encode()
         first_offset = self.files.segments[0].base_offset if self.files.segments else 0
         self.log_end_offset = max(first_offset, self.known.log_start_offset or 0)
-        snapshots = SnapshotCheck(self.fs, self.files.path, self.files.snapshots, Reporter(Quiet()))
+        snapshots = SnapshotCheck(self.fs, self.files.path, self.files.snapshots, Observer())
         producers, _ = snapshots.starting_state(first_offset)
         bases = [segment.base_offset for segment in self.files.segments]
         for segment, end_offset in zip(self.files.segments, [*bases[1:], None], strict=False):
@@ -121,14 +121,10 @@ class _PartitionRepair:
     def _of(self, check: str, path: str | None = None) -> list[Finding]:
         return [each for each in self.damages if each.check == check and (path is None or each.file == path)]
 
-    # ---- names ---------------------------------------------------------------------------------------------------------
-
     def _move_strangers(self) -> None:
         for finding in self._of("name"):
             if finding.file.startswith(f"{self.files.path}/"):
                 self.workshop.keep(finding.file)
-
-    # ---- leader epochs -------------------------------------------------------------------------------------------------
 
     def _settle_epochs(self) -> dict[str, Damage]:
         """Decide whether the checkpoint or one batch is wrong. Returns that batch, by file, with the stamp that it should
@@ -136,9 +132,12 @@ class _PartitionRepair:
         path = f"{self.files.path}/{LEADER_EPOCH_FILE}"
         wrong = self._of("leader epoch")
         try:
-            self.epochs = decode_leader_epochs(path, read_file(self.fs, path, max_bytes=MAX_CHECKPOINT_BYTES))
-        except (FileNotFoundError, CheckpointError, ValueError):
+            known = maybe_read(self.fs, path, decode_leader_epochs)
+        except (CheckpointError, ValueError):
+            known = None
+        if known is None:
             return {}
+        self.epochs = known
         if sum(finding.count for finding in wrong) == 1 and wrong[0].position is not None:
             damage = self._restamp(wrong[0].file, wrong[0].position)
             if damage is not None:
@@ -165,8 +164,6 @@ class _PartitionRepair:
         if is_wrong or (self.epochs.encode() != before and self.fs.file_size(path) is None):
             count = len(self.epochs.entries)
             self.workshop.rewrite(path, self.epochs.encode(), f"{count} epochs, from the batches")
-
-    # ---- segments ------------------------------------------------------------------------------------------------------
 
     def _repair_segment(
         self, segment: SegmentFiles, end_offset: int | None, producers: ProducerState, restamped: dict[str, Damage]
@@ -223,8 +220,6 @@ class _PartitionRepair:
             if suffix != LOG_SUFFIX and any(finding.file == path for finding in self.damages):
                 self.workshop.keep(path)
 
-    # ---- snapshots -----------------------------------------------------------------------------------------------------
-
     def _rewrite_snapshot(self, offset: int, producers: ProducerState) -> None:
         """Both files, for one says which the other is."""
         path, beside = snapshot_path(self.files.path, offset), batches_path(self.files.path, offset)
@@ -240,8 +235,6 @@ class _PartitionRepair:
             offset = base_offset_of(finding.file.rpartition("/")[2])
             if offset not in bases and offset != self.log_end_offset and finding.file.endswith(SNAPSHOT_SUFFIXES):
                 self.workshop.keep(finding.file)
-
-    # ---- gaps ----------------------------------------------------------------------------------------------------------
 
     def _read_gaps(self) -> None:
         """Those that are documented; an unreadable file is made anew from the gaps that are found."""
@@ -272,16 +265,14 @@ class _PartitionRepair:
             self.gaps = list(merge_gaps([*read_gaps(self.fs, self.files.path), *found]))
             write_gaps(self.fs, self.files.path, self.gaps)
 
-    # ---- identity ------------------------------------------------------------------------------------------------------
-
     def _repair_metadata(self) -> None:
         """An id that differs in one character was damaged; one that differs in more is another topic's."""
         path = f"{self.files.path}/{PARTITION_METADATA_FILE}"
         if not self._of("topic id", path) and not self._of("checkpoint", path):
             return
         try:
-            found = decode_partition_metadata(path, read_file(self.fs, path, max_bytes=MAX_CHECKPOINT_BYTES))
-        except (FileNotFoundError, CheckpointError, ValueError):
+            found = maybe_read(self.fs, path, decode_partition_metadata)
+        except (CheckpointError, ValueError):
             found = None
         expected = self.known.topic_id
         if expected is None and found is None:

@@ -23,13 +23,13 @@ from ...protocol.coordinator.offsets import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from ...protocol.errors import ErrorCode, RequestError
+from ...protocol.errors import ErrorCode, RecordBatchTooLargeError, RecordTooLargeError, RequestError
+from ...protocol.limits import INT64_MAX
 from ...protocol.types import NO_OFFSET, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from ..config.broker_config import BrokerConfig
 from ..logs.log_manager import LogManager
 from ..storage.log.append import AppendResult
 from ..system.clock import NowMs
-from .commit_batch import DEFAULT_RETENTION, AnswerCommit, Commit, CommitBatch
 from .group_offsets import CommittedOffset, GroupOffsets, MayExpire
 from .offsets_topic import OffsetsTopic, batch_builder, check_group
 
@@ -63,8 +63,6 @@ class CommittedOffsets:
     @classmethod
     def of(cls, manager: LogManager, now_ms: NowMs) -> CommittedOffsets:
         return cls(manager.config, OffsetsTopic.of(manager, now_ms), now_ms)
-
-    # ---- commit ----------------------------------------------------------------------------------------------------------
 
     async def commit(
         self,
@@ -117,7 +115,7 @@ class CommittedOffsets:
             offsets.end_commit(group)
         return batch.answers
 
-    def commit_now(self, group: str, commits: Sequence[Commit], answer: AnswerCommit, *, check: Callable[[], None]) -> bool:
+    def try_commit(self, group: str, commits: Sequence[Commit], answer: AnswerCommit, *, check: Callable[[], None]) -> bool:
         """`commit` outside of a transaction: enqueue it, and have `answer` called with what that answers or raises. False, and
         nothing has happened: it has to be waited for. Raises RequestError."""
         check_group(group)
@@ -132,13 +130,10 @@ class CommittedOffsets:
         offsets = self.topic.contents(topic_partition)
 
         def done(result: AppendResult | RequestError) -> None:
-            if isinstance(result, RequestError):
-                offsets.end_commit(group)
-                answer(batch.in_words(topic_partition, result))
-            else:
+            if not isinstance(result, RequestError):
                 batch.put_into(offsets, result)
-                offsets.end_commit(group)
-                answer(batch.answers)
+            offsets.end_commit(group)
+            answer(batch.in_words(topic_partition, result) if isinstance(result, RequestError) else batch.answers)
 
         offsets.check_memory(batch.entries, NO_PRODUCER_ID)
         records = batch.build(NO_PRODUCER_EPOCH)
@@ -181,8 +176,6 @@ class CommittedOffsets:
                 ErrorCode.OFFSET_METADATA_TOO_LARGE,
             )
         return None
-
-    # ---- fetch -----------------------------------------------------------------------------------------------------------
 
     def committed(self, group: str, partitions: Sequence[TopicPartition] | None) -> list[GroupOffset]:
         """Return the committed offsets of the group as they are stored, in the order of `partitions`; None selects all. Some
@@ -245,15 +238,13 @@ class CommittedOffsets:
     def _is_held_for(self, key: OffsetCommitKey) -> bool:
         """Return whether retention waits for the group there: without its offset retention would hold everything from the start
         again."""
-        topics, name = self.topic.topics, key.topic_partition.topic
-        return name in topics and key.group in topics.get(name).config.retention_hold_groups
+        hosted = self.topic.topics.find(key.topic_partition.topic)
+        return hosted is not None and key.group in hosted.config.retention_hold_groups
 
     def has_partition(self, topic_partition: TopicPartition) -> bool:
         """Return whether the partition exists, so that groups can commit offsets for it."""
         hosted = self.topic.topics.find(topic_partition.topic)
         return hosted is not None and 0 <= topic_partition.partition < len(hosted.partitions)
-
-    # ---- taking back -----------------------------------------------------------------------------------------------------
 
     async def delete(self, group: str) -> None:
         """Forget a group and its offsets. Raises RequestError: unknown, or it commits at this moment."""
@@ -277,18 +268,18 @@ class CommittedOffsets:
         the next time."""
         retention_ms, count, errors = self._config.offsets_retention_ms, 0, self.topic.errors
 
-        def may_expire_now(group: str) -> bool:
+        def contained(group: str) -> bool:
             with errors.isolate("offset-expiry", group):
                 return may_expire(group)
             return False
 
         for topic_partition, offsets in self.topic.readable():
-            expired = partial(self._expired, offsets, retention_ms, may_expire_now)
+            expired = partial(self._expired, offsets, retention_ms, contained)
             with errors.isolate("offset-expiry", topic_partition):
                 try:
                     count += await self._take_back(topic_partition, offsets, expired)
                     await self._take_back(topic_partition, offsets, partial(self._stale, offsets))
-                    await self._take_back(topic_partition, offsets, partial(offsets.without_offsets, may_expire_now))
+                    await self._take_back(topic_partition, offsets, partial(offsets.without_offsets, contained))
                 except RequestError as exc:
                     LOGGER.warning("what has expired in %s is tried again: %s", topic_partition, exc)
         return count
@@ -375,3 +366,59 @@ def _missing(topic_partition: TopicPartition) -> RequestError:
     return RequestError(
         f"{topic_partition} does not exist; no offset can be committed for it", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     )
+
+
+DEFAULT_RETENTION: Final = -1
+"""As long as the server says."""
+
+
+class Commit(NamedTuple):
+    """An offset to be kept: of the record to be read next, with the group's own note and the leader epoch of the last one."""
+
+    topic_partition: TopicPartition
+    offset: int
+    metadata: str | None = None
+    leader_epoch: int = -1
+    retention_ms: int = DEFAULT_RETENTION
+    """How long it stays from now on, as clients before Kafka 2.1 can request."""
+
+    def expire_timestamp(self, now_ms: int) -> int:
+        """Return the time at which the offset expires; NO_EXPIRE_TIMESTAMP: the server decides."""
+        return NO_EXPIRE_TIMESTAMP if self.retention_ms == DEFAULT_RETENTION else min(now_ms + self.retention_ms, INT64_MAX)
+
+
+AnswerCommit = Callable[[list[RequestError | None] | RequestError], None]
+"""Called with an answer for each offset, in order, or with the error of all. Must not raise and must not block."""
+
+
+class CommitBatch(NamedTuple):
+    """Offsets of a group that go into the log in one batch."""
+
+    group: str
+    producer_id: int
+    now_ms: int
+    answers: list[RequestError | None]
+    """Of all that were to be committed; None for those that are in the batch."""
+    entries: list[tuple[OffsetCommitKey, OffsetCommitValue]]
+
+    def build(self, producer_epoch: int) -> bytes:
+        """Its records."""
+        builder = batch_builder(self.producer_id, producer_epoch)
+        for key, value in self.entries:
+            builder.append(self.now_ms, key.encode(), value.encode())
+        return builder.build()
+
+    def put_into(self, offsets: GroupOffsets, result: AppendResult) -> None:
+        """It is stored."""
+        for record_offset, (key, value) in enumerate(self.entries, result.base_offset):
+            offsets.put(key, value, record_offset, self.producer_id)
+
+    def in_words(self, topic_partition: TopicPartition, error: RequestError) -> RequestError:
+        """Why it could not be stored, as who commits is told."""
+        if not isinstance(error, RecordTooLargeError | RecordBatchTooLargeError):
+            return error.as_answer()
+        return RequestError(
+            f"group {self.group!r}: {len(self.entries)} offsets do not fit one batch of {topic_partition}: {error.message}; "
+            "commit fewer at a time, or with less metadata",
+            ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+        )

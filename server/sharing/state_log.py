@@ -21,14 +21,11 @@ import trio
 from ...protocol.coordinator.share_group_records import (
     NO_START_OFFSET,
     SHARE_GROUP_STATE_TOPIC,
+    SHARE_STATE_RECORDS,
     ShareSnapshotKey,
     ShareSnapshotValue,
     ShareStateValue,
     ShareUpdateKey,
-    decode_share_state_key,
-    decode_share_state_value,
-    encode_share_state_key,
-    encode_share_state_value,
 )
 from ...protocol.errors import ErrorCode, RequestError
 from ...protocol.limits import INT16_MAX, MIB
@@ -38,7 +35,7 @@ from ...protocol.records.record import iter_records
 from ...protocol.types import Bytes, TopicPartition
 from ..logs.internal_topic import InternalTopic
 from ..logs.log_manager import LogManager
-from ..loop.keyed_locks import KeyedLocks
+from ..loop.waiting import KeyedLocks
 from ..partitions.task_errors import TaskErrors
 from ..storage.disk.checkpoints import encode_uuid
 from ..storage.log.append import AppendResult
@@ -97,7 +94,7 @@ def _record(key: ShareKey, value: ShareStateValue | None) -> tuple[bytes, bytes 
     name = (ShareSnapshotKey if is_snapshot else ShareUpdateKey)(
         group_id=key.group_id, topic_id=key.topic_id, partition=key.partition
     )
-    return encode_share_state_key(name), None if value is None else encode_share_state_value(value)
+    return SHARE_STATE_RECORDS.encode((name, value))
 
 
 @attrs.define(eq=False, repr=False)
@@ -125,31 +122,27 @@ class ShareStateLog:
         self._account.clear()
 
         async def read() -> None:
-            for number in range(self._topic.partitions if self._exists else 0):
-                await self._topic.replay(TopicPartition(SHARE_GROUP_STATE_TOPIC, number), self._replayer(number))
+            for place in self._topic.places:
+                await self._topic.replay(place, self._replayer(place.partition))
 
-        self._unreadable = await self._topic.load(read, "the state of share groups", SHARE_GROUP_STATE_TOPIC)
+        self._unreadable = await self._topic.loaded(read, "the state of share groups", SHARE_GROUP_STATE_TOPIC)
 
     @property
     def errors(self) -> TaskErrors:
         """Unhandled exceptions of tasks of share groups."""
-        return self._topic.manager.disk.errors
+        return self._topic.errors
 
     @property
     def _account(self) -> Account:
         return self._topic.manager.client_memory.account("share states", MAX_SHARES)
 
-    @property
-    def _exists(self) -> bool:
-        return SHARE_GROUP_STATE_TOPIC in self._topic.manager.topics
-
     def _replayer(self, number: int) -> Callable[[BatchHeader, memoryview], None]:
         def take(header: BatchHeader, batch: Bytes) -> None:
             for record in () if header.is_control else iter_records(batch, header):
-                key = decode_share_state_key(record.key or b"")
+                key = SHARE_STATE_RECORDS.decode_key(record.key or b"")
                 if key is None:
                     continue
-                value = None if record.value is None else decode_share_state_value(key, record.value)
+                value = None if record.value is None else SHARE_STATE_RECORDS.decode_value(key, record.value)
                 self._take(ShareKey(key.group_id, key.topic_id, key.partition), value, number, record.offset)
 
         return take
@@ -282,10 +275,9 @@ class ShareStateLog:
     async def prune(self) -> None:
         """Write snapshots again that hold up the others, and delete what is before all of them. What fails is logged and tried
         again the next time."""
-        if not self._exists or self._unreadable is not None:
+        if self._unreadable is not None:
             return
-        for number in range(self._topic.partitions):
-            place = TopicPartition(SHARE_GROUP_STATE_TOPIC, number)
+        for place in self._topic.places:
             with self.errors.isolate("share-prune", place):
                 try:
                     await self._prune(place)

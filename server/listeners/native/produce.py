@@ -12,7 +12,7 @@ from ....protocol.native import messages
 from ....protocol.records.batch import TRANSACTIONAL_FLAG, BatchHeader
 from ....protocol.types import Bytes, TopicPartition
 from ...broker import PARTITIONS_AT_ONCE, AppendResult, Broker, PendingProduce, PreparedAppend
-from ...loop.connection_task import Work
+from ...loop.reactor import Work
 from .session import NativeSession
 
 FLAGS_POSITION = 22
@@ -30,7 +30,7 @@ def take_produce(session: NativeSession, broker: Broker, correlation_id: int, me
         return produce.join_and_offer
     if count > PARTITIONS_AT_ONCE:
         return partial(produce.offer_all, enumerate(partitions), produce.offer)
-    return produce.offer_now(enumerate(partitions), produce.offer)
+    return produce.offer_in_turn(enumerate(partitions), produce.offer)
 
 
 @attrs.define(eq=False, repr=False)

@@ -21,9 +21,8 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from ..disk.diskops import FileHandle, Procedure, drive
+from ..disk.diskops import FileHandle, FileSize, Procedure, Rename, RenameEach, SyncDirectory, drive
 from ..disk.filesystem import FileSystem
-from ..disk.path_ops import FileSize, Rename, RenameEach, SyncDirectory
 from ..disk.paths import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -45,9 +44,6 @@ from .job import CleanedGroup, CleanedState, CleaningJob
 
 class SegmentsChangedError(StorageError):
     """The segments that a round worked on are not the log's any more: it was cut, trimmed or configured anew meanwhile."""
-
-
-# ---- in a running log ------------------------------------------------------------------------------------------------------
 
 
 def replace_segments(log: Log, new: Sequence[CleanedState], old: Sequence[LogSegment]) -> Procedure[None]:

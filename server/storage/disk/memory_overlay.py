@@ -28,7 +28,7 @@ from typing import Final, TypeVar
 import attrs
 
 from ....protocol.types import Bytes
-from .filesystem import READ, WRITE, FileSystem
+from .filesystem import READ, WRITE, FileSystem, opened
 from .paths import CORRUPT_MARK, LOG_SUFFIX
 
 FIRST_DESCRIPTOR: Final = 1 << 30
@@ -135,8 +135,6 @@ class MemoryOverlay:
     def is_dead(self) -> bool:
         return self._fs.is_dead
 
-    # ---- files -----------------------------------------------------------------------------------------------------------
-
     def open(self, path: str, flags: int) -> int:
         is_writable = bool(flags & (os.O_RDWR | os.O_WRONLY))
         file = self._find(path)
@@ -237,8 +235,6 @@ class MemoryOverlay:
         self._take(file, size)
         return file.map(size)
 
-    # ---- names -----------------------------------------------------------------------------------------------------------
-
     def rename(self, source: str, target: str) -> None:
         file = self._find(source)
         if file is None:
@@ -299,8 +295,6 @@ class MemoryOverlay:
     def sync_directory(self, path: str) -> None:
         self._fs.sync_directory(path)
 
-    # ---- inside ----------------------------------------------------------------------------------------------------------
-
     def _find(self, path: str) -> _File | None:
         directory, _, name = path.rpartition("/")
         names = self._names.get(directory, {})
@@ -326,15 +320,12 @@ class MemoryOverlay:
 
     def _copy(self, file: _Through) -> _Memory:
         """A small file of the device that is to be changed."""
-        fd = self._fs.open(file.path, READ)
-        try:
+        with opened(self._fs, file.path) as fd:
             size = self._fs.size(fd)
             copy = _new(file.path)
             self._take(copy, size)
             copy.write(self._fs.read(fd, size, 0), 0)
             return copy
-        finally:
-            self._fs.close(fd)
 
     def _by_fd(self, fd: int, *, writing: bool = False) -> _File:
         file, is_writable = self._open.get(fd, (None, False))

@@ -35,7 +35,7 @@ from ....protocol.records.varint import decode_varint
 from ....protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, NO_OFFSET, NO_TIMESTAMP, Bytes, Isolation
 from ..disk.diskops import FileHandle, Procedure
 from ..indexes.file_records import FIRST_READ_BYTES, REACH, UNTOLD_HEADERS
-from ..log.log_snapshot import LogSnapshot
+from ..log.log import LogSnapshot
 from ..segments.segment_view import UNTOLD_RECORDS, SegmentView, TimestampAndOffset, dropped, unpacked
 
 NO_SUCH_RECORD = TimestampAndOffset(NO_TIMESTAMP, NO_OFFSET)
@@ -167,7 +167,7 @@ _PLAIN: Final = Struct(">12xi5xh4xq22xi")
 _NOT_PLAIN: Final = COMPRESSION_MASK | LOG_APPEND_TIME_FLAG
 
 
-def first_at_once(snapshot: LogSnapshot, timestamp: int, cached_bytes: CachedBytes) -> TimestampAndOffset | None:
+def first_cached(snapshot: LogSnapshot, timestamp: int, cached_bytes: CachedBytes) -> TimestampAndOffset | None:
     """The first record below the high watermark with a timestamp >= `timestamp` (>= 0), NO_SUCH_RECORD for none, or None where
     that takes more than one look."""
     largest = snapshot.largest_timestamps

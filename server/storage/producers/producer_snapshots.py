@@ -67,12 +67,10 @@ from typing import Final
 
 from ....protocol.errors import CorruptRecordError
 from ....protocol.limits import MIB
-from ....protocol.records.batch import BatchHeader
-from ....protocol.records.crc32c import crc32c
+from ....protocol.records.batch import BatchHeader, crc32c
 from ..disk.checkpoints import MAX_BATCHES_BYTES as MAX_BATCHES_BYTES
 from ..disk.checkpoints import MAX_SNAPSHOT_BYTES as MAX_SNAPSHOT_BYTES
-from ..disk.diskops import Procedure, Read
-from ..disk.path_ops import ListDirectory, ReadFile, Unlink, WriteFiles
+from ..disk.diskops import ListDirectory, Procedure, Read, ReadFile, Unlink, WriteFiles
 from ..disk.paths import BATCHES_SUFFIX, SNAPSHOT_SUFFIX, SNAPSHOT_SUFFIXES, base_offset_of, segment_file
 from ..errors import CorruptSnapshotError
 from ..segments.segment_view import SegmentView
@@ -137,9 +135,6 @@ def _entry(
 ) -> ProducerEntry:
     batches = (BatchMetadata(last_sequence, last_offset, offset_delta, timestamp),) if last_offset >= 0 else ()
     return ProducerEntry(producer_id, epoch, coordinator_epoch, timestamp, first_offset if first_offset >= 0 else None, batches)
-
-
-# ---- procedures ------------------------------------------------------------------------------------------------------------
 
 
 def take_snapshot(directory: str, producers: ProducerState, *, durable: bool) -> Procedure[None]:

@@ -80,9 +80,8 @@ async def test_records_are_appended_in_every_form_and_fetched_by_offset_and_time
     assert await broker.delete_records(T, 1) == 1
     assert [each.value for each in await broker.fetch(T, 1)] == [b"b"]
     assert await broker.delete_records(T) == 2
-    with pytest.raises(errors.RequestError) as refused:
+    with pytest.raises(errors.RequestError, match=r"^OFFSET_OUT_OF_RANGE"):
         await broker.fetch(T, 99)
-    assert refused.value.code is errors.ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 @pytest.mark.parametrize("max_bytes", [1, 400, 2**20])
@@ -117,9 +116,8 @@ async def test_a_range_of_times_is_the_filter_of_all_records_in_pages_too(broker
         await broker.fetch(T, partition=1, start_timestamp=2, end_timestamp=1)
     with pytest.raises(errors.InvalidRequestError, match=r"topic-1: start_timestamp is -1, expected 0 or more"):
         await broker.fetch(T, partition=1, start_timestamp=-1)
-    with pytest.raises(errors.RequestError) as refused:
+    with pytest.raises(errors.RequestError, match=r"^OFFSET_OUT_OF_RANGE"):
         await broker.fetch(T, 3, partition=1, start_timestamp=START_MS)
-    assert refused.value.code is errors.ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 @on_every_face(topics={T: 3})

@@ -50,18 +50,6 @@ def partition_directories(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir() if path.is_dir())
 
 
-async def test_a_topic_is_there_after_a_restart_with_its_records_and_configuration(tmp_path: Path) -> None:
-    async with running_broker(tmp_path) as broker:
-        topic_id = await broker.topics.create(TOPIC, 3, {"segment.bytes": "10000", "durability": "group:5"})
-        await broker.writer.append(TopicPartition(TOPIC, 2), value("kept"))
-        assert list(broker.topics.names()) == [TOPIC]
-    async with running_broker(tmp_path) as broker:
-        description = broker.topics.describe(TOPIC)
-        assert (description.topic_id, len(description.partitions)) == (topic_id, 3)
-        assert description.configs == {"segment.bytes": "10000", "durability": "group:5"}
-        assert await values_from(broker, TopicPartition(TOPIC, 2)) == [b"kept"]
-
-
 async def test_a_topic_is_on_the_device_before_its_creation_is_answered(tmp_path: Path, fs: GateFileSystem) -> None:
     async with running_broker(tmp_path, fs=fs) as broker:
         async with held(fs.hold("sync", f"{TOPICS_FILE}.tmp"), broker.topics.create, TOPIC) as nursery:
@@ -245,7 +233,7 @@ async def test_checkpoints_are_written_as_kafka_writes_them(tmp_path: Path) -> N
         await broker.topics.create("a")
         for partition in (TopicPartition("a", 0), TopicPartition("b", 1), TopicPartition("b", 1)):
             await broker.writer.append(partition, value("x"))
-        await broker._manager.write_checkpoints()
+        await broker._manager.log_directories.write_checkpoints()
         assert (tmp_path / checkpoints.RECOVERY_POINT_FILE).read_text() == "0\n3\na 0 1\nb 0 0\nb 1 2\n"
         assert (tmp_path / checkpoints.HIGH_WATERMARK_FILE).read_text() == "0\n3\na 0 1\nb 0 0\nb 1 2\n"
         assert (tmp_path / checkpoints.LOG_START_FILE).read_text() == "0\n0\n"
@@ -553,7 +541,7 @@ async def test_topics_are_adopted_without_space_and_stored_with_the_next_change(
         fs.heal()
         await broker.topics.create("other")
         assert topics_in(tmp_path)[1] == ["other", TOPIC]
-        await broker._manager.write_checkpoints()
+        await broker._manager.log_directories.write_checkpoints()
         assert (tmp_path / checkpoints.META_PROPERTIES_FILE).exists()
 
 

@@ -8,6 +8,12 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from triolog.server.config.broker_config import Address
+from triolog.server.embedded import MEMORY, BlockingBroker
+from triolog.tools.pytest_plugin.report import report_of
+
+from tests.support.kafka_wire import KafkaWire
+from tests.support.streams_members import StreamsMember
 
 pytest_plugins = "pytester"
 
@@ -184,3 +190,14 @@ def test_with_pytest_asyncio_and_aiokafka(pytester: pytest.Pytester) -> None:
             assert triolog_broker.log("orders").values() == [b"x"]
     """)
     run(pytester, beside="asyncio").assert_outcomes(passed=1)
+
+
+def test_it_says_why_an_application_of_kafka_streams_does_not_run() -> None:
+    with BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0)) as broker:
+        with KafkaWire.connect(broker.kafka) as client:
+            StreamsMember(client).beat()
+        lines = report_of(broker).splitlines()
+        told = "Streams group app is NotReady with 1 members; MISSING_SOURCE_TOPICS: Source topics topic are missing."
+        assert told in lines
+        broker.crash()
+        assert "the broker is down; restart() starts it again" in report_of(broker).splitlines()

@@ -15,9 +15,8 @@ from ....protocol.errors import InvalidConfigError
 from ....protocol.extras import how_to_install
 from ....server.config.broker_config import Address
 from ..errors import SettingsError
-from ..progress import LinkProgress
+from ..progress import LinkProgress, LinkState
 from ..settings.forward_settings import ForwardSettings
-from ..states import LinkState
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -95,8 +94,8 @@ def _listener(settings: ForwardSettings, address: Address, links: Callable[[], S
     from prometheus_client.exposition import CONTENT_TYPE_LATEST
     from prometheus_client.registry import Collector
 
-    from ....server.listeners.http.access import READING, HttpAccess, read_token
-    from ....server.listeners.http.server import HttpAnswer, HttpRequest, http_listener
+    from ....server.listeners.http.access import READING, HttpAccess, HttpAnswer, HttpRequest, read_token
+    from ....server.listeners.http.server import http_listener
 
     class Links(Collector):
         def collect(self) -> Iterator[Metric]:

@@ -11,14 +11,13 @@ from confluent_kafka import Producer
 from triolog.protocol.errors import ErrorCode, InvalidConfigError
 from triolog.protocol.kafka.apis import ApiKey
 from triolog.server.config.broker_config import Address
-from triolog.server.config.client_metrics_keys import MATCHED, subscription
+from triolog.server.config.resource_keys import MATCHED, subscription
 from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.server.figures.prometheus import scrape
 
 from tests.support.client_metrics import ALTERATIONS, DESCRIPTIONS, altered, altering, described, describing, setting
-from tests.support.kafka_asking import ask
 from tests.support.kafka_server import kafka_server
-from tests.support.kafka_wire import KafkaWire
+from tests.support.kafka_wire import KafkaWire, ask
 
 VERSIONS = ask("ApiVersions", client_software_name="wire", client_software_version="1.0")
 ASKED = ask("GetTelemetrySubscriptions", client_instance_id=bytes(16))

@@ -30,15 +30,22 @@ from triolog.server.storage.errors import SnapshotExpiredError
 from triolog.server.storage.log.append import AppendPlan, AppendResult
 from triolog.server.storage.log.changes import truncate_fully_and_start_at, truncate_to
 from triolog.server.storage.log.gaps import gap_at
-from triolog.server.storage.log.log import FlushPlan, Log
-from triolog.server.storage.log.log_snapshot import LogSnapshot
+from triolog.server.storage.log.log import FlushPlan, Log, LogSnapshot
 from triolog.server.storage.log.prepare import PreparedAppend, prepare_append
 
-from tests.support.check_log import check_everything, check_indexes, check_lookup, check_read, questions
 from tests.support.counts import counts
 from tests.support.crash_fs import CrashFileSystem, PowerCut
 from tests.support.inline_log import ORDERS, InlineLog, make_on_device
-from tests.support.model_log import ModelBatch, ModelLog, NewRecord
+from tests.support.model_log import (
+    ModelBatch,
+    ModelLog,
+    NewRecord,
+    check_everything,
+    check_indexes,
+    check_lookup,
+    check_read,
+    questions,
+)
 
 STEPS: Final = 40
 FAR: Final = 2**60

@@ -93,7 +93,7 @@ async def test_groups_are_administered(served: Served) -> None:
             await admin.delete_groups("g")
 
 
-async def test_a_connection_outlives_an_error_and_where_it_is_lost_the_next_call_goes_to_the_current_address(
+async def test_a_connection_outlives_an_error_and_is_reopened_when_it_is_lost(
     served: Served,
 ) -> None:
     async with served.client() as client:
