@@ -12,6 +12,7 @@ from typing import Any, Final, Unpack
 import attrs
 
 from ...protocol.errors import InvalidConfigError
+from ...protocol.extras import how_to_install
 from ..broker import PlainRecord
 from ..config import Durability
 from ..config.broker_config import SECURITY_KEYS, Address, BrokerConfig
@@ -165,7 +166,7 @@ def address_of(name: str, given: Address | tuple[str, int] | str | None) -> Addr
 def _check_metrics_extra() -> None:
     missing = [name for name in ("prometheus_client", "h11") if importlib.util.find_spec(name) is None]
     if missing:
-        raise InvalidConfigError(f"metrics needs {' and '.join(missing)}: pip install 'triolog[metrics]'")
+        raise InvalidConfigError(f"metrics needs {' and '.join(missing)}: {how_to_install('metrics')}")
 
 
 def _security(arguments: Arguments) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from ...protocol.extras import how_to_install
 from .terminal.failures import NotConnectedError
 from .terminal.output import say
 from .terminal.remote import ServerAddress, access, server_option
@@ -53,7 +54,7 @@ def command(
     --user says in whose name everybody looks.
     """
     if importlib.util.find_spec("h11") is None:
-        raise click.UsageError("the console needs h11: pip install 'triolog[console]'")
+        raise click.UsageError(f"the console needs h11: {how_to_install('console')}")
     import trio
 
     from ...protocol.errors import InvalidConfigError

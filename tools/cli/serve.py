@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from ...protocol.extras import how_to_install
 from .terminal.grammar import complete_address, option
 from .terminal.remote import DEFAULT_SERVER
 
@@ -221,7 +222,7 @@ def _serve_for_tests(
     """A server that can be told to do wrong, and to die and come back; it moves by a clock of its own."""
     missing = [name for name in ("yaml", "h11") if importlib.util.find_spec(name) is None]
     if missing:
-        raise click.UsageError(f"--control and --faults need {' and '.join(missing)}: pip install 'triolog[control]'")
+        raise click.UsageError(f"--control and --faults need {' and '.join(missing)}: {how_to_install('control')}")
     import trio
 
     from ...protocol.errors import TriologError
@@ -278,7 +279,7 @@ def _console(
 ) -> ConsoleChild:
     """The socket on which browsers come, and what answers there once the server serves. Raises a usage error."""
     if importlib.util.find_spec("h11") is None:
-        raise click.UsageError("--console needs h11: pip install 'triolog[console]'")
+        raise click.UsageError(f"--console needs h11: {how_to_install('console')}")
     from ...server.config.values import Address, is_loopback
     from ..console.process.supervisor import ConsoleChild
 
@@ -313,7 +314,7 @@ def _forwarding(config_file: str | None) -> Callable[..., Awaitable[None]] | Non
     except SettingsError as exc:
         raise click.UsageError(str(exc)) from exc
     if importlib.util.find_spec("confluent_kafka") is None:
-        raise click.UsageError(f"{config_file} has links, and forwarding needs confluent_kafka: pip install 'triolog[forward]'")
+        raise click.UsageError(f"{config_file} has links, and forwarding needs confluent_kafka: {how_to_install('forward')}")
     return partial(serve_and_forward, config_file)
 
 
@@ -366,7 +367,7 @@ def _check_metrics_extra() -> None:
     """A server that would say nothing of itself is not what was asked for."""
     missing = [name for name in ("prometheus_client", "h11") if importlib.util.find_spec(name) is None]
     if missing:
-        raise click.UsageError(f"--metrics needs {' and '.join(missing)}: pip install 'triolog[metrics]'")
+        raise click.UsageError(f"--metrics needs {' and '.join(missing)}: {how_to_install('metrics')}")
 
 
 def _raise_descriptor_limit() -> None:

@@ -38,6 +38,13 @@ class GroupOffset(NamedTuple):
             return None
         return max(0, self.high_watermark - max(self.offset, self.log_start_offset))
 
+    @property
+    def unread(self) -> int | None:
+        """Records of a partition without a committed offset, where `auto.offset.reset` of the consumer decides."""
+        if self.offset is not None or self.high_watermark is None or self.log_start_offset is None:
+            return None
+        return self.high_watermark - self.log_start_offset
+
     def entry(self) -> dict[str, Any]:
         """For programs."""
         return {
@@ -67,12 +74,12 @@ async def bounds_of(admin: Admin, topics: Iterable[str]) -> Bounds:
 
 
 async def group_offsets(admin: Admin, group: str, assigned: Iterable[TopicPartition] = ()) -> list[GroupOffset]:
-    """By partition: those with an offset, and those that members read."""
+    """Return all partitions of the topics in which the group has a committed offset or a member reads."""
     committed = await admin.group_offsets(group)
-    wanted = sorted({*committed, *assigned})
+    wanted = {*committed, *assigned}
     bounds = await bounds_of(admin, [partition.topic for partition in wanted])
     found = []
-    for partition in wanted:
+    for partition in sorted(wanted | bounds.keys()):
         kept = committed.get(partition)
         offset, metadata = (None, None) if kept is None else kept
         found.append(GroupOffset(partition, offset, metadata, *bounds.get(partition, (None, None))))

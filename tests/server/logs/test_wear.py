@@ -90,7 +90,8 @@ async def test_a_disk_is_full_when_its_space_above_the_reserve_is_gone(tmp_path:
     async with flash(tmp_path, mock_clock, disk_reserve_bytes=400_000) as here:
         await here.wear.look()
         here.fs.free = 900_000
-        assert (await here.later(10)).directories[0].recent.full_in_s == pytest.approx(50)
+        assert (await here.later(10)).directories[0].recent.full_in_s is None  # too little history
+        assert (await here.later(290)).directories[0].recent.full_in_s == pytest.approx(1500)
         here.fs.free = 1_100_000
         assert (await here.later(10)).directories[0].recent.full_in_s is None
 
@@ -164,16 +165,17 @@ def look(at_s: float, written: int | None = 0, appended: int = 0, room: int | No
 BETWEEN = {
     "what happened": (
         look(10, 1000, 100, 5000),
-        look(20, 4000, 600, 3000),
-        Rates(written_per_s=300.0, written_per_appended=6.0, full_in_s=15.0),
+        look(310, 4000, 600, 3000),
+        Rates(written_per_s=10.0, written_per_appended=6.0, full_in_s=450.0),
     ),
     "the system says nothing": (look(0, None, 0, None), look(10, None, 50, None), Rates()),
     "the system said nothing before": (look(0, None, 0, None), look(10, 70, 50, 9), Rates()),
     "nothing was appended": (look(0), look(10, 100), Rates(written_per_s=10.0)),
     "another disk": (look(0, 500), look(10, 100, 10), Rates()),
-    "emptier": (look(0, None, room=10), look(10, None, room=11), Rates()),
-    "as full as before": (look(0, None, room=10), look(10, None, room=10), Rates()),
-    "below its reserve": (look(0, None, room=10), look(10, None, room=-5), Rates(full_in_s=0)),
+    "emptier": (look(0, None, room=10), look(300, None, room=11), Rates()),
+    "as full as before": (look(0, None, room=10), look(300, None, room=10), Rates()),
+    "below its reserve": (look(0, None, room=10), look(300, None, room=-5), Rates(full_in_s=0)),
+    "too short for a forecast": (look(0, None, room=10), look(299, None, room=5), Rates()),
     "less than a second": (look(0, 0, 0, 100), look(0.9, 100, 100, 0), Rates()),
 }
 

@@ -161,4 +161,4 @@ def test_a_process_that_ends_before_its_records_are_there_is_a_failure_with_what
 def test_without_librdkafka_rows_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "confluent_kafka" else find(name))
-    assert "pip install 'triolog[forward]'" in missing()
+    assert "pip install '.[forward]'" in missing()

@@ -90,6 +90,7 @@ async def test_a_group_has_its_lag_by_partition(running: Shown) -> None:
     page = await told(running.browser, "/groups/g")
     assert [(each["offset"], each["high_watermark"], each["lag"]) for each in page["partitions"]] == [(4, 10, 6), (7, 10, 3)]
     assert (page["lag"], page["partitions"][1]["metadata"], page["can_change"]) == (9, "note", True)
+    assert page["uncommitted"] == {"partitions": 0, "records": 0}
     name = "a/b <i>ü</i>?"
     await running.broker.core.offsets.commit(name, [(PLACES[0], 1, None)])
     odd = await running.browser.open("/groups/a%2Fb%20%3Ci%3E%C3%BC%3C%2Fi%3E%3F")
@@ -97,6 +98,13 @@ async def test_a_group_has_its_lag_by_partition(running: Shown) -> None:
     assert "<i>" not in odd.text
     gone = await running.browser.get("/api/groups/nobody")
     assert (gone.status, gone.json["error"]["name"]) == (404, "GROUP_ID_NOT_FOUND")
+
+
+async def test_a_partition_without_a_commit_is_counted_beside_the_lag(running: Shown) -> None:
+    await running.broker.core.offsets.commit("half", [(PLACES[0], 4, None)])
+    page = await told(running.browser, "/groups/half")
+    assert [(each["offset"], each["lag"]) for each in page["partitions"]] == [(4, 6), (None, None)]
+    assert (page["lag"], page["uncommitted"]) == (6, {"partitions": 1, "records": 10})
 
 
 async def lags_with(shown: Shown, group: str, lag: int) -> dict[str, int | None]:

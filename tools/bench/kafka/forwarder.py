@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from ....protocol.extras import how_to_install
 from ...demo.processes import COMMAND
 from ..measuring.child import LoadFailedError
 from ..measuring.server import cpu_s, memory_mib
@@ -63,7 +64,7 @@ class CaughtUp:
 def missing() -> str:
     """Say why forwarding cannot be measured here; empty when it can."""
     if importlib.util.find_spec("confluent_kafka") is None:
-        return "forwarding needs confluent_kafka: pip install 'triolog[forward]'"
+        return f"forwarding needs confluent_kafka: {how_to_install('forward')}"
     return ""
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from ....protocol.extras import how_to_install
 from ...export.layout import CSV_HEAD, FORMATS
 from ..terminal.failures import EXIT_FAILED, FailedError
 from ..terminal.output import as_json_value, count_text, flush, printable, say, size_text, timezone_option, warn, write
@@ -253,7 +254,7 @@ def _check_installed() -> None:
         import numpy as _numpy  # noqa: F401
         import pyarrow as _  # noqa: F401
     except ImportError:
-        raise FailedError("--target needs pyarrow: pip install 'triolog[arrow]'") from None
+        raise FailedError(f"--target needs pyarrow: {how_to_install('arrow')}") from None
 
 
 def _export_files(job: Export, target: str, to_line: ToLine | None) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from ....protocol.extras import how_to_install
 from ..terminal.failures import FailedError
 from ..terminal.grammar import Group
 from .asking import drain, pause, reset, resume
@@ -91,7 +92,7 @@ def _forward(**options: Any) -> None:
     from ...forward.process.place import default_state_dir
 
     if importlib.util.find_spec("confluent_kafka") is None:
-        raise click.UsageError("forwarding needs confluent_kafka: pip install 'triolog[forward]'")
+        raise click.UsageError(f"forwarding needs confluent_kafka: {how_to_install('forward')}")
     import trio
 
     from ...forward.process.run_links import run_links

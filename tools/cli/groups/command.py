@@ -127,10 +127,8 @@ def delete(group: str, yes: bool, server: ServerAddress, as_json: bool) -> None:
     """Delete GROUP and what it has committed. One that has members is not deleted."""
 
     async def look(admin: Admin) -> int:
-        from ...groups.offsets import group_offsets
-
         (described,) = await admin.describe_groups(group)
-        return len(described.shared) if described.type == SHARE else len(await group_offsets(admin, group))
+        return len(described.shared) if described.type == SHARE else len(await admin.group_offsets(group))
 
     offsets = ask(server, look)
     question = f"Delete group {group} with {count_text(offsets, 'offset')}?"

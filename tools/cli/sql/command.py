@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from ....protocol.extras import how_to_install
 from ..terminal.failures import FailedError
 from ..terminal.grammar import option
 from ..terminal.output import timezone_option, write_drawn
@@ -202,7 +203,7 @@ def _check_installed() -> None:
         import numpy as _numpy  # noqa: F401
         import pyarrow as _pyarrow  # noqa: F401
     except ImportError:
-        raise FailedError("triolog sql needs DuckDB and pyarrow: pip install 'triolog[sql]'") from None
+        raise FailedError(f"triolog sql needs DuckDB and pyarrow: {how_to_install('sql')}") from None
 
 
 def _format_of(output: Path | None) -> str:

@@ -86,7 +86,10 @@ def _summary(group: DescribedGroup) -> dict[str, Any]:
 
 
 async def group(call: Call) -> dict[str, Any]:
-    """Its partitions with lag and reader, its members, its lag over 15 minutes."""
+    """Return a group's partitions with lag and reader, its members, and its lag over 15 minutes.
+
+    `uncommitted` counts partitions of its topics without a committed offset, and their records, which are no part of the lag.
+    """
     admin, name = call.watcher.admin, call.path["group"]
     described = await _described(admin, name)
     readers = readers_of(described)
@@ -95,6 +98,7 @@ async def group(call: Call) -> dict[str, Any]:
     known = [each.lag for each in offsets if each.lag is not None] + [
         each.lag for each in described.shared if each.lag != NO_OFFSET
     ]
+    unread = [each.unread for each in offsets if each.unread is not None]
     return {
         "status": call.watcher.status.to_json(),
         **_summary(described),
@@ -102,6 +106,7 @@ async def group(call: Call) -> dict[str, Any]:
         "partitions": [_partition(each, readers.get(each.partition)) for each in offsets],
         "shared": [_shared(each) for each in described.shared],
         "lag": exact(sum(known)) if known else None,
+        "uncommitted": {"partitions": len(unread), "records": exact(sum(unread))},
         "history": call.watcher.history.read([f"group:{name}"], now_ms(), POINTS),
         "can_change": call.settings.allow_changes,
     }

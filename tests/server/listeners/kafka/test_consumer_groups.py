@@ -229,12 +229,12 @@ def test_without_re2_a_pattern_is_refused_at_once_with_the_remedy_and_one_warnin
     assert found["groups"] == []
     for code, message, epoch in found["joins"]:
         assert (code, epoch) == (ErrorCode.UNSUPPORTED_VERSION, 0)
-        assert "pip install 'triolog[regex]'" in message
+        assert "pip install '.[regex]'" in message
         assert "The cluster does not support regular expressions resolution" in message  # the Java client looks for it
     assert found["by_name"] == [0, [[0, 1, 2]]]
     assert found["listed"] == ErrorCode.UNSUPPORTED_VERSION
     [warning] = found["warnings"]
-    assert "pip install 'triolog[regex]'" in warning
+    assert "pip install '.[regex]'" in warning
 
 
 SHARE_JOIN = ask("ShareGroupHeartbeat", group_id=GROUP, member_id=MEMBER, member_epoch=0, subscribed_topic_names=[TOPIC])
