@@ -18,7 +18,7 @@ import trio
 from ...protocol.errors import InvalidRequestError, RequestError
 from ...protocol.limits import INT64_MAX, KIB
 from ...protocol.records.steps import UNTOLD_STEPS
-from ...protocol.types import Isolation, TimeRange, TopicPartition
+from ...protocol.types import Isolation, TimeRange, TimestampAndOffset, TopicPartition
 from ..logs.log_manager import LogManager
 from ..loop.procedures import PAUSE, Procedure, perform
 from ..loop.waiting import Waiters, waiting_on
@@ -33,7 +33,6 @@ from ..storage.lookups.fetched_records import PlainRecords, WantedRecords, plain
 from ..storage.lookups.split_points import SplitPoint, split_points
 from ..storage.lookups.time_range import fetch_range
 from ..storage.lookups.timestamps import check_timestamp, first_at_once, offset_for_timestamp
-from ..storage.segments.segment_view import TimestampAndOffset
 from .fetches import DEFAULT_VIEW, FetchAnswer, Fetched, FetchPartition, ReaderView
 
 T = TypeVar("T")

@@ -17,13 +17,13 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 import trio
 
+from ...protocol.following import Follow as Follow
+from ...protocol.following import FollowedRecord as FollowedRecord
 from ..fake.proxies import AwaitedProxy, awaited, awaited_at_once, made_for_tasks
 from ..fake.views.groups_view import GroupsView
 from ..fake.views.log_view import LogView
 from . import opening
 from .broker import EmbeddedBroker, open_fork
-from .follow import Follow as Follow
-from .follow import FollowedRecord as FollowedRecord
 from .living import directory_like
 from .thread import BrokerThread, clock_of
 from .transaction import Transaction

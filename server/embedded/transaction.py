@@ -18,10 +18,10 @@ from ...protocol.coordinator.transactions import TransactionState
 from ...protocol.errors import InvalidTxnStateError, RequestError
 from ...protocol.records.batch import increment_sequence
 from ...protocol.records.builder import BatchBuilder
-from ...protocol.types import TopicPartition
+from ...protocol.records.plain_records import check_records, keyed
+from ...protocol.types import AppendResult, TopicPartition
 from ..broker import Broker, PlainRecord
-from ..storage.log.append import AppendResult
-from .records import check_records, keyed, partition_of
+from .records import partition_of
 
 TIMEOUT_MS: Final = 60_000
 

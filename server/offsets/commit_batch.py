@@ -8,8 +8,7 @@ from typing import Final, NamedTuple
 from ...protocol.coordinator.offsets import NO_EXPIRE_TIMESTAMP, OffsetCommitKey, OffsetCommitValue
 from ...protocol.errors import ErrorCode, RecordBatchTooLargeError, RecordTooLargeError, RequestError
 from ...protocol.limits import INT64_MAX
-from ...protocol.types import TopicPartition
-from ..storage.log.append import AppendResult
+from ...protocol.types import AppendResult, TopicPartition
 from .group_offsets import GroupOffsets
 from .offsets_topic import batch_builder
 

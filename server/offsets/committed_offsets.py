@@ -24,10 +24,9 @@ from ...protocol.coordinator.offsets import (
     OffsetCommitValue,
 )
 from ...protocol.errors import ErrorCode, RequestError
-from ...protocol.types import NO_OFFSET, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
+from ...protocol.types import NO_OFFSET, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, AppendResult, TopicPartition
 from ..config.broker_config import BrokerConfig
 from ..logs.log_manager import LogManager
-from ..storage.log.append import AppendResult
 from ..system.clock import NowMs
 from .commit_batch import DEFAULT_RETENTION, AnswerCommit, Commit, CommitBatch
 from .group_offsets import CommittedOffset, GroupOffsets, MayExpire

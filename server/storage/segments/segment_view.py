@@ -16,7 +16,7 @@ from ....protocol.records.batch import COMPRESSION_MASK, RECORD_BATCH_OVERHEAD, 
 from ....protocol.records.record import NOT_FOUND, FoundRecord, first_record_steps
 from ....protocol.records.steps import UNTOLD_STEPS
 from ....protocol.records.unpacking import copied, drop, is_large, measured, records_data, unpack, unpack_at_once
-from ....protocol.types import NO_TIMESTAMP, CompressionType
+from ....protocol.types import NO_TIMESTAMP, CompressionType, TimestampAndOffset
 from ..disk.diskops import Compute, FileHandle, Procedure
 from ..indexes.file_records import FileSlice, FoundBatch
 from ..indexes.offset_and_time import OffsetIndex, TimeIndex
@@ -26,14 +26,6 @@ from .least_timestamps import LeastTimestamps, told
 
 UNTOLD_RECORDS: Final = 4 * UNTOLD_STEPS
 """Records of a batch that are looked at for their time before others have to be told."""
-
-
-class TimestampAndOffset(NamedTuple):
-    """A record's timestamp in ms, its offset, and the leader epoch of its batch (-1: none)."""
-
-    timestamp: int
-    offset: int
-    leader_epoch: int = -1
 
 
 class SegmentView(NamedTuple):

@@ -14,11 +14,11 @@ import trio
 import trio.testing
 from triolog.protocol.errors import CorruptRecordError, InvalidConfigError, InvalidRecordError
 from triolog.protocol.records.builder import build_batch
+from triolog.protocol.records.plain_records import check_records
 from triolog.protocol.types import TopicPartition
 from triolog.server.config.broker_config import BROKER_KEYS, Address, BrokerConfig
 from triolog.server.config.broker_settings import read_settings
 from triolog.server.embedded import LOCALHOST, MEMORY, BlockingBroker, EmbeddedBroker, open_broker
-from triolog.server.embedded.records import check_records
 from triolog.server.embedded.settings import REFUSED, TEST_DEFAULTS, Arguments, broker_config
 
 from tests.support.brokers import PATIENCE_S

@@ -15,7 +15,7 @@ import trio.testing
 from trio.testing import MockClock
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.limits import KIB
-from triolog.protocol.types import TopicPartition
+from triolog.protocol.types import AppendResult, TopicPartition
 from triolog.server.fake.faults.disk_faults import DiskFaults, DiskRule
 from triolog.server.loop.turns import Turns
 from triolog.server.partitions import writes_at_once
@@ -26,7 +26,6 @@ from triolog.server.partitions.writes_at_once import MAX_BYTES
 from triolog.server.storage.disk.diskops import DiskOp, FileHandle, Sync, Truncate, Write
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import AppendFailedError, LogOfflineError
-from triolog.server.storage.log.append import AppendResult
 
 from tests.server.partitions.test_disk import open_disk, writable
 from tests.server.partitions.test_partition import Answered, answered, offsets, prepared, send
