@@ -19,7 +19,7 @@ from ...protocol.errors import TriologError
 from ...protocol.types import Record, TopicPartition
 from .assignment import Assignment
 from .config import ConsumerConfig
-from .connection import Client, TrioDriver, open_background
+from .connection import Client, open_background
 from .errors import ClosedError
 from .procedures.topics import EARLIEST, LATEST, AtOffset
 from .reading import FetchedBatch
@@ -35,7 +35,7 @@ class Consumer(Assignment):
     """
 
     def __init__(self, client: Client, config: ConsumerConfig) -> None:
-        super().__init__(TrioDriver(client), config, self._stop_fetching)
+        super().__init__(client.driver, config, self._stop_fetching)
         self._client = client
         self._buffered_bytes = 0
         self._failure: TriologError | None = None
@@ -103,7 +103,7 @@ class Consumer(Assignment):
         fetch = self._reading.next_fetch() if self._buffered_bytes < self._config.prefetch_bytes else None
         if fetch is None:
             return False
-        response = await self._client.fetch(fetch.request)
+        response = await self._client.call_fetch(fetch.request)
         try:
             for batch in self._reading.accept(fetch, response):
                 self._batches.append(batch)

@@ -22,7 +22,7 @@ from ...protocol.records.builder import Headers
 from ...protocol.types import Bytes
 from .backoff import Backoff
 from .config import ProducerConfig
-from .connection import Client, TrioDriver, open_background
+from .connection import Client, open_background
 from .errors import ClosedError, ConnectionLostError
 from .procedures import groups as group_procedures
 from .sending.futures import RecordFuture, RecordMetadata
@@ -59,7 +59,7 @@ class Producer(Sending):
         self._room = trio.lowlevel.ParkingLot()
         self._is_asking = False  # for a producer id
         if config.transactional_id is not None:
-            self._transactions = TransactionCalls(TrioDriver(client), config, self._accumulator, lambda timeout_s: self.flush())
+            self._transactions = TransactionCalls(client.driver, config, self._accumulator, lambda timeout_s: self.flush())
 
     async def send(
         self,

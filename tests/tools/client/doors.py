@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import attrs
 import trio
+from triolog.protocol.following import BlockingFollow
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
 from triolog.tools.client import blocking
@@ -24,7 +25,7 @@ from tests.support.native_server import NativeServer
 AddressSource = tuple[str, int] | Callable[[], tuple[str, int]]
 QUICK: Final = ClientConfig(reconnect_backoff_ms=1, reconnect_backoff_max_ms=5)
 RETRIES: Final = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 5}
-PLAIN: Final = frozenset({"position", "positions", "high_watermark", "transaction", "value", "add_listener"})
+PLAIN: Final = frozenset({"position", "positions", "high_watermark", "transaction", "follow", "value", "add_listener"})
 """Calls that neither client waits in."""
 
 
@@ -34,7 +35,8 @@ async def in_thread(call: Callable[..., Any], *arguments: Any, **options: Any) -
 
 def awaited(found: Any) -> Any:
     """An object of the blocking client wrapped; anything else as it is."""
-    return Awaited(found) if type(found).__module__.startswith(blocking.__name__) else found
+    is_blocking = type(found).__module__.startswith(blocking.__name__) or isinstance(found, BlockingFollow)
+    return Awaited(found) if is_blocking else found
 
 
 async def iterated(values: Iterator[Any]) -> AsyncIterator[Any]:
@@ -53,7 +55,7 @@ class Awaited:
         if not callable(found):
             return found
         if name in PLAIN:
-            return lambda *arguments: awaited(found(*arguments))
+            return lambda *arguments, **options: awaited(found(*arguments, **options))
         return partial(in_thread, found)
 
     def __await__(self) -> Any:
@@ -82,7 +84,7 @@ class Door:
     def client(self, address: AddressSource, config: ClientConfig = QUICK) -> AbstractAsyncContextManager[Any]:
         if self.is_blocking:
             return Awaited(blocking.BlockingClient(address, config))
-        return connect(address=address, config=config)
+        return connect(address, config=config)
 
     def producer(self, client: Any, **options: Any) -> AbstractAsyncContextManager[Any]:
         if self.is_blocking:
