@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Any, TypeVar
 
-import trio
-
 from ...protocol import limits
 from ...protocol.errors import RequestError, SaslAuthenticationError
 from ...protocol.native.messages import (
@@ -29,19 +27,20 @@ from .errors import ClosedError, ConnectionLostError
 from .exchange import expect, wait_ms
 from .greeted_connection import Connection, OpenStream, TcpOpener, greet
 from .log_calls import LogCalls
+from .loops import Nursery, current_loop
 from .procedures.driving import Driver
 from .procedures.topics import Procedure
 
 
 @asynccontextmanager
-async def open_background() -> AsyncIterator[trio.Nursery]:
+async def open_background() -> AsyncIterator[Nursery]:
     """A nursery whose one failure leaves it as it was raised; several leave as a group.
 
     What the caller's block raises belongs to the caller, who did not ask for a nursery.
     """
     failure: BaseException | None = None
     try:
-        async with trio.open_nursery() as nursery:
+        async with current_loop().open_nursery() as nursery:
             yield nursery
     except BaseExceptionGroup as group:
         if len(group.exceptions) > 1:
@@ -64,13 +63,14 @@ class Client(LogCalls):
     matters. Producer and Consumer do repeat theirs.
     """
 
-    def __init__(self, nursery: trio.Nursery, open_stream: OpenStream, config: ClientConfig) -> None:
-        super().__init__(TrioDriver(self))
+    def __init__(self, nursery: Nursery, open_stream: OpenStream, config: ClientConfig) -> None:
+        super().__init__(LoopDriver(self))
+        self.loop = current_loop()
         self._nursery = nursery
         self._open_stream = open_stream
         self._config = config
         self._connection: Connection | None = None
-        self._connecting = trio.Lock()
+        self._connecting = self.loop.lock()
         self._backoff = Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms)
         self._not_before = -float("inf")
         self._failed_attempts = 0
@@ -92,16 +92,16 @@ class Client(LogCalls):
             if self._connection is None or self._connection.is_lost:
                 if self._failed_attempts != failed_attempts:
                     raise type(self._last_failure)(self._last_failure.message)
-                await trio.sleep_until(self._not_before)
+                await self.loop.sleep(max(0.0, self._not_before - self.loop.now()))
                 try:
                     self._connection = await greet(self._open_stream, self._config)
                 except (ConnectionLostError, SaslAuthenticationError) as exc:
                     self._failed_attempts += 1
                     self._last_failure = exc
-                    self._not_before = trio.current_time() + self._backoff.pause_s()
+                    self._not_before = self.loop.now() + self._backoff.pause_s()
                     raise
                 self._backoff.reset()
-                self._not_before = trio.current_time() + self._config.reconnect_backoff_ms / 1000
+                self._not_before = self.loop.now() + self._config.reconnect_backoff_ms / 1000
                 self._nursery.start_soon(self._connection.run)
             return self._connection
 
@@ -117,7 +117,7 @@ class Client(LogCalls):
         """Drive a procedure to its result; what a call raises ends it. Always a checkpoint."""
         answer: Any = None
         try:
-            await trio.lowlevel.checkpoint()
+            await self.loop.checkpoint()
             while True:
                 answer = await self.call(procedure.send(answer))
         except StopIteration as stop:
@@ -183,26 +183,26 @@ async def connect(
             client.close()
 
 
-class TrioDriver(Driver):
-    """Of a client for trio programs. Every one of its waits is a checkpoint."""
+class LoopDriver(Driver):
+    """The driver of a client in an event loop."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
     def lock(self) -> AbstractAsyncContextManager[object]:
-        return trio.Lock()
+        return self._client.loop.lock()
 
     async def run(self, procedure: Procedure[T]) -> T:
         return await self._client.run(procedure)
 
     async def sleep(self, seconds: float) -> None:
-        await trio.sleep(seconds)
+        await self._client.loop.sleep(seconds)
 
     def now(self) -> float:
-        return trio.current_time()
+        return self._client.loop.now()
 
     def within(self, deadline: float) -> AbstractContextManager[object]:
         return nullcontext()
 
     def shielded(self, seconds: float) -> AbstractContextManager[object]:
-        return trio.CancelScope(shield=True, deadline=trio.current_time() + seconds)
+        return self._client.loop.scope(shield=True, deadline=self.now() + seconds)

@@ -143,12 +143,12 @@ def in_trio(case: Case, opened: Opened | None = None) -> None:
     trio.run(run)
 
 
-def in_asyncio(case: Case) -> None:
+def in_asyncio(case: Case, opened: Opened | None = None) -> None:
     """Run a case in an asyncio program, of which no task is left."""
 
     async def run() -> None:
         async with asyncio.timeout(PATIENCE_S):
-            await case(partial(_opened, aio.open_broker), AsyncioTask)
+            await case(opened or partial(_opened, aio.open_broker), AsyncioTask)
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     asyncio.run(run())
@@ -189,6 +189,10 @@ def client_in_trio(case: Case) -> None:
     in_trio(case, partial(_connected, connect))
 
 
+def client_in_asyncio(case: Case) -> None:
+    in_asyncio(case, partial(_connected, connect))
+
+
 def client_in_place(case: Case) -> None:
     blocking(case, partial(_connected, BlockingClient))
 
@@ -199,10 +203,10 @@ def _no_tasks(call: object) -> Beside:
 
 DRIVERS: Final[dict[str, Callable[[Case], None]]] = {"trio": in_trio, "asyncio": in_asyncio, "blocking": blocking}
 WITH_TASKS: Final = ("trio", "asyncio")
-CLIENTS: Final = {"trio client": client_in_trio, "blocking client": client_in_place}
+CLIENTS: Final = {"trio client": client_in_trio, "asyncio client": client_in_asyncio, "blocking client": client_in_place}
 """They have the calls on logs, over the network."""
 EVERYWHERE: Final = (*DRIVERS, *CLIENTS)
-WITH_TASKS_EVERYWHERE: Final = (*WITH_TASKS, "trio client")
+WITH_TASKS_EVERYWHERE: Final = (*WITH_TASKS, "trio client", "asyncio client")
 
 
 def on_every_face(

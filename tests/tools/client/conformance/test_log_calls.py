@@ -1,4 +1,4 @@
-"""Calls on logs over connections that break, and addresses. `tests/server/embedded/test_conformance.py` has what all faces do."""
+"""Calls on logs over connections that break, and addresses. `server/embedded/test_conformance.py` has what all faces do."""
 
 from __future__ import annotations
 
