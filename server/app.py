@@ -21,7 +21,7 @@ import trio
 from .broker import Broker, Report, StartProgress, open_broker_core
 from .config import DataPermissions
 from .config.broker_config import DEFAULT_NATIVE, Address, BrokerConfig
-from .config.exposure import KAFKA, METRICS, NATIVE, check_exposure
+from .config.broker_settings import KAFKA, METRICS, NATIVE, check_exposure
 from .listeners.native.calls import native_listener as native_listener  # loaded with the server, not when it is ready
 from .listeners.opening import Addresses, Listeners
 from .service.service import Service

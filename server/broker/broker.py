@@ -15,14 +15,13 @@ from ..logs.cleaner_process import OpenChild, open_child_process
 from ..logs.compaction import Compaction, Scrub
 from ..logs.configs import BrokerConfigs, ClientMetrics, GroupConfigs
 from ..logs.gap_passes import Gaps
-from ..logs.log_manager import LogManager, open_log_manager
+from ..logs.log_manager import LogManager, open_log_manager, run_maintenance
 from ..logs.log_opening import Report
-from ..logs.maintenance import run_maintenance
 from ..logs.security import Security, open_security
 from ..logs.segment_leases import SegmentLeases
 from ..logs.wear import Wear
-from ..partitions.descriptors import DescriptorBudget
 from ..partitions.disk import Disk
+from ..partitions.open_files import DescriptorBudget
 from ..sharing.partitions import SharePartitions
 from ..sharing.state.values import ShareConfig
 from ..sharing.views import ShareViews

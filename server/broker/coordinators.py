@@ -26,8 +26,7 @@ from ..groups.coordinators.group_coordinator import GroupCoordinator
 from ..groups.values import NO_MEMBER, CommittingMember
 from ..logs.configs import GroupConfigs
 from ..logs.log_manager import LogManager
-from ..offsets.commit_batch import AnswerCommit, Commit
-from ..offsets.committed_offsets import CommittedOffsets, GroupOffset
+from ..offsets.committed_offsets import AnswerCommit, Commit, CommittedOffsets, GroupOffset
 from ..offsets.offsets_topic import check_group
 from ..partitions.partition import PartitionActor
 from ..partitions.task_errors import TaskErrors
@@ -36,8 +35,8 @@ from ..stages.stage_commits import StageCommits
 from ..storage.producers.producer_cursor import ProducerEntry
 from ..system.clock import NowMs
 from ..transactions.hanging_transactions import HangingTransactions
-from ..transactions.producer_ids import ProducerIds
 from ..transactions.transaction_coordinator import TransactionCoordinator
+from ..transactions.transactional_ids import ProducerIds
 
 LOGGER: Final = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from ..logs.compaction import Compaction
 from ..logs.log_manager import LogManager
 from ..partitions.partition import PartitionStatistics
 from ..storage.log.changes import raise_leader_epoch
-from ..storage.log.log_snapshot import LogSnapshot
+from ..storage.log.log import LogSnapshot
 from .topics import DirectoryContents, DirectoryDescription, describe_directories, directory_contents
 
 

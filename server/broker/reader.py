@@ -26,7 +26,7 @@ from ..partitions.disk import Disk, WouldWaitError
 from ..storage.disk.diskops import Procedure as DiskProcedure
 from ..storage.errors import LogOfflineError, SnapshotExpiredError, StorageError
 from ..storage.log.leader_epochs import LeaderEpochs
-from ..storage.log.log_snapshot import LogSnapshot
+from ..storage.log.log import LogSnapshot
 from ..storage.lookups.explain import Walk, explain_offset, explain_range, explain_timestamp, with_segments
 from ..storage.lookups.fetch import fetch_at_once, fetch_batches, readable_bytes
 from ..storage.lookups.fetched_records import PlainRecords, WantedRecords, plain_partitions

@@ -19,14 +19,15 @@ from ..partitions.disk import STEPS_PER_PROCEDURE
 from ..partitions.partition import PartitionActor
 from ..storage.disk.diskops import Procedure
 from ..storage.disk.paths import INTERNAL_TOPICS
-from ..storage.log.prepare import PreparedAppend, prepare_steps
-from ..storage.log.prepare_one import (
+from ..storage.log.prepare import (
     BYTES_PER_STEP,
     MOST_BYTES,
     SMALL_BYTES,
     PlainRecord,
+    PreparedAppend,
     prepare_one,
     prepare_records,
+    prepare_steps,
     steps_of,
 )
 from ..system.clock import NowMs

@@ -1,9 +1,9 @@
 """Configuration: every key of the server, of topics, of groups and of client metrics, declared once.
 
-`key` declares a key, and reads, checks and writes its values. `log_config` has the keys of topics, `group_keys` and
-`client_metrics_keys` those of groups and subscriptions, `broker_config` those of the server; `broker_settings` reads these
-from a file, variables and arguments. Values are frozen. Unknown keys and values outside their range are refused by name. The
-tables of docs/reference/configuration.md are made from these declarations.
+`key` declares a key, and reads, checks and writes its values. `log_config` has the keys of topics, `resource_keys` those of
+groups and subscriptions, `broker_config` those of the server; `broker_settings` reads these from
+a file, variables and arguments. Values are frozen. Unknown keys and values outside their range are refused by name. The tables
+of docs/reference/configuration.md are made from these declarations.
 """
 
 from .key import ConfigKey as ConfigKey

@@ -1,19 +1,26 @@
 """The sources of the server's configuration: a TOML file, `TRIOLOG_*` variables and the command line, in rising precedence.
 
 Unknown keys are refused by name. The table `topic_defaults` holds topic keys that apply to all topics.
+
+Live keys: keys of the server that may change while it runs, and the differences between two configurations.
+
+Exposure: listeners that peers on other machines can reach without identifying themselves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import attrs
 
 from ...protocol.errors import InvalidConfigError
-from .broker_config import BROKER_KEYS
+from .broker_config import BROKER_KEYS, BrokerConfig
+from .key import as_text
+from .listener_security import ClientAuth, ListenerSecurity
 from .log_config import TOPIC_KEYS, LogConfig
-from .values import Durability
+from .values import Address, Durability
+from .values import is_loopback as is_loopback
 
 VARIABLE_PREFIX: Final = "TRIOLOG_"
 OTHER_VARIABLES: Final = frozenset(
@@ -123,3 +130,83 @@ def _read_all(source: str, values: Mapping[str, Any]) -> dict[str, Any]:
         except ValueError as exc:
             raise InvalidConfigError(f"{source}: {name}: {exc}") from exc
     return read
+
+
+LIVE_KEYS: Final = frozenset(name for name, key in BROKER_KEYS.items() if key.live)
+"""The server reads them where it uses them, or a part of the server adopts them. Those of TLS hold for new connections."""
+
+
+class Difference(NamedTuple):
+    """A key that has another value now. No key of the server holds a secret: they name files."""
+
+    name: str
+    old: str
+    new: str
+
+    @property
+    def is_live(self) -> bool:
+        return self.name in LIVE_KEYS
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.old} -> {self.new}"
+
+
+def differences(old: BrokerConfig, new: BrokerConfig) -> list[Difference]:
+    """Every key with another value, topic defaults under their own names."""
+    found = [
+        Difference(name, _shown(getattr(old, name)), _shown(getattr(new, name)))
+        for name in BROKER_KEYS
+        if hasattr(old, name) and getattr(old, name) != getattr(new, name)
+    ]
+    for name, key in TOPIC_KEYS.items():
+        was, will_be = (getattr(config.topic_defaults, key.attribute) for config in (old, new))
+        if was != will_be:
+            found.append(Difference(f"topic_defaults {name}", key.write(was), key.write(will_be)))
+    return found
+
+
+def with_live_keys(old: BrokerConfig, new: BrokerConfig) -> BrokerConfig:
+    """`old` with what `new` says of LIVE_KEYS."""
+    return attrs.evolve(old, **{name: getattr(new, name) for name in LIVE_KEYS})
+
+
+def _shown(value: Any) -> str:
+    return as_text(value, nothing="not set", empty="none")
+
+
+NATIVE: Final = "native"
+KAFKA: Final = "kafka"
+METRICS: Final = "metrics"
+"""Names of listeners, as keys of the configuration have them."""
+_REMEDIES: Final = {
+    NATIVE: "native_security and native_ssl_client_auth have clients say who they are",
+    KAFKA: "kafka_security and kafka_ssl_client_auth have clients say who they are",
+    METRICS: "metrics_token_file has a token asked for",
+}
+
+
+def exposed(config: BrokerConfig, addresses: Mapping[str, Address | None]) -> tuple[str, ...]:
+    """Return the names of those listeners that every peer that reaches the machine may use."""
+    asks = {
+        NATIVE: _asks_who_it_is(config.native_security, config.native_ssl_client_auth),
+        KAFKA: _asks_who_it_is(config.kafka_security, config.kafka_ssl_client_auth),
+        METRICS: config.metrics_token_file is not None,
+    }
+    found = {name: address for name, address in addresses.items() if address is not None and not asks[name]}
+    return tuple(name for name, address in found.items() if not is_loopback(address.host))
+
+
+def _asks_who_it_is(security: ListenerSecurity, client_auth: ClientAuth) -> bool:
+    return security.has_sasl or (security.has_tls and client_auth is ClientAuth.REQUIRED)
+
+
+def check_exposure(config: BrokerConfig, addresses: Mapping[str, Address | None]) -> tuple[str, ...]:
+    """The same. Raises InvalidConfigError where it is not wanted."""
+    found = exposed(config, addresses)
+    if found and not config.insecure:
+        listeners = ", ".join(f"{name} {addresses[name]}" for name in found)
+        raise InvalidConfigError(
+            f"{listeners}: other machines reach that, and everybody may do everything there. Listen on 127.0.0.1, or: "
+            f"{'; '.join(_REMEDIES[name] for name in found)}; --insecure (insecure = true) has it so"
+        )
+    return found

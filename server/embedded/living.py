@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import trio
 
 from ..config.broker_config import Address, BrokerConfig
-from ..config.exposure import KAFKA, METRICS, NATIVE, check_exposure
+from ..config.broker_settings import KAFKA, METRICS, NATIVE, check_exposure
 from ..fake.clock import MovedClock
 from ..fake.life import Life, told_over_http
 from ..listeners.addresses import Addresses

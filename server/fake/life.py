@@ -19,13 +19,13 @@ import trio
 
 from ...protocol.types import TopicPartition
 from ..broker import Broker, open_broker_core
-from ..config.address import Address
 from ..config.broker_config import BrokerConfig
+from ..config.values import Address
 from ..listeners.addresses import Addresses
 from ..partitions.faulty_disk import FaultyFileSystem
 from ..storage.disk.checkpoints import META_PROPERTIES_FILE, PRODUCER_ID_BLOCK_FILE
 from ..storage.disk.filesystem import OsFileSystem
-from ..system.whole_sync import lies_in_memory
+from ..system.block_devices import lies_in_memory
 from .clock import MovedClock
 from .faults.disk_faults import DiskFaults
 from .faults.faults import Faults

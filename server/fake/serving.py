@@ -14,7 +14,7 @@ import trio
 
 from ...protocol.errors import InvalidConfigError
 from ..config.broker_config import Address, BrokerConfig
-from ..config.exposure import KAFKA, METRICS, NATIVE, check_exposure, is_loopback
+from ..config.broker_settings import KAFKA, METRICS, NATIVE, check_exposure, is_loopback
 from ..listeners.opening import Addresses
 from .api import ControlApi
 from .clock import MovedClock

@@ -6,7 +6,7 @@ import json
 
 import attrs
 
-from ..config.address import Address
+from ..config.values import Address
 
 
 @attrs.frozen

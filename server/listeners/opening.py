@@ -11,7 +11,7 @@ import trio
 from ...protocol.kafka.apis import Api
 from ..broker import Broker
 from ..config.broker_config import Address, BrokerConfig
-from ..config.exposure import KAFKA, NATIVE, check_exposure
+from ..config.broker_settings import KAFKA, NATIVE, check_exposure
 from ..config.listener_security import ClientAuth, ListenerSecurity
 from .addresses import Addresses as Addresses
 from .connections.counters import ProtocolCounters

@@ -30,7 +30,7 @@ from ..storage.directory.log_directory import LogDirectory
 from ..storage.disk.checkpoints import read_cleaner_offsets, write_cleaner_offsets
 from ..storage.errors import LogOfflineError, SnapshotExpiredError
 from ..storage.log.log import Log
-from .cleaner_process import CleanerCounters, CleanerFailedError, OpenChild, open_cleaner_process
+from .cleaner_process import ChildDiedError, CleanerCounters, CleanerFailedError, OpenChild, open_cleaner_process
 from .log_manager import LogManager
 from .log_retention import LOOKS_PER_TURN
 from .topics import HostedPartition
@@ -178,7 +178,7 @@ class Cleaner:
             self.counters.given_up += 1
             LOGGER.info("a compaction of %s is given up: %s", log.topic_partition, exc)
             return False
-        except CleanerFailedError as exc:
+        except (CleanerFailedError, ChildDiedError) as exc:
             self._note_failure(log, exc)
             return False
         finally:
@@ -213,7 +213,7 @@ class Cleaner:
                 await process.go_on()
             return done
 
-    def _note_failure(self, log: Log, error: CleanerFailedError) -> None:
+    def _note_failure(self, log: Log, error: CleanerFailedError | ChildDiedError) -> None:
         self.counters.failed += 1
         self._failures[log] = self._failures.get(log, 0) + 1
         deaths = self._deaths[log] = self._deaths.get(log, 0) + (error.kind == "died")

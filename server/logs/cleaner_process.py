@@ -29,7 +29,7 @@ MODULE: Final = "storage.cleaner"
 
 
 class CleanerFailedError(StorageError):
-    """The process gave up, or ended without a result. `kind` is as it said; `died` when it did not say anything."""
+    """The process gave up. `kind` is as it said."""
 
     def __init__(self, message: str, kind: str) -> None:
         super().__init__(message)
@@ -41,41 +41,20 @@ class CleanerProcess:
     """A running round. Owner: the task that cleans. Use `open_cleaner_process`."""
 
     child: Child
-    bytes_done: int = 0
-    """Read and written so far."""
-
-    async def begin(self, job: CleaningJob) -> None:
-        await self._send(job.encode())
 
     async def go_on(self) -> None:
         """Tell the process to continue: the last group is in place, or is not needed."""
-        await self._send(b"next\n")
+        await self.child.send(b"next\n")
 
     async def next(self) -> CleanedGroup | CleaningResult:
-        """The next group that is clean, or the result at the end. Raises CleanerFailedError."""
-        while True:
-            message = await self._receive()
-            if "progress" in message:
-                self.bytes_done = message["progress"]
-            elif "group" in message:
-                base_offsets, cleaned, bytes_read = message["group"]
-                return CleanedGroup(base_offsets, None if cleaned is None else CleanedState(*cleaned), bytes_read)
-            elif "result" in message:
-                return CleaningResult(*message["result"])
-            else:
-                raise CleanerFailedError(message["error"], message["kind"])
-
-    async def _send(self, line: bytes) -> None:
-        try:
-            await self.child.send(line)
-        except ChildDiedError as exc:
-            raise CleanerFailedError(str(exc), "died") from None
-
-    async def _receive(self) -> dict[str, Any]:
-        try:
-            return await self.child.receive()
-        except ChildDiedError as exc:
-            raise CleanerFailedError(str(exc), "died") from None
+        """The next group that is clean, or the result at the end. Raises CleanerFailedError, ChildDiedError."""
+        message = await self.child.receive()
+        if "group" in message:
+            base_offsets, cleaned, bytes_read = message["group"]
+            return CleanedGroup(base_offsets, None if cleaned is None else CleanedState(*cleaned), bytes_read)
+        if "result" in message:
+            return CleaningResult(*message["result"])
+        raise CleanerFailedError(message["error"], message["kind"])
 
 
 @asynccontextmanager
@@ -84,9 +63,8 @@ async def open_cleaner_process(
 ) -> AsyncIterator[CleanerProcess]:
     """A process at work on the job, whose files get these permissions. Leaving the block ends it, whatever it is doing."""
     async with open_child(MODULE, permissions.value) as child:
-        running = CleanerProcess(child)
-        await running.begin(job)
-        yield running
+        await child.send(job.encode())
+        yield CleanerProcess(child)
 
 
 @attrs.define(eq=False, repr=False)
@@ -121,6 +99,8 @@ MAX_LINE_BYTES: Final = 16 * MIB
 
 class ChildDiedError(StorageError):
     """The process ended without an answer."""
+
+    kind: Final = "died"
 
 
 class Child(Protocol):

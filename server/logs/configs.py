@@ -16,10 +16,9 @@ from ...protocol.errors import ErrorCode, InvalidRequestError, RequestError
 from ...protocol.limits import MAX_RULE_NAME_CHARS
 from ..config import LogConfig, check_sizes
 from ..config.broker_config import BrokerConfig
-from ..config.client_metrics_keys import Subscription, subscription
-from ..config.group_keys import GroupConfig, default_group_config, group_config
 from ..config.log_config import topic_defaults_of
-from ..storage.directory.log_directory import LogDirectory, is_passing
+from ..config.resource_keys import GroupConfig, Subscription, default_group_config, group_config, subscription
+from ..storage.directory.log_directory import LogDirectory
 from ..storage.directory.state_files import (
     BROKERS,
     CLIENT_METRICS,
@@ -105,26 +104,19 @@ class Copies(Generic[S]):
                 self._account.drop(key)
 
     async def _write(self, state: S) -> None:
-        """Write to every directory in service: any of them may be the only one at the next start."""
-        disk, directories = self._manager.disk, self._manager.log_directories
+        fs = self._manager.fs
+
+        def write(directory: LogDirectory) -> None:
+            self._write_one(fs, directory.path, state, durable=directory.durable)
+
         try:
-            directories.check_any()
-            for directory in list(directories.live):
-                try:
-                    await disk.call(self._write_to, directory, state, at=directory.path)
-                except OSError as exc:
-                    if is_passing(exc):
-                        raise
-                    directories.fail(directory, exc)
+            await self._manager.log_directories.write_each(write)
         except FileTooLargeError as exc:
             raise RequestError(f"{self._what} cannot be stored: {exc}; delete some first", ErrorCode.POLICY_VIOLATION) from exc
         except (OSError, StorageError) as exc:
             raise LogOfflineError(
                 f"{self._what} cannot be stored: {exc}; free space or check the device, then try again"
             ) from exc
-
-    def _write_to(self, directory: LogDirectory, state: S) -> None:
-        self._write_one(self._manager.fs, directory.path, state, durable=directory.durable)
 
 
 def _changes(before: Any, state: Any) -> dict[tuple[str, Hashable], int]:

@@ -28,8 +28,7 @@ import attrs
 
 from ...protocol.errors import ErrorCode, RequestError
 from ...protocol.types import TopicPartition
-from ..storage.disk.diskops import Procedure
-from ..storage.disk.path_ops import FileSize
+from ..storage.disk.diskops import FileSize, Procedure
 from ..storage.errors import OffsetInGapError
 from ..storage.log.changes import accept_gap
 from ..storage.log.gaps import NO_FILE, OffsetGap

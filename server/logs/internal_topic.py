@@ -25,8 +25,7 @@ from ..partitions.appender import ACKS_ALL, Answer
 from ..partitions.disk import STEPS_PER_PROCEDURE
 from ..partitions.partition import PartitionActor
 from ..storage.errors import LogOfflineError
-from ..storage.log.prepare import PreparedAppend, prepare_append
-from ..storage.log.prepare_one import prepare_one
+from ..storage.log.prepare import PreparedAppend, prepare_append, prepare_one
 from ..storage.lookups.fetch import fetch_batches
 from ..storage.producers.producer_cursor import AppendOrigin
 from ..system.clock import NowMs
@@ -80,7 +79,7 @@ class InternalTopic:
         """Make the topic if it is not there. Raises RequestError."""
         if self.name not in self.manager.topics:
             try:
-                await self.manager.create_internal_topic(self.name, self.new_partitions, self.config)
+                await self.manager.changes.create(self.name, self.new_partitions, self.config, internal=True)
             except TopicAlreadyExistsError:
                 return
 
@@ -183,8 +182,7 @@ async def store(actor: PartitionActor, prepared: PreparedAppend, on_stored: OnSt
             outcome.append(None)
         answered.set()
 
-    if not actor.try_append(prepared, ACKS_ALL, answer):
-        await actor.append(prepared, ACKS_ALL, answer)
+    await actor.append(prepared, ACKS_ALL, answer)
     await actor.wait_for(answered)
     if outcome[0] is not None:
         raise outcome[0].as_answer()

@@ -7,20 +7,19 @@ files of all logs reach the device is no matter. A log's recovery point counts o
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 import attrs
-import trio
 
-from ..partitions.disk import Disk
-from ..storage.directory.log_directory import LogDirectory
-from ..storage.disk.diskops import DiskOp, FileHandle, Open, Procedure, name_file
+from ..storage.disk.diskops import FileHandle, Procedure, drive
 from ..storage.disk.filesystem import FileSystem
 from ..storage.disk.filesystem_layers import LaterSyncs
 from ..storage.errors import StorageError
 from ..storage.log.log import Log
+from .log_directories import LogDirectories, Unsynced, side_by_side
 from .topics import HostedPartition
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -28,79 +27,51 @@ LOGGER: Final = logging.getLogger(__name__)
 CLOSED_PER_HOP: Final = 16
 CLOSERS: Final = 2
 """Threads that write; the interpreter runs one of them at a time."""
-SYNCING: Final = 4
-"""Threads that sync side by side where not everything can be synced at once: the journal takes what comes together."""
 
 
-@attrs.define(eq=False, repr=False)
-class _Closing:
+@attrs.define(eq=False, repr=False, kw_only=True)
+class _Closing(Unsynced):
     """A log whose actor has ended."""
 
     hosted: HostedPartition
     log: Log
-    syncs: LaterSyncs
     recovery_point: int
     """What it was before."""
-    failure: Exception | None = None
-    is_done: bool = False
 
 
-_Work = Callable[[Sequence[_Closing]], None]
-
-
-async def close_logs(disk: Disk, partitions: Sequence[HostedPartition]) -> set[int]:
+async def close_logs(directories: LogDirectories, partitions: Sequence[HostedPartition]) -> set[int]:
     """Force all logs to the device and trim their files; their actors have ended. Answers the `id` of each directory with a log
     that cannot be called clean. Cancelled: what is not known to be on the device is as if it were not."""
     refused = {id(hosted.directory) for hosted in partitions if hosted.actor.log.refusal is not None}
-    whole = [hosted for hosted in partitions if hosted.actor.log.refusal is None]
     closing = [
-        _Closing(each, log, LaterSyncs(disk.fs), log.recovery_point)
-        for each in whole
-        if (log := each.actor.log).modified or log.derived.is_refused or log.distrusted_indexes
+        _Closing(
+            directory=each.directory,
+            syncs=LaterSyncs(directories.disk.fs),
+            hosted=each,
+            log=log,
+            recovery_point=log.recovery_point,
+        )
+        for each in partitions
+        if (log := each.actor.log).refusal is None and (log.modified or log.derived.is_refused or log.distrusted_indexes)
     ]
+    is_done = False
     try:
         async with AsyncExitStack() as at_rest:
             for each in closing:
                 await at_rest.enter_async_context(each.hosted.actor.at_rest)
-            await _side_by_side(disk, CLOSERS, _write_each, closing)
-            for directory in {id(each.hosted.directory): each.hosted.directory for each in closing}.values():
-                await _sync(disk, directory, [each for each in closing if each.hosted.directory is directory])
+            step = max(1, min(CLOSED_PER_HOP, len(closing) // CLOSERS))
+            parts = [closing[start : start + step] for start in range(0, len(closing), step)]
+            await side_by_side(CLOSERS, parts, partial(directories.disk.call, _write_each))
+            await directories.force([each for each in closing if each.failure is None])
+            is_done = True
     finally:
         for each in closing:
-            if each.failure is not None or not each.is_done:
+            if each.failure is not None or not is_done:
                 each.log.recovery_point = each.recovery_point
             if each.failure is not None:
                 each.hosted.actor.take_offline(f"closing failed ({each.failure})")
-                refused.add(id(each.hosted.directory))
+                refused.add(id(each.directory))
     return refused
-
-
-async def _sync(disk: Disk, directory: LogDirectory, closing: Sequence[_Closing]) -> None:
-    written = [each for each in closing if each.failure is None]
-    syncs = sum(len(each.syncs) for each in written)
-    if await disk.call_briefly(directory.sync_all_instead, syncs):
-        for each in written:
-            each.is_done = True
-    else:
-        await _side_by_side(disk, SYNCING, _sync_each, written)
-
-
-async def _side_by_side(
-    disk: Disk, threads: int, work: Callable[[Sequence[_Closing]], None], closing: Sequence[_Closing]
-) -> None:
-    step = max(1, min(CLOSED_PER_HOP, len(closing) // threads))
-    remaining = iter(range(0, len(closing), step))
-
-    async def take() -> None:
-        for start in remaining:
-            await disk.call(work, closing[start : start + step])
-
-    async with trio.open_nursery() as nursery:
-        for _ in range(threads):
-            nursery.start_soon(take)
-
-
-# ---- in threads ------------------------------------------------------------------------------------------------------------
 
 
 def _write_each(closing: Sequence[_Closing]) -> None:
@@ -113,47 +84,15 @@ def _write_each(closing: Sequence[_Closing]) -> None:
             each.failure = exc.with_traceback(None)
 
 
-def _sync_each(closing: Sequence[_Closing]) -> None:
-    for each in closing:
-        try:
-            each.syncs.sync_now()
-        except OSError as exc:
-            each.failure = exc.with_traceback(None)
-        else:
-            each.is_done = True
-
-
 def _drive_apart(fs: FileSystem, procedure: Procedure[None]) -> None:
-    """`diskops.drive` with descriptors of its own: those of the handles belong to the trio thread, where readers may be."""
+    """`drive` with descriptors of its own: those of the handles belong to the trio thread, where readers may be."""
     apart: dict[int, tuple[FileHandle, FileHandle]] = {}
-    answer: Any = None
-    error: BaseException | None = None
+
+    def own(file: FileHandle) -> FileHandle:
+        return apart.setdefault(id(file), (file, attrs.evolve(file, fd=None)))[1]
+
     try:
-        while True:
-            try:
-                operation = procedure.send(answer) if error is None else procedure.throw(error)
-            except StopIteration:
-                return
-            answer = error = None
-            if operation is None:
-                continue
-            try:
-                answer = _apart(fs, operation, apart).run(fs)
-            except OSError as exc:
-                name_file(exc, operation)
-                error = exc
+        drive(fs, procedure, own)
     finally:
         for file, mine in apart.values():
             file.failed_sync = mine.failed_sync
-            fs.close(mine.descriptor())
-
-
-def _apart(fs: FileSystem, operation: DiskOp, apart: dict[int, tuple[FileHandle, FileHandle]]) -> DiskOp:
-    file = getattr(operation, "file", None)
-    if not isinstance(file, FileHandle):
-        return operation
-    if id(file) not in apart:
-        mine = attrs.evolve(file, fd=None)
-        mine.fd = Open(mine).run(fs)
-        apart[id(file)] = file, mine
-    return operation._replace(file=apart[id(file)][1])  # type: ignore[call-arg]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Final, TypeVar
@@ -26,6 +26,7 @@ from ..storage.directory.catalogue import Catalogue
 from ..storage.directory.log_directory import Contents, LogDirectory, Offsets, is_passing
 from ..storage.directory.topics_file import Creation, Topic
 from ..storage.disk.checkpoints import META_PROPERTIES_FILE, encode_uuid, random_uuid
+from ..storage.disk.filesystem_layers import LaterSyncs
 from ..storage.errors import LogDirectoryError
 from .topics import HostedPartition, Topics
 
@@ -33,10 +34,21 @@ LOGGER: Final = logging.getLogger(__name__)
 
 LOGS_PER_TURN: Final = 256
 """Of so many offsets are collected before others have their turn."""
+SYNCING: Final = 4
+"""Threads that sync side by side where not everything can be synced at once: the journal takes what comes together."""
 
 T = TypeVar("T")
 
 _directory: Final = attrgetter("directory")
+
+
+@attrs.define(eq=False, repr=False, kw_only=True)
+class Unsynced:
+    """A log that may not be on the device as it is. Owner: who opens, makes or closes it."""
+
+    directory: LogDirectory
+    syncs: LaterSyncs
+    failure: Exception | None = None
 
 
 @attrs.define(eq=False, repr=False)
@@ -186,24 +198,26 @@ class LogDirectories:
             self.fail(directory, exc)
         return None
 
+    async def write_each(self, write: Callable[[LogDirectory], None]) -> None:
+        """Call a blocking function for every directory in service: any of them may be the only one at the next start. Raises an
+        OSError that may pass, and LogDirectoryError when none is in service."""
+        self.check_any()
+        for directory in list(self.live):
+            passing = await self._guarded(directory, partial(write, directory))
+            if passing is not None:
+                raise passing
+
     # ---- topics.json -----------------------------------------------------------------------------------------------------
 
     async def write_topics(self, catalogue: Catalogue, topics: list[Topic]) -> None:
         """Put a new generation of topics.json into every directory in service. Raises an OSError that may pass, and
         LogDirectoryError when none is in service any more."""
-        self.check_any()
         generation = catalogue.next_generation()
-        for directory in list(self.live):
-            passing = await self._guarded(directory, partial(directory.write_topics, generation, topics, catalogue.deleted))
-            if passing is not None:
-                raise passing
+        await self.write_each(lambda directory: directory.write_topics(generation, topics, catalogue.deleted))
 
     async def write_creations(self, creations: Sequence[Creation]) -> None:
         """Let every directory in service say what is being made. Raises an OSError that may pass."""
-        for directory in list(self.live):
-            passing = await self._guarded(directory, partial(directory.write_creations, creations))
-            if passing is not None:
-                raise passing
+        await self.write_each(lambda directory: directory.write_creations(creations))
 
     # ---- checkpoints -----------------------------------------------------------------------------------------------------
 
@@ -261,6 +275,16 @@ class LogDirectories:
                 offsets[topic_partition] = directory.known_offsets(topic_partition)
         return offsets
 
+    async def force(self, logs: Sequence[Unsynced], is_stopped: Callable[[], bool] = lambda: False) -> None:
+        """Bring to the device what is due of logs, for all of a directory at once where that is cheaper; `failure` says which
+        could not be. Nothing may be read, or called clean, that the next power cut could take back. `is_stopped`: nobody
+        wants the rest."""
+        for directory in {id(each.directory): each.directory for each in logs}.values():
+            here = [each for each in logs if each.directory is directory]
+            if not await self.disk.call_briefly(directory.sync_all_instead, sum(len(each.syncs) for each in here)):
+                parts = [here[number::SYNCING] for number in range(min(SYNCING, len(here)))]
+                await side_by_side(SYNCING, parts, partial(self.disk.call, _sync_each, is_stopped))
+
     # ---- stop ------------------------------------------------------------------------------------------------------------
 
     async def mark_clean(self, unclean: set[int]) -> None:
@@ -272,6 +296,29 @@ class LogDirectories:
     def close(self) -> None:
         for directory in self._locked:
             directory.close()
+
+
+def _sync_each(is_stopped: Callable[[], bool], logs: Sequence[Unsynced]) -> None:
+    for each in logs:
+        if is_stopped():
+            break
+        try:
+            each.syncs.sync_now()
+        except OSError as exc:
+            each.failure = exc.with_traceback(None)
+
+
+async def side_by_side(tasks: int, parts: Iterable[T], work: Callable[[T], Awaitable[None]]) -> None:
+    """Call `work` with each part, so many at a time."""
+    remaining = iter(parts)
+
+    async def take() -> None:
+        for part in remaining:
+            await work(part)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(tasks):
+            nursery.start_soon(take)
 
 
 def _offsets_of(hosted: HostedPartition) -> Offsets:

@@ -6,13 +6,23 @@ mailboxes, let the actors drain, flush and trim every log, write checkpoints, pu
 What it owns is divided: `log_directories` (which are in service, checkpoints), `changes` (topics made, configured, deleted, one
 at a time), `retention` (what is deleted while it runs), `holds` (what of that groups still need), `guard` (the reserve of the
 disks), `waiting` (logs that found no space at the start), `gap_passes` (who has passed over what damage took out).
-`maintenance` runs them.
+
+`run_maintenance` runs them:
+
+| what | how often |
+|---|---|
+| checkpoints | `checkpoint_interval_ms` |
+| retention | `retention_check_interval_ms`, first after 30 s or that, whichever is less |
+| producers whose ids expired | 10 minutes |
+| unlinking removed files, the space on the disks, logs that wait for space | one second; the space also on request |
+| directories of logs that went offline, the clock | one second |
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -22,25 +32,26 @@ import trio
 from ...protocol.errors import InvalidConfigError, RequestError, TriologError
 from ...protocol.records.steps import BatchLimits
 from ...protocol.types import TopicPartition
-from ..config.broker_config import BrokerConfig
-from ..config.memory_budgets import waiting_logs_bytes
+from ..config.broker_config import BrokerConfig, waiting_logs_bytes
 from ..partitions.disk import Disk
 from ..partitions.partition import PartitionActor
+from ..partitions.task_errors import TaskErrors
 from ..storage.directory.catalogue import Catalogue, Found
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.directory.topics_file import TOPICS_FILE, Topic
+from ..storage.disk.diskops import Procedure
 from ..storage.disk.filesystem import FileSystem
 from ..storage.errors import CheckpointError, StorageError
 from ..storage.log.log import Log
 from ..system.client_memory import ClientMemory
-from ..system.clock import NowMs
+from ..system.clock import ClockWatch, NowMs
 from .disk_guard import DiskGuard
 from .gap_passes import GapPasses
 from .log_closing import close_logs
 from .log_directories import LogDirectories
 from .log_opening import Job, LogOpener, Opened, Report, WaitsForSpace
 from .log_retention import Holds, LogRetention
-from .topic_changes import ConfigChange, TopicChanges
+from .topic_changes import TopicChanges
 from .topics import HostedPartition, HostedTopic, OfflinePartition, Topics
 from .waiting_logs import WaitingLogs
 
@@ -124,7 +135,7 @@ class LogManager:
             await self.disk.call(self.log_directories.open)
             await self._open_topics(report)
             try:
-                await self.write_checkpoints()
+                await self.log_directories.write_checkpoints()
             except OSError as exc:
                 LOGGER.error("checkpoints cannot be written and are tried again: %s", exc)
         except BaseException:
@@ -194,39 +205,7 @@ class LogManager:
             hosted = OfflinePartition(opened.topic_partition, opened.log, opened.directory)
         self.topics.get(opened.topic_partition.topic).partitions.append(hosted)
 
-    # ---- topics and records ----------------------------------------------------------------------------------------------
-
-    async def create_topic(self, name: str, partitions: int, configs: Mapping[str, str], *, lenient: bool = False) -> Topic:
-        """See TopicChanges.create."""
-        return await self.changes.create(name, partitions, configs, lenient=lenient)
-
-    async def create_internal_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> Topic:
-        """Make a topic of the server's own, whose name clients cannot use."""
-        return await self.changes.create(name, partitions, configs, internal=True)
-
-    async def create_partitions(self, name: str, total: int, *, validate_only: bool = False) -> None:
-        """See TopicChanges.create_partitions."""
-        await self.changes.create_partitions(name, total, validate_only=validate_only)
-
-    async def alter_configs(
-        self, name: str, changes: Mapping[str, str], deletes: Sequence[str], *, validate_only: bool = False
-    ) -> None:
-        """See TopicChanges.alter_configs."""
-        await self.changes.alter_configs(name, changes, deletes, validate_only=validate_only)
-
-    async def change_configs(
-        self, name: str, change: ConfigChange, *, lenient: bool = False, validate_only: bool = False
-    ) -> None:
-        """See TopicChanges.change_configs."""
-        await self.changes.change_configs(name, change, lenient=lenient, validate_only=validate_only)
-
-    async def delete_topic(self, name: str, topic_id: bytes | None = None) -> None:
-        """See TopicChanges.delete."""
-        await self.changes.delete(name, topic_id)
-
-    async def delete_records(self, wanted: Sequence[tuple[TopicPartition, int]]) -> list[int | RequestError]:
-        """See LogRetention.delete_records."""
-        return await self.retention.delete_records(wanted)
+    # ---- while it runs --------------------------------------------------------------------------------------------------
 
     async def delete_doomed(self) -> None:
         """Delete directories and segment files whose delay is over. Raises an OSError once everything had its turn."""
@@ -234,10 +213,6 @@ class LogManager:
             await self.changes.delete_doomed()
         finally:
             await self.retention.delete_doomed()
-
-    async def write_checkpoints(self) -> None:
-        """See LogDirectories.write_checkpoints."""
-        await self.log_directories.write_checkpoints()
 
     # ---- stop ------------------------------------------------------------------------------------------------------------
 
@@ -263,7 +238,7 @@ class LogManager:
                     hosted.actor.close()
             for hosted in partitions:
                 await hosted.actor.stopped()
-            self._unclean |= await close_logs(self.disk, partitions)
+            self._unclean |= await close_logs(self.log_directories, partitions)
         if in_time.cancelled_caught:
             LOGGER.error("not everything was written within %d ms: the stop is not clean", self.config.stop_timeout_ms)
             self._unclean.update(id(directory) for directory in self.log_directories.live)
@@ -285,7 +260,7 @@ class LogManager:
         try:
             await self.waiting.memory.files.close_all()
             await self.disk.files.close_all()
-            await self.write_checkpoints()
+            await self.log_directories.write_checkpoints()
             await self.log_directories.mark_clean(self._unclean | {id(offline.directory) for offline in self.topics.offline()})
         finally:
             self.log_directories.close()
@@ -338,3 +313,92 @@ async def _close(manager: LogManager, failure: BaseException | None) -> None:
             if failure is None:
                 raise
             LOGGER.error("the stop is not clean: %s", exc)
+
+
+TICK_S: Final = 1.0
+FIRST_RETENTION_S: Final = 30.0
+"""Kafka's log.initial.task.delay.ms: whoever started with a wrong clock or configuration has that long to stop."""
+PRODUCER_CHECK_S: Final = 600.0
+
+
+@attrs.define(eq=False, repr=False)
+class _Job:
+    """Something that is due again and again."""
+
+    name: str
+    run: Callable[[], Awaitable[object]]
+    errors: TaskErrors
+    interval_s: float
+    due_s: float
+
+    async def repeat(self) -> None:
+        """Until cancelled. In a task of its own: deleting many segments must not hold up the guard of the disk."""
+        while True:
+            await trio.sleep_until(self.due_s)
+            with self.errors.isolate("maintenance", self.name):
+                try:
+                    await self.run()
+                except OSError as exc:
+                    LOGGER.error("maintenance failed and is tried again: %s", exc)
+            self.due_s = trio.current_time() + self.interval_s
+
+
+async def run_maintenance(manager: LogManager, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    """Until cancelled; started once it is known what room the disks have. What the disk refuses for now is said and tried
+    again, and so is what a job did not expect; a directory that fails for good is taken out of service, and without any left
+    LogDirectoryError ends the server."""
+    config, watch = manager.config, ClockWatch(manager.now_ms)
+    checkpoint_s, retention_s = config.checkpoint_interval_ms / 1000, config.retention_check_interval_ms / 1000
+    tick_s = min(TICK_S, checkpoint_s, retention_s)
+    first_retention_s = min(retention_s, FIRST_RETENTION_S)
+
+    async def retain() -> None:
+        watch.look()
+        await manager.retention.run_pass(by_time=watch.is_trusted)
+
+    async def look_at_clock() -> None:
+        watch.look()
+        manager.retention.trusts_clock = watch.is_trusted
+
+    async def forget_producers() -> None:
+        await expire_producers(manager.topics, manager.now_ms, config, manager.disk.errors)
+
+    def job(name: str, run: Callable[[], Awaitable[object]], interval_s: float, first_s: float | None = None) -> _Job:
+        due_s = trio.current_time() + (interval_s if first_s is None else first_s)
+        return _Job(name, run, manager.disk.errors, interval_s, due_s)
+
+    jobs = (
+        job("clock", look_at_clock, tick_s),
+        job("probe", manager.log_directories.probe, tick_s),
+        job("deletion", manager.delete_doomed, tick_s),
+        job("disk-guard", manager.guard.check, tick_s),
+        job("waiting-logs", manager.waiting.check, tick_s),
+        job("outgrown-logs", manager.retention.run_outgrown, tick_s),
+        job("retention", retain, retention_s, first_retention_s),
+        job("producer-expiry", forget_producers, PRODUCER_CHECK_S),
+        job("checkpoints", manager.log_directories.write_checkpoints, checkpoint_s),
+    )
+    async with trio.open_nursery() as nursery:
+        await nursery.start(manager.guard.watch)
+        task_status.started()
+        for each in jobs:
+            nursery.start_soon(each.repeat)
+
+
+LOGS_PER_TURN: Final = 32
+
+
+async def expire_producers(topics: Topics, now_ms: NowMs, config: BrokerConfig, errors: TaskErrors) -> None:
+    """Forget producers that have not appended for `producer_id_expiration_ms` (Kafka: PeriodicProducerExpirationCheck), in
+    every log's turn; a log without producers is left alone."""
+
+    def expire(log: Log) -> Procedure[int]:
+        yield from ()
+        return log.producers.expire(now_ms(), config.producer_id_expiration_ms)
+
+    for number, hosted in enumerate(topics.hosted()):
+        if number % LOGS_PER_TURN == 0:
+            await trio.lowlevel.checkpoint()
+        if hosted.actor.log.producers.entries and hosted.actor.log.refusal is None:
+            with errors.isolate("producer-expiry", hosted.actor.topic_partition), contextlib.suppress(RequestError):
+                await hosted.actor.perform(expire)

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, cast
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import attrs
 import trio
@@ -26,14 +26,13 @@ from ..storage.directory.catalogue import Found
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.directory.partition_directory import check_topic_id, create_partition, delete_directory
 from ..storage.directory.topics_file import Topic
-from ..storage.disk.filesystem import FileSystem
-from ..storage.disk.filesystem_layers import LaterSyncs, RememberedNames
+from ..storage.disk.filesystem_layers import LaterSyncs, Layer, RememberedNames
 from ..storage.disk.paths import LOG_SUFFIX, base_offset_of, may_be_trimmed, partition_directory
 from ..storage.errors import LogDirectoryError, LogOfflineError, is_out_of_space
 from ..storage.log.log import Log
 from ..storage.recovery.recovery import OpenLog, open_log
 from ..system.clock import NowMs
-from .log_directories import LogDirectories
+from .log_directories import LogDirectories, Unsynced, side_by_side
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -41,11 +40,7 @@ OPENED_PER_HOP: Final = 16
 """Logs that one thread hop opens: enough to forget the hop, few enough to let others have the interpreter."""
 OPENERS: Final = 2
 """Threads. They wait for the device side by side, but the interpreter runs one of them at a time: more only took turns."""
-SYNCING: Final = 4
-"""Threads that sync side by side where not everything can be synced at once: the journal takes what comes together."""
 REPORT_S: Final = 0.2
-_FREQUENT: Final = ["open", "close", "size", "file_size", "is_directory", "list_directory", "write", "sync", "unlink", "rename"]
-"""Calls of a file system that reach it without a look at what counts reads."""
 
 
 @attrs.frozen(kw_only=True)
@@ -90,14 +85,12 @@ class Job:
     topic_partition: TopicPartition
 
 
-@attrs.define(eq=False, repr=False)
-class _Opening:
-    """A log that is opened, but may not be on the device as it is."""
+@attrs.define(eq=False, repr=False, kw_only=True)
+class _Opening(Unsynced):
+    """A log that is opened."""
 
     job: Job
     opened: Opened
-    syncs: LaterSyncs | None
-    """None where nothing is due."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -124,34 +117,26 @@ class LogOpener:
             self._scan_bytes = await disk.call(self._count_scan_bytes, jobs)
         await disk.call(self._write_back, jobs)
         step = max(1, min(OPENED_PER_HOP, -(-len(jobs) // OPENERS)))
-        opened: list[list[_Opening]] = [[] for _ in range(0, len(jobs), step)]
+        opened: dict[int, list[_Opening]] = {}
 
-        async def work(number: int) -> None:
-            opened[number] = await disk.call(self._open_logs, jobs[number * step : (number + 1) * step])
+        async def work(start: int) -> None:
+            opened[start] = await disk.call(self._open_logs, jobs[start : start + step])
 
         async with trio.open_nursery() as reporting:
             await reporting.start(self._stop_when_cancelled)
             if self.report is not None:
                 reporting.start_soon(self._report_regularly, self.report, len(jobs))
-            await _side_by_side(OPENERS, len(opened), work)
-            openings = [each for chunk in opened for each in chunk]
-            for directory in list(self.directories.live):
-                await self._sync([each for each in openings if each.opened.directory is directory and each.syncs], directory)
+            await side_by_side(OPENERS, range(0, len(jobs), step), work)
+            openings = [each for _, some in sorted(opened.items()) for each in some]
+            due = [each for each in openings if len(each.syncs) and each.directory in self.directories.live]
+            await self.directories.force(due, lambda: self._meter.is_stopped)
+            for each in due:
+                if each.failure is not None:
+                    await disk.call(self._open_again, each)
             reporting.cancel_scope.cancel()
         if self.report is not None:
             self.report(self._progress(len(jobs)))
         return [each.opened for each in openings]
-
-    async def _sync(self, openings: Sequence[_Opening], directory: LogDirectory) -> None:
-        """Bring what was scanned to the device: nothing may be read that the next power cut could take back."""
-        disk = self.directories.disk
-        if not openings or await disk.call_briefly(directory.sync_all_instead, sum(len(each.syncs or ()) for each in openings)):
-            return
-
-        async def work(number: int) -> None:
-            await disk.call(self._sync_each, openings[number::SYNCING])
-
-        await _side_by_side(SYNCING, min(SYNCING, len(openings)), work)
 
     async def _stop_when_cancelled(self, *, task_status: trio.TaskStatus[None]) -> None:
         """A thread cannot be cancelled: it is told to stop, and does with its next read."""
@@ -211,22 +196,17 @@ class LogOpener:
             except StartStopped:
                 break
             names.look_again()
-            openings.append(_Opening(job, opened, syncs if len(syncs) else None))
+            directory = opened.directory or self.directories.live[0]  # of one that was not found nothing is due
+            openings.append(_Opening(job=job, opened=opened, directory=directory, syncs=syncs))
             self._done += 1
         return openings
 
-    def _sync_each(self, openings: Sequence[_Opening]) -> None:
-        """Sync each opened log; a log whose sync fails is opened again, as the failed attempt left it."""
-        for each in openings:
-            assert each.syncs is not None
-            if self._meter.is_stopped:
-                break
-            try:
-                each.syncs.sync_now()
-            except OSError as exc:
-                LOGGER.warning("%s cannot be forced to the device and is opened again: %s", each.job.topic_partition, exc)
-                _, path = self.found.partitions[each.job.topic_partition]
-                each.opened = self._open_log(each.job, RememberedNames(self._meter.fs, path))
+    def _open_again(self, opening: _Opening) -> None:
+        """Open a log that could not be forced to the device, as the failed attempt left it."""
+        job = opening.job
+        LOGGER.warning("%s cannot be forced to the device and is opened again: %s", job.topic_partition, opening.failure)
+        _, path = self.found.partitions[job.topic_partition]
+        opening.opened = self._open_log(job, RememberedNames(self._meter.fs, path))
 
     def _open_log(self, job: Job, names: RememberedNames, syncs: LaterSyncs | None = None) -> Opened:
         topic_partition = job.topic_partition
@@ -280,39 +260,17 @@ class LogOpener:
         )
 
 
-async def _side_by_side(tasks: int, count: int, work: Callable[[int], Awaitable[None]]) -> None:
-    """Call `work` with each number below `count`, so many at a time."""
-    remaining = iter(range(count))
-
-    async def take() -> None:
-        for number in remaining:
-            await work(number)
-
-    async with trio.open_nursery() as nursery:
-        for _ in range(min(tasks, count)):
-            nursery.start_soon(take)
-
-
 class StartStopped(BaseException):
     """The start was cancelled. Nothing that opens a log contains it."""
 
 
-@attrs.define(eq=False, repr=False, slots=False)
-class _ReadMeter:
-    """A file system that counts the bytes which are read through it, and ends the reading when the start is cancelled. Worker
-    threads share it: a lost addition only makes the progress look smaller."""
+class _ReadMeter(Layer):
+    """Counts the bytes which are read through it, and ends the reading when the start is cancelled. Worker threads share it: a
+    lost addition only makes the progress look smaller."""
 
-    _fs: FileSystem
-    bytes_read: int = 0
-    is_stopped: bool = False
-
-    def __attrs_post_init__(self) -> None:
-        for name in _FREQUENT:
-            setattr(self, name, getattr(self._fs, name))
-
-    @property
-    def fs(self) -> FileSystem:
-        return cast(FileSystem, self)
+    frequent = ("open", "close", "size", "file_size", "is_directory", "list_directory", "write", "sync", "unlink", "rename")
+    bytes_read = 0
+    is_stopped = False
 
     def read(self, fd: int, size: int, position: int) -> Bytes:
         if self.is_stopped:
@@ -321,23 +279,17 @@ class _ReadMeter:
         self.bytes_read += len(data)
         return data
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._fs, name)
-
 
 MADE_PER_HOP: Final = 16
 """Enough to forget the hop, few enough to let others have the interpreter."""
-"""Threads that sync side by side, where not everything can be synced at once: the journal takes what comes together."""
 
 
-@attrs.define(eq=False, repr=False)
-class Made:
+@attrs.define(eq=False, repr=False, kw_only=True)
+class Made(Unsynced):
     """A partition that is there, but may not be on the device."""
 
     number: int
     log: Log
-    directory: LogDirectory
-    syncs: LaterSyncs
 
 
 @attrs.define(eq=False, repr=False)
@@ -360,26 +312,9 @@ class PartitionMaker:
         for start in range(first, self.topic.partitions, MADE_PER_HOP):
             numbers = range(start, min(start + MADE_PER_HOP, self.topic.partitions))
             await self.directories.disk.call(self._make_some, numbers)
-        for directory in list(self.directories.live):
-            await self._sync(directory, [each for each in self.made if each.directory is directory])
-
-    async def _sync(self, directory: LogDirectory, made: Sequence[Made]) -> None:
-        disk = self.directories.disk
-        if not made or await disk.call_briefly(directory.sync_all_instead, sum(len(each.syncs) for each in made)):
-            return
-        step = max(1, min(MADE_PER_HOP, len(made) // SYNCING))
-        remaining = iter(range(0, len(made), step))
-        refused: list[tuple[Made, OSError]] = []
-
-        async def work() -> None:
-            for start in remaining:
-                refused.extend(await disk.call(_sync_each, made[start : start + step]))
-
-        async with trio.open_nursery() as nursery:
-            for _ in range(SYNCING):
-                nursery.start_soon(work)
-        for each, error in refused:
-            await disk.call(self._make_elsewhere, each, error)
+        await self.directories.force([each for each in self.made if each.directory in self.directories.live])
+        for each in [each for each in self.made if each.failure is not None]:
+            await self.directories.disk.call(self._make_elsewhere, each)
 
     # ---- in threads --------------------------------------------------------------------------------------------------------
 
@@ -406,19 +341,19 @@ class PartitionMaker:
             except OSError as exc:
                 refused = self._refuse(directory, request.directory, topic_partition, exc)
             else:
-                self.made.append(Made(number, log, directory, syncs))
+                self.made.append(Made(number=number, log=log, directory=directory, syncs=syncs))
                 self._loads[id(directory)] += 1
                 return self.made[-1]
         raise refused or LogDirectoryError("no log directory is in service")
 
-    def _make_elsewhere(self, made: Made, error: OSError) -> None:
+    def _make_elsewhere(self, made: Made) -> None:
         """Give up one that could not be forced to the device, and make it in another directory."""
+        assert isinstance(made.failure, OSError)
         self.made.remove(made)
         self._loads[id(made.directory)] -= 1
-        self._refuse(made.directory, made.log.directory, made.log.topic_partition, error)
+        self._refuse(made.directory, made.log.directory, made.log.topic_partition, made.failure)
         others = [each for each in self.directories.by_load(self._loads) if each is not made.directory]
-        again = self._make(made.number, others, error)
-        again.syncs.sync_now()
+        self._make(made.number, others, made.failure).syncs.sync_now()
 
     def _refuse(self, directory: LogDirectory, path: str, topic_partition: TopicPartition, error: OSError) -> OSError:
         LOGGER.error("%s cannot be made in %s: %s", topic_partition, directory.path, error)
@@ -435,14 +370,3 @@ def remove_partition(directories: LogDirectories, directory: LogDirectory, path:
         LOGGER.error("%s could not be removed: %s; the next start tries again", path, exc)
         return False
     return True
-
-
-def _sync_each(made: Sequence[Made]) -> list[tuple[Made, OSError]]:
-    """Those that could not be forced to the device."""
-    refused = []
-    for each in made:
-        try:
-            each.syncs.sync_now()
-        except OSError as exc:
-            refused.append((each, exc))
-    return refused

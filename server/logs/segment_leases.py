@@ -25,9 +25,7 @@ import trio
 from ...protocol.errors import ErrorCode, InvalidRequestError, RequestError
 from ...protocol.types import TopicPartition
 from ..storage.directory.partition_directory import delete_directory
-from ..storage.disk.diskops import Procedure
-from ..storage.disk.filesystem import FileSystem
-from ..storage.disk.path_ops import LinkEach
+from ..storage.disk.diskops import LinkEach, Procedure
 from ..storage.disk.paths import LEASE_DIRECTORY, LOG_SUFFIX, SEGMENT_SUFFIXES, segment_file
 from ..storage.errors import LogOfflineError, StorageError
 from ..storage.log.log import Log
@@ -122,7 +120,7 @@ class SegmentLeases:
     async def _link(self, lease: Lease, topic_partition: TopicPartition) -> LeasedPartition | RequestError:
         try:
             hosted = self._manager.topics.partition(topic_partition)
-            directory = lease_directory(hosted.directory.path, lease.lease_id)
+            directory = f"{hosted.directory.path}/{LEASE_DIRECTORY}/{lease.lease_id}"
             lease.directories.add(directory)
             found = await hosted.actor.perform(partial(lease_partition, directory=directory))
         except RequestError as exc:
@@ -163,7 +161,7 @@ class SegmentLeases:
 
     async def _delete(self, directory: str) -> None:
         try:
-            await self._manager.disk.call(delete_lease, self._manager.fs, directory, at=directory)
+            await self._manager.disk.call(delete_directory, self._manager.fs, directory, at=directory)
         except OSError as exc:
             LOGGER.error("%s cannot be deleted, the next start tries again: %s", directory, exc)
 
@@ -186,11 +184,6 @@ class LeasedPartition:
     high_watermark: int
     last_stable_offset: int
     segments: tuple[LeasedFile, ...]
-
-
-def lease_directory(directory: str, lease_id: str) -> str:
-    """Return the directory that holds the links of a lease in a log directory."""
-    return f"{directory}/{LEASE_DIRECTORY}/{lease_id}"
 
 
 def lease_partition(log: Log, directory: str) -> Procedure[LeasedPartition | OSError]:
@@ -216,8 +209,3 @@ def lease_partition(log: Log, directory: str) -> Procedure[LeasedPartition | OSE
         last_stable_offset=snapshot.last_stable_offset,
         segments=tuple(segments),
     )
-
-
-def delete_lease(fs: FileSystem, directory: str) -> None:
-    """Delete the links of one lease, or of all. Raises OSError."""
-    delete_directory(fs, directory)

@@ -29,10 +29,9 @@ from typing import Final
 
 import attrs
 
-from ...protocol.limits import MIB
 from ...protocol.types import TopicPartition
 from ..storage.directory.inventory import PartitionFiles, read_directory, read_partition
-from ..storage.directory.security_file import SECURITY_FILE
+from ..storage.directory.state_files import SECURITY_FILE
 from ..storage.directory.topics_file import CREATIONS_FILE, TOPICS_FILE, Topic, decode_topics, encode_topics
 from ..storage.disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
@@ -50,7 +49,17 @@ from ..storage.disk.checkpoints import (
     limit_of,
     write_producer_id_block,
 )
-from ..storage.disk.filesystem import CREATE, READ, FileSystem, link_file, read_file, replace_file, sync_file
+from ..storage.disk.filesystem import (
+    CREATE,
+    FileSystem,
+    link_file,
+    opened,
+    pieces,
+    read_file,
+    replace_file,
+    sync_file,
+    write_pieces,
+)
 from ..storage.disk.paths import (
     BATCHES_SUFFIX,
     LOG_SUFFIX,
@@ -65,7 +74,6 @@ from ..storage.recovery.salvage import GoodBatch, scan_batches
 
 MAX_ATTEMPTS: Final = 20
 """At copying one partition: each fails only if retention or compaction took a file in between."""
-_COPY_BYTES: Final = MIB
 _WRITTEN_ANEW: Final = frozenset({RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE, TOPICS_FILE})
 _LEFT_OUT: Final = frozenset({LOCK_FILE, CLEAN_SHUTDOWN_FILE, CREATIONS_FILE})
 _LEFT_OUT_SUFFIXES: Final = (TEMPORARY_SUFFIX, PREVIOUS_SUFFIX)
@@ -306,25 +314,13 @@ def _copy_active(fs: FileSystem, plan: PartitionPlan, directory: str) -> tuple[i
 
 def _copy_file(fs: FileSystem, source: str, path: str, inode: int | None = None, *, size: int | None = None) -> int:
     """Copy a file, or its first bytes, with its modification time; answers how many bytes that were."""
-    fd = fs.open(source, READ)
-    try:
+    with opened(fs, source) as fd:
         status = os.fstat(fd)
         if inode is not None and status.st_ino != inode:
             raise _ChangedError
-        size = status.st_size if size is None else size
-        target = fs.open(path, CREATE | os.O_EXCL)
-        try:
-            position = 0
-            while position < size and (piece := fs.read(fd, min(_COPY_BYTES, size - position), position)):
-                fs.write(target, [piece], position)
-                position += len(piece)
-            fs.sync(target)
-        finally:
-            fs.close(target)
+        copied = write_pieces(fs, path, CREATE | os.O_EXCL, pieces(fs, fd, 0, status.st_size if size is None else size))
         os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-        return position
-    finally:
-        fs.close(fd)
+        return copied
 
 
 # ---- the directory's own files ---------------------------------------------------------------------------------------------

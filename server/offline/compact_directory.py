@@ -16,7 +16,7 @@ import attrs
 from ...protocol.limits import MIB
 from ...protocol.types import TopicPartition
 from ..config import LogConfig
-from ..storage.cleaner.clean import clean
+from ..storage.cleaner.clean import Spend, clean, unwatched
 from ..storage.cleaner.job import CleanedGroup, CleaningResult
 from ..storage.cleaner.selection import LogToClean, choose, plan_round
 from ..storage.cleaner.swap import discard_cleaned, replace_group
@@ -28,6 +28,7 @@ from ..storage.disk.checkpoints import (
     RECOVERY_POINT_FILE,
     decode_offsets,
     encode_offsets,
+    maybe_read,
     read_cleaner_offsets,
     write_cleaner_offsets,
 )
@@ -57,7 +58,7 @@ def compact(
     checkpoint: int | None,
     *,
     map_bytes: int = DEFAULT_MAP_BYTES,
-    keep_on: Callable[[int], None] | None = None,
+    keep_on: Spend = unwatched,
 ) -> Compacted | None:
     """Clean what can be cleaned of a log, due or not; None when nothing is dirty. `result.next_dirty_offset` is the checkpoint
     to keep. More rounds may follow when the map did not hold all keys: then it lies below `chosen.end_offset`.
@@ -189,8 +190,6 @@ def _let_go(fs: FileSystem, log: Log) -> None:
 def _keep_offsets(fs: FileSystem, path: str, log: Log) -> None:
     for name, offset in ((RECOVERY_POINT_FILE, log.recovery_point), (HIGH_WATERMARK_FILE, log.high_watermark)):
         file = f"{path}/{name}"
-        offsets: dict[TopicPartition, int] = {}
-        if fs.file_size(file) is not None:
-            offsets = decode_offsets(file, read_file(fs, file, max_bytes=MAX_CHECKPOINT_BYTES))
+        offsets = maybe_read(fs, file, decode_offsets) or {}
         if offsets.get(log.topic_partition) != offset:
             replace_file(fs, file, encode_offsets({**offsets, log.topic_partition: offset}))

@@ -38,11 +38,10 @@ from typing import Final
 import attrs
 
 from ...protocol.errors import CorruptRecordError
-from ...protocol.limits import MIB
 from ...protocol.records.batch import LOG_OVERHEAD, RECORD_BATCH_OVERHEAD, BatchHeader
 from ...protocol.types import NO_PARTITION_LEADER_EPOCH, TopicPartition
 from ..storage.directory.catalogue import StoredTopics
-from ..storage.directory.directory_lock import DirectoryLock
+from ..storage.directory.log_directory import DirectoryLock
 from ..storage.directory.topics_file import TOPICS_FILE
 from ..storage.disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
@@ -57,9 +56,10 @@ from ..storage.disk.checkpoints import (
     decode_offsets,
     encode_checkpoint,
     encode_offsets,
+    maybe_read,
 )
 from ..storage.disk.diskops import FileHandle, drive
-from ..storage.disk.filesystem import CREATE, READ, FileSystem, link_file, read_file, replace_file
+from ..storage.disk.filesystem import CREATE, FileSystem, link_file, opened, pieces, read_file, replace_file
 from ..storage.disk.paths import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -75,8 +75,6 @@ from ..storage.log.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
 from ..storage.log.leader_epochs import decode_leader_epochs
 from ..storage.producers.producer_cursor import ProducerEntry
 from ..storage.producers.producer_snapshots import MAX_SNAPSHOT_BYTES, decode_snapshot, encode_snapshot
-
-COPY_BYTES: Final = 4 * MIB
 
 _EPOCH: Final = struct.Struct(">i")
 _EPOCH_POSITION: Final = LOG_OVERHEAD
@@ -147,22 +145,15 @@ def _stage(fs: FileSystem, export: PartitionExport, exported: Exported, *, link:
 
 
 def _copy(fs: FileSystem, source: str, target: str, *, reset_epochs: bool, on_bytes: Callable[[int], None]) -> None:
-    reading = fs.open(source, READ)
-    try:
-        writing = fs.open(target, CREATE)
-        try:
-            position = 0
-            while data := fs.read(reading, COPY_BYTES, position):
-                fs.write(writing, [data], position)
-                position += len(data)
-                on_bytes(len(data))
-            if reset_epochs:
-                _reset_epochs(fs, writing, source, position)
-            fs.sync(writing)
-        finally:
-            fs.close(writing)
-    finally:
-        fs.close(reading)
+    with opened(fs, source) as reading, opened(fs, target, CREATE) as writing:
+        position = 0
+        for data in pieces(fs, reading, 0, fs.size(reading)):
+            fs.write(writing, [data], position)
+            position += len(data)
+            on_bytes(len(data))
+        if reset_epochs:
+            _reset_epochs(fs, writing, source, position)
+        fs.sync(writing)
 
 
 def _reset_epochs(fs: FileSystem, fd: int, path: str, size: int) -> None:
@@ -286,11 +277,7 @@ def check_source(fs: FileSystem, source: str) -> None:
 
 def check_target(fs: FileSystem, target: str) -> None:
     """Raises LogDirectoryError unless the directory was formatted by Kafka."""
-    path = f"{target}/{META_PROPERTIES_FILE}"
-    try:
-        fields = decode_meta_properties(path, read_file(fs, path, max_bytes=MAX_CHECKPOINT_BYTES))
-    except FileNotFoundError:
-        fields = {}
+    fields = maybe_read(fs, f"{target}/{META_PROPERTIES_FILE}", decode_meta_properties) or {}
     if fields.get("version") != "1" or fs.file_size(f"{target}/{TOPICS_FILE}") is not None:
         raise LogDirectoryError(
             f"{target} is no log directory that Kafka formatted ({META_PROPERTIES_FILE} of version 1, no {TOPICS_FILE}): "
@@ -332,11 +319,7 @@ def plan_export(fs: FileSystem, source: str, target: str) -> ExportPlan:
 
 def read_offsets(fs: FileSystem, directory: str, name: str) -> dict[TopicPartition, int]:
     """A checkpoint of a log directory; no file, no offsets. Raises CheckpointError."""
-    path = f"{directory}/{name}"
-    try:
-        return decode_offsets(path, read_file(fs, path, max_bytes=MAX_CHECKPOINT_BYTES))
-    except FileNotFoundError:
-        return {}
+    return maybe_read(fs, f"{directory}/{name}", decode_offsets) or {}
 
 
 def _check_partition_counts(fs: FileSystem, stored: StoredTopics, target: str) -> None:
@@ -420,12 +403,8 @@ def _segment_files(fs: FileSystem, path: str) -> dict[str, int]:
 
 
 def _latest_epoch(fs: FileSystem, path: str) -> int:
-    file = f"{path}/{LEADER_EPOCH_FILE}"
-    try:
-        epochs = decode_leader_epochs(file, read_file(fs, file, max_bytes=MAX_CHECKPOINT_BYTES))
-    except FileNotFoundError:
-        return FIRST_EPOCH
-    return epochs.latest_epoch or FIRST_EPOCH
+    epochs = maybe_read(fs, f"{path}/{LEADER_EPOCH_FILE}", decode_leader_epochs)
+    return FIRST_EPOCH if epochs is None else epochs.latest_epoch or FIRST_EPOCH
 
 
 def _state(fs: FileSystem, export: PartitionExport) -> str:

@@ -7,7 +7,7 @@ not a fault: space that was preallocated, bytes that were set aside before, an u
 from __future__ import annotations
 
 import enum
-from typing import Final, Protocol
+from typing import Final
 
 import attrs
 
@@ -38,18 +38,49 @@ class Finding:
     """How many places in the file have it; `reason` names the first ones."""
 
 
-class Observer(Protocol):
-    """Is told what happens; every call is made in the thread that does the work."""
+class Observer:
+    """Is told what happens; every call is made in the thread that does the work. As it is, it ignores all of it."""
 
     def begin(self, topic_partition: TopicPartition, log_bytes: int) -> None:
         """Work begins on a partition with this many bytes of log."""
-        ...
 
     def advance(self, log_bytes: int, records: int) -> None:
         """This much more of it is done."""
-        ...
 
-    def found(self, finding: Finding) -> None: ...
+    def found(self, finding: Finding) -> None:
+        """There is something to be said."""
+
+    def damage(self, check: str, file: str, reason: str | None, **where: int) -> None:
+        """Report damage, unless `reason` is None. `where`: position, size, first_offset, next_offset, count."""
+        if reason is not None:
+            self.found(Finding(severity=Severity.DAMAGE, check=check, file=file, reason=reason, **where))
+
+    def remark(self, check: str, file: str, reason: str | None, **where: int) -> None:
+        """Report a remark in the same way."""
+        if reason is not None:
+            self.found(Finding(severity=Severity.REMARK, check=check, file=file, reason=reason, **where))
+
+
+class Collector(Observer):
+    """Keeps what is found, and hands all on to another observer."""
+
+    def __init__(self, observer: Observer | None = None) -> None:
+        self._observer = observer or Observer()
+        self.findings: list[Finding] = []
+
+    @property
+    def damages(self) -> list[Finding]:
+        return [finding for finding in self.findings if finding.severity is Severity.DAMAGE]
+
+    def begin(self, topic_partition: TopicPartition, log_bytes: int) -> None:
+        self._observer.begin(topic_partition, log_bytes)
+
+    def advance(self, log_bytes: int, records: int) -> None:
+        self._observer.advance(log_bytes, records)
+
+    def found(self, finding: Finding) -> None:
+        self.findings.append(finding)
+        self._observer.found(finding)
 
 
 class FaultTally:
@@ -73,37 +104,3 @@ class FaultTally:
             return None
         more = f"; and {self.count - len(self._named)} more" if self.count > len(self._named) else ""
         return "; ".join(self._named) + more
-
-
-class Reporter:
-    """Reports the findings of one partition's checks to an observer."""
-
-    __slots__ = ("_observer",)
-
-    def __init__(self, observer: Observer) -> None:
-        self._observer = observer
-
-    def damage(self, check: str, file: str, reason: str | None, **where: int) -> None:
-        """Report damage, unless `reason` is None. `where`: position, size, first_offset, next_offset, count."""
-        if reason is not None:
-            self._observer.found(Finding(severity=Severity.DAMAGE, check=check, file=file, reason=reason, **where))
-
-    def remark(self, check: str, file: str, reason: str | None, **where: int) -> None:
-        if reason is not None:
-            self._observer.found(Finding(severity=Severity.REMARK, check=check, file=file, reason=reason, **where))
-
-    def advance(self, log_bytes: int, records: int) -> None:
-        self._observer.advance(log_bytes, records)
-
-
-class Quiet:
-    """An observer that ignores what it is told."""
-
-    def begin(self, topic_partition: TopicPartition, log_bytes: int) -> None:
-        return
-
-    def advance(self, log_bytes: int, records: int) -> None:
-        return
-
-    def found(self, finding: Finding) -> None:
-        return

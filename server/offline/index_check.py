@@ -26,10 +26,9 @@ from ..storage.directory.inventory import SegmentFiles
 from ..storage.disk.filesystem import READ, FileSystem, read_file
 from ..storage.disk.paths import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from ..storage.errors import CorruptIndexError, FileTooLargeError
-from ..storage.indexes.index import AbstractIndex
-from ..storage.indexes.offset_and_time import OffsetIndex, TimeIndex
+from ..storage.indexes.index import AbstractIndex, OffsetIndex, TimeIndex
 from ..storage.indexes.transaction_index import ENTRY_BYTES, AbortedTxn, decode_entries
-from .findings import FaultTally, Reporter
+from .findings import FaultTally, Observer
 
 INDEX: Final = "index"
 TIME_INDEX: Final = "time index"
@@ -55,7 +54,7 @@ class IndexCheck:
         if header.max_timestamp > self.times.largest:
             self.times.visit(header)
 
-    def report(self, reporter: Reporter, segment: SegmentFiles, *, was_closed: bool, log_is_damaged: bool) -> None:
+    def report(self, reporter: Observer, segment: SegmentFiles, *, was_closed: bool, log_is_damaged: bool) -> None:
         """Report all faults, once all batches were shown. Entries for a damaged part of the log cannot be right: they are
         remarks, and a repair of the log rebuilds the indexes."""
         wrong_entries = reporter.remark if log_is_damaged else reporter.damage
@@ -90,7 +89,7 @@ def open_indexes(fs: FileSystem, segment: SegmentFiles) -> Iterator[IndexCheck]:
         yield IndexCheck(opened(INDEX_SUFFIX, OffsetIndex), opened(TIME_INDEX_SUFFIX, TimeIndex))
 
 
-def _report_size(reporter: Reporter, check: str, file: IndexFile, *, was_closed: bool) -> None:
+def _report_size(reporter: Observer, check: str, file: IndexFile, *, was_closed: bool) -> None:
     if file.remainder:
         reporter.damage(check, file.path, f"{file.size} bytes are no whole number of {file.entry_size}-byte entries")
     if file.zeros:
@@ -122,7 +121,7 @@ def _is_or_later(found: int, told: int, log_start_offset: int) -> bool:
 
 
 def check_transaction_index(
-    fs: FileSystem, segment: SegmentFiles, aborted: AbortedInLog | None, reporter: Reporter, *, was_closed: bool
+    fs: FileSystem, segment: SegmentFiles, aborted: AbortedInLog | None, reporter: Observer, *, was_closed: bool
 ) -> None:
     """Hold `.txnindex` against the ABORT markers of its segment; None: the log cannot tell what they ended.
 

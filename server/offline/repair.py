@@ -36,14 +36,14 @@ from ...protocol.records.batch import RECORD_BATCH_OVERHEAD, parse_header
 from ..config import LogConfig
 from ..storage.directory.inventory import PartitionFiles, SegmentFiles
 from ..storage.disk.checkpoints import (
-    MAX_CHECKPOINT_BYTES,
     PARTITION_METADATA_FILE,
     decode_partition_metadata,
     encode_partition_metadata,
     encode_uuid,
+    maybe_read,
 )
 from ..storage.disk.diskops import drive
-from ..storage.disk.filesystem import FileSystem, read_at, read_file, replace_file, sync_file
+from ..storage.disk.filesystem import FileSystem, read_at, replace_file, sync_file
 from ..storage.disk.paths import CORRUPT_MARK, LOG_SUFFIX, SNAPSHOT_SUFFIXES, base_offset_of
 from ..storage.errors import CheckpointError
 from ..storage.log.derived_files import FILE_NAME as DERIVED_FILE
@@ -59,7 +59,7 @@ from ..storage.recovery.rebuild import SegmentRebuild, scan_segment
 from ..storage.recovery.salvage import STAMP, Damage
 from ..storage.segments.segment import LogSegment
 from ..system.clock import NowMs, system_now_ms
-from .findings import Finding, Quiet, Reporter, Severity
+from .findings import Finding, Observer, Severity
 from .small_files_check import SnapshotCheck
 from .verify import Known
 
@@ -100,7 +100,7 @@ class _PartitionRepair:
         before = self.epochs.encode()
         first_offset = self.files.segments[0].base_offset if self.files.segments else 0
         self.log_end_offset = max(first_offset, self.known.log_start_offset or 0)
-        snapshots = SnapshotCheck(self.fs, self.files.path, self.files.snapshots, Reporter(Quiet()))
+        snapshots = SnapshotCheck(self.fs, self.files.path, self.files.snapshots, Observer())
         producers, _ = snapshots.starting_state(first_offset)
         bases = [segment.base_offset for segment in self.files.segments]
         for segment, end_offset in zip(self.files.segments, [*bases[1:], None], strict=False):
@@ -136,9 +136,12 @@ class _PartitionRepair:
         path = f"{self.files.path}/{LEADER_EPOCH_FILE}"
         wrong = self._of("leader epoch")
         try:
-            self.epochs = decode_leader_epochs(path, read_file(self.fs, path, max_bytes=MAX_CHECKPOINT_BYTES))
-        except (FileNotFoundError, CheckpointError, ValueError):
+            known = maybe_read(self.fs, path, decode_leader_epochs)
+        except (CheckpointError, ValueError):
+            known = None
+        if known is None:
             return {}
+        self.epochs = known
         if sum(finding.count for finding in wrong) == 1 and wrong[0].position is not None:
             damage = self._restamp(wrong[0].file, wrong[0].position)
             if damage is not None:
@@ -280,8 +283,8 @@ class _PartitionRepair:
         if not self._of("topic id", path) and not self._of("checkpoint", path):
             return
         try:
-            found = decode_partition_metadata(path, read_file(self.fs, path, max_bytes=MAX_CHECKPOINT_BYTES))
-        except (FileNotFoundError, CheckpointError, ValueError):
+            found = maybe_read(self.fs, path, decode_partition_metadata)
+        except (CheckpointError, ValueError):
             found = None
         expected = self.known.topic_id
         if expected is None and found is None:

@@ -25,20 +25,19 @@ from ...protocol.types import TopicPartition
 from ..config import LogConfig
 from ..storage.cleaner.swap import complete_swaps
 from ..storage.directory.inventory import PartitionFiles, StoppedDirectory, read_partition
-from ..storage.directory.security_file import SECURITY_FILE, decode_security
-from ..storage.directory.state_files import BROKERS, CLIENT_METRICS, GROUPS, read_previous
+from ..storage.directory.state_files import BROKERS, CLIENT_METRICS, GROUPS, SECURITY_FILE, decode_security, read_previous
 from ..storage.directory.topics_file import TOPICS_FILE, decode_topics
 from ..storage.disk.checkpoints import (
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
-    MAX_CHECKPOINT_BYTES,
     RECOVERY_POINT_FILE,
     decode_offsets,
     encode_offsets,
+    maybe_read,
 )
-from ..storage.disk.filesystem import FileSystem, read_file
+from ..storage.disk.filesystem import FileSystem
 from ..storage.errors import CheckpointError
-from .findings import Finding, Observer, Quiet, Reporter, Severity
+from .findings import Collector, Finding, Observer
 from .repair import Action, Workshop, repair_partition
 from .verify import DirectorySays, check_partition, is_swapping, read_directory_files
 
@@ -113,12 +112,12 @@ class _Repair:
         self._workshop = Workshop(fs, tell, dry_run=dry_run)
 
     def run(self) -> RepairSummary:
-        own = _Collecting(self._observer)
-        says = read_directory_files(self._fs, self._directory, Reporter(own))
+        own = Collector(self._observer)
+        says = read_directory_files(self._fs, self._directory, own)
         self._damages += len(own.damages)
         restored = self._restore_states(own.damages)
         if restored and not self._workshop.dry_run:
-            says = read_directory_files(self._fs, self._directory, Reporter(Quiet()))
+            says = read_directory_files(self._fs, self._directory, Observer())
         for files in self._directory.partitions:
             self._partition(files, says)
         self._checkpoints(own, says)
@@ -151,7 +150,7 @@ class _Repair:
                 return
             files = read_partition(self._fs, files.path)
         known = says.of(topic_partition, self._topic_ids.get(topic_partition.topic))
-        seen = _Collecting(self._observer)
+        seen = Collector(self._observer)
         summary = check_partition(self._fs, files, known, seen)
         if summary.topic_id is not None:
             self._topic_ids.setdefault(topic_partition.topic, summary.topic_id)
@@ -164,7 +163,7 @@ class _Repair:
         self._ends[topic_partition] = end_offset
         if self._workshop.dry_run:
             return
-        again = _Collecting(None)
+        again = Collector()
         known = attrs.evolve(
             known,
             log_start_offset=_clamped(known.log_start_offset, end_offset),
@@ -174,7 +173,7 @@ class _Repair:
         check_partition(self._fs, read_partition(self._fs, files.path), known, again)
         self._left += again.damages
 
-    def _checkpoints(self, own: _Collecting, says: DirectorySays) -> None:
+    def _checkpoints(self, own: Collector, says: DirectorySays) -> None:
         """The clamped offsets of the partitions that are here; what is said of others stays."""
         rebuilt: Mapping[str, Mapping[TopicPartition, int]] = {
             RECOVERY_POINT_FILE: self._ends if says.was_clean else dict.fromkeys(self._ends, 0),
@@ -184,11 +183,11 @@ class _Repair:
         for name in _OFFSET_FILES:
             path = f"{self._directory.path}/{name}"
             try:
-                offsets = decode_offsets(path, read_file(self._fs, path, max_bytes=MAX_CHECKPOINT_BYTES))
-            except FileNotFoundError:
-                continue
+                offsets = maybe_read(self._fs, path, decode_offsets)
             except (CheckpointError, ValueError):
                 self._workshop.rewrite(path, encode_offsets(rebuilt[name]), f"{len(rebuilt[name])} partitions, from their logs")
+                continue
+            if offsets is None:
                 continue
             true = {tp: min(max(offset, 0), self._ends.get(tp, offset)) for tp, offset in offsets.items()}
             if true != offsets or any(finding.file == path for finding in own.damages):
@@ -198,28 +197,3 @@ class _Repair:
 
 def _clamped(offset: int | None, end_offset: int) -> int | None:
     return None if offset is None else min(offset, end_offset)
-
-
-class _Collecting:
-    """An observer that keeps what is found and hands it on."""
-
-    def __init__(self, observer: Observer | None) -> None:
-        self._observer = observer
-        self.findings: list[Finding] = []
-
-    @property
-    def damages(self) -> list[Finding]:
-        return [finding for finding in self.findings if finding.severity is Severity.DAMAGE]
-
-    def begin(self, topic_partition: TopicPartition, log_bytes: int) -> None:
-        if self._observer is not None:
-            self._observer.begin(topic_partition, log_bytes)
-
-    def advance(self, log_bytes: int, records: int) -> None:
-        if self._observer is not None:
-            self._observer.advance(log_bytes, records)
-
-    def found(self, finding: Finding) -> None:
-        self.findings.append(finding)
-        if self._observer is not None:
-            self._observer.found(finding)

@@ -22,7 +22,7 @@ from typing import Any, Final, TextIO
 
 from ...protocol.limits import MAX_SEGMENT_BYTES
 from ..storage.child_process import ParentWatch, ServerGoneError, Throttle, read_line, run_child, say
-from ..storage.disk.filesystem import READ, FileSystem, OsFileSystem
+from ..storage.disk.filesystem import FileSystem, OsFileSystem, opened
 from ..storage.recovery.salvage import Damage, scan_batches
 
 MOST_DAMAGES: Final = 100
@@ -93,11 +93,8 @@ def _orders(source: TextIO) -> Iterator[dict[str, Any]]:
 
 
 def _drop_from_cache(fs: FileSystem, path: str) -> None:
-    fd = fs.open(path, READ)
-    try:
+    with opened(fs, path) as fd:
         fs.forget_clean(fd, 0)
-    finally:
-        fs.close(fd)
 
 
 if __name__ == "__main__":

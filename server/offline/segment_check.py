@@ -22,7 +22,7 @@ import attrs
 from ...protocol.errors import RequestError
 from ...protocol.limits import INT64_MAX, MIB
 from ...protocol.records.batch import BatchHeader
-from ...protocol.records.record import walk_records
+from ...protocol.records.walk import walk_records
 from ...protocol.types import NO_PARTITION_LEADER_EPOCH
 from ..storage.directory.inventory import SegmentFiles
 from ..storage.disk.filesystem import FileSystem
@@ -32,7 +32,7 @@ from ..storage.log.leader_epochs import LeaderEpochs
 from ..storage.producers.producer_cursor import ProducerEntry
 from ..storage.producers.producer_state import ProducerState
 from ..storage.recovery.salvage import Damage, GoodBatch, is_zeros, scan_batches
-from .findings import FaultTally, Reporter
+from .findings import FaultTally, Observer
 from .index_check import AbortedInLog, IndexCheck, check_transaction_index, open_indexes
 from .small_files_check import SnapshotCheck
 from .stored_records import restored
@@ -121,7 +121,7 @@ class SegmentCheck:
         self._wrong_epoch_position = -1
         """Of the first batch with a wrong leader epoch."""
 
-    def run(self, reporter: Reporter) -> None:
+    def run(self, reporter: Observer) -> None:
         """Report everything there is to find in this segment. Raises OSError."""
         state = self._state
         if self._segment.base_offset > state.next_offset:
@@ -137,7 +137,7 @@ class SegmentCheck:
         reporter.damage("leader epoch", self._log, self._epochs.text, **where)
         reporter.remark("timestamps", self._log, self._timestamps.text)
 
-    def _scan(self, indexes: IndexCheck, reporter: Reporter) -> None:
+    def _scan(self, indexes: IndexCheck, reporter: Observer) -> None:
         state, snapshots = self._state, self._state.snapshots
         base_offset = self._segment.base_offset
         reported, records = 0, state.records
@@ -228,7 +228,7 @@ class SegmentCheck:
             state.has_all_producers = False
             state.next_offset = next_offset
 
-    def _take_damage(self, damage: Damage, reporter: Reporter) -> GoodBatch | None:
+    def _take_damage(self, damage: Damage, reporter: Observer) -> GoodBatch | None:
         """Report it. Answers the batch where only its stamp is damaged: it goes on being checked as it should be."""
         state = self._state
         if not self._was_closed and self._is_zero_tail(damage):

@@ -16,9 +16,9 @@ taken, and the next start deletes it, as in Kafka.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Final, TypeVar
 
 from ...protocol.types import TopicPartition
 from ..storage.directory.inventory import PartitionFiles
@@ -51,34 +51,35 @@ from ..storage.producers.producer_snapshots import (
     with_earlier,
 )
 from ..storage.producers.producer_state import ProducerState
-from .findings import FaultTally, Reporter
+from .findings import FaultTally, Observer
+
+T = TypeVar("T")
 
 CHECKPOINT: Final = "checkpoint"
 
 
-def check_leader_epochs(fs: FileSystem, files: PartitionFiles, reporter: Reporter) -> LeaderEpochs:
+def check_leader_epochs(fs: FileSystem, files: PartitionFiles, reporter: Observer) -> LeaderEpochs:
     """The epochs of a partition, none when the file says none. Raises OSError."""
     path = f"{files.path}/{LEADER_EPOCH_FILE}"
-    try:
-        data = read_file(fs, path, max_bytes=MAX_CHECKPOINT_BYTES)
-        entries = [EpochEntry(epoch, start) for epoch, start in decode_checkpoint(path, data, fields=2)]
-        for before, after in pairwise(entries):
-            if after.epoch <= before.epoch or after.start_offset < before.start_offset:
-                raise CheckpointError(f"epoch {after.epoch} from {after.start_offset} on cannot follow {before.epoch}")
-        epochs = LeaderEpochs(entries)
-        expected = encode_checkpoint(f"{epoch} {start}" for epoch, start in entries)
-    except FileNotFoundError:
-        if files.log_bytes:
-            reporter.damage(CHECKPOINT, path, "the file is missing")
-        return LeaderEpochs()
-    except (CheckpointError, ValueError) as exc:
-        reporter.damage(CHECKPOINT, path, str(exc))
-        return LeaderEpochs()
-    _check_form(path, data, expected, reporter)
-    return epochs
+
+    def encode(entries: list[EpochEntry]) -> bytes:
+        return encode_checkpoint(f"{epoch} {start}" for epoch, start in entries)
+
+    entries = _read(fs, path, _epoch_entries, encode, reporter)
+    if files.log_bytes and LEADER_EPOCH_FILE not in files.small:
+        reporter.damage(CHECKPOINT, path, "the file is missing")
+    return LeaderEpochs(entries)
 
 
-def check_epoch_ends(files: PartitionFiles, epochs: LeaderEpochs, log_end_offset: int, reporter: Reporter) -> None:
+def _epoch_entries(path: str, data: bytes) -> list[EpochEntry]:
+    entries = [EpochEntry(epoch, start) for epoch, start in decode_checkpoint(path, data, fields=2)]
+    for before, after in pairwise(entries):
+        if after.epoch <= before.epoch or after.start_offset < before.start_offset:
+            raise CheckpointError(f"epoch {after.epoch} from {after.start_offset} on cannot follow {before.epoch}")
+    return entries
+
+
+def check_epoch_ends(files: PartitionFiles, epochs: LeaderEpochs, log_end_offset: int, reporter: Observer) -> None:
     """No epoch can start behind the log's end."""
     if epochs.entries and epochs.entries[-1].start_offset > log_end_offset:
         epoch, start = epochs.entries[-1]
@@ -86,18 +87,10 @@ def check_epoch_ends(files: PartitionFiles, epochs: LeaderEpochs, log_end_offset
         reporter.damage(CHECKPOINT, path, f"epoch {epoch} starts at {start}, the log ends at {log_end_offset}")
 
 
-def check_gaps(fs: FileSystem, files: PartitionFiles, reporter: Reporter) -> tuple[OffsetGap, ...]:
+def check_gaps(fs: FileSystem, files: PartitionFiles, reporter: Observer) -> tuple[OffsetGap, ...]:
     """The documented gaps; each one, and every file that was set aside, is a remark. Raises OSError."""
     path = f"{files.path}/{QUARANTINE_FILE}"
-    gaps: tuple[OffsetGap, ...] = ()
-    try:
-        data = read_file(fs, path, max_bytes=MAX_CHECKPOINT_BYTES)
-        gaps = decode_gaps(path, data)
-        _check_form(path, data, encode_gaps(gaps), reporter)
-    except FileNotFoundError:
-        pass
-    except (CheckpointError, ValueError) as exc:
-        reporter.damage(CHECKPOINT, path, str(exc))
+    gaps = _read(fs, path, decode_gaps, encode_gaps, reporter) or ()
     for gap in gaps:
         text = f"offsets {gap.start_offset} to {gap.end_offset - 1} were damaged and taken out"
         reporter.remark("quarantine", path, text, first_offset=gap.start_offset, next_offset=gap.end_offset)
@@ -108,63 +101,58 @@ def check_gaps(fs: FileSystem, files: PartitionFiles, reporter: Reporter) -> tup
     return gaps
 
 
-def check_derived(fs: FileSystem, files: PartitionFiles, log_start_offset: int, reporter: Reporter) -> None:
+def check_derived(fs: FileSystem, files: PartitionFiles, log_start_offset: int, reporter: Observer) -> None:
     """Check the derived files, except the transaction indexes: they are checked against the log itself. Raises OSError."""
     path = f"{files.path}/{DERIVED_FILE}"
-    try:
-        data = read_file(fs, path, max_bytes=MAX_CHECKPOINT_BYTES)
-        facts = decode_facts(path, data)
-    except FileNotFoundError:
-        return
-    except (CheckpointError, ValueError) as exc:
-        reporter.damage(CHECKPOINT, path, str(exc))
-        return
-    _check_form(path, data, encode_facts(facts), reporter)
-    if files.segments and facts.log_start_offset > max(log_start_offset, files.segments[0].base_offset):
+    facts = _read(fs, path, decode_facts, encode_facts, reporter)
+    if facts is not None and files.segments and facts.log_start_offset > max(log_start_offset, files.segments[0].base_offset):
         text = f"says that records begin at offset {facts.log_start_offset}, the checkpoint says {log_start_offset}"
         reporter.remark(CHECKPOINT, path, f"{text}; a server goes by the larger one, if the log reaches it")
 
 
-def check_topic_id(fs: FileSystem, files: PartitionFiles, expected: uuid.UUID | None, reporter: Reporter) -> uuid.UUID | None:
+def check_topic_id(fs: FileSystem, files: PartitionFiles, expected: uuid.UUID | None, reporter: Observer) -> uuid.UUID | None:
     """The topic id of a partition, None when it cannot be told. Raises OSError."""
     path = f"{files.path}/{PARTITION_METADATA_FILE}"
-    try:
-        data = read_file(fs, path, max_bytes=MAX_CHECKPOINT_BYTES)
-        found = decode_partition_metadata(path, data)
-    except FileNotFoundError:
+    found = _read(fs, path, decode_partition_metadata, encode_partition_metadata, reporter, check="topic id")
+    if PARTITION_METADATA_FILE not in files.small:
         reporter.remark("topic id", path, "the file is missing; a server takes the topic's id from elsewhere, or makes one")
-        return None
-    except (CheckpointError, ValueError) as exc:
-        reporter.damage("topic id", path, str(exc))
-        return None
-    _check_form(path, data, encode_partition_metadata(found), reporter)
-    if expected is not None and found != expected:
+    if expected is not None and found is not None and found != expected:
         text = f"has topic id {encode_uuid(found)}, other files of the topic say {encode_uuid(expected)}"
         reporter.damage("topic id", path, text)
     return found
 
 
-def read_offsets(fs: FileSystem, path: str, reporter: Reporter) -> Mapping[TopicPartition, int]:
+def read_offsets(fs: FileSystem, path: str, reporter: Observer) -> Mapping[TopicPartition, int]:
     """An offset checkpoint of a log directory; none when there is no file. Raises OSError."""
+
+    def encode(offsets: Mapping[TopicPartition, int]) -> bytes:  # in the order of the file, which is not sorted in Kafka's
+        return encode_checkpoint(f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items())
+
+    return {} if fs.file_size(path) == 0 else _read(fs, path, decode_offsets, encode, reporter) or {}
+
+
+def _read(
+    fs: FileSystem,
+    path: str,
+    decode: Callable[[str, bytes], T],
+    encode: Callable[[T], bytes],
+    reporter: Observer,
+    *,
+    check: str = CHECKPOINT,
+) -> T | None:
+    """What a file says; None for none, and for damage, which is reported. So is another form than the one in which every server
+    writes these files: somebody else has changed it."""
     try:
         data = read_file(fs, path, max_bytes=MAX_CHECKPOINT_BYTES)
-        offsets = decode_offsets(path, data)
+        found = decode(path, data)
     except FileNotFoundError:
-        return {}
+        return None
     except (CheckpointError, ValueError) as exc:
-        reporter.damage(CHECKPOINT, path, str(exc))
-        return {}
-    if data:
-        # In the order of the file, which is not sorted in Kafka's.
-        written = encode_checkpoint(f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items())
-        _check_form(path, data, written, reporter)
-    return offsets
-
-
-def _check_form(path: str, data: bytes, expected: bytes, reporter: Reporter) -> None:
-    """Every server writes these files in one form; another one was changed by somebody else."""
-    if data != expected:
+        reporter.damage(check, path, str(exc))
+        return None
+    if data != encode(found):
         reporter.damage(CHECKPOINT, path, "can be read, but is not written as servers write it: it was changed")
+    return found
 
 
 CHECK: Final = "snapshot"
@@ -174,7 +162,7 @@ _NONE_DUE: Final = 2**63
 class SnapshotCheck:
     """Snapshots that the check of the log has not come to. Owner: the partition's check."""
 
-    def __init__(self, fs: FileSystem, directory: str, offsets: Sequence[int], reporter: Reporter) -> None:
+    def __init__(self, fs: FileSystem, directory: str, offsets: Sequence[int], reporter: Observer) -> None:
         self._fs = fs
         self._directory = directory
         self._reporter = reporter

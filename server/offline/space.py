@@ -9,6 +9,7 @@ change of its log.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable
 from typing import Final
@@ -17,9 +18,9 @@ import attrs
 
 from ...protocol.types import TopicPartition
 from ..storage.directory.inventory import PartitionFiles, SegmentFiles, StoppedDirectory
-from ..storage.disk.filesystem import READ, FileSystem
+from ..storage.disk.filesystem import FileSystem, opened
 from ..storage.disk.paths import LOG_SUFFIX, SNAPSHOT_SUFFIXES, TIME_INDEX_SUFFIX, segment_file
-from ..storage.indexes.offset_and_time import TIME_ENTRY
+from ..storage.indexes.index import TIME_ENTRY
 
 BLOCK_BYTES: Final = 512
 """What `st_blocks` counts in (POSIX stat)."""
@@ -126,24 +127,18 @@ def _tree(path: str) -> Space:
 
 def _largest_timestamp(fs: FileSystem, segment: SegmentFiles) -> int:
     """The last entry that is not zeros: the file of an active segment ends with some."""
-    try:
-        fd = fs.open(segment.path(TIME_INDEX_SUFFIX), READ)
-    except FileNotFoundError:
-        return _modified_ms(segment.path(LOG_SUFFIX))
-    try:
+    low = 0
+    with contextlib.suppress(FileNotFoundError), opened(fs, segment.path(TIME_INDEX_SUFFIX)) as fd:
         entries = fs.size(fd) // TIME_ENTRY.size
-        low = 0
         while low < entries:  # entries come first and zeros last: look for the border
             middle = (low + entries) // 2
             if any(fs.read(fd, TIME_ENTRY.size, middle * TIME_ENTRY.size)):
                 low = middle + 1
             else:
                 entries = middle
-        if low == 0:
-            return _modified_ms(segment.path(LOG_SUFFIX))
-        return int(TIME_ENTRY.unpack(fs.read(fd, TIME_ENTRY.size, (low - 1) * TIME_ENTRY.size))[0])
-    finally:
-        fs.close(fd)
+        if low:
+            return int(TIME_ENTRY.unpack(fs.read(fd, TIME_ENTRY.size, (low - 1) * TIME_ENTRY.size))[0])
+    return _modified_ms(segment.path(LOG_SUFFIX))
 
 
 def _modified_ms(path: str) -> int:

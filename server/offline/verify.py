@@ -21,26 +21,25 @@ import attrs
 from ...protocol.limits import INT64_MAX
 from ...protocol.types import TopicPartition
 from ..storage.directory.inventory import PartitionFiles, StoppedDirectory
-from ..storage.directory.security_file import SECURITY_FILE, read_security
-from ..storage.directory.state_files import BROKERS, CLIENT_METRICS, GROUPS, read_state
+from ..storage.directory.state_files import BROKERS, CLIENT_METRICS, GROUPS, SECURITY_FILE, read_security, read_state
 from ..storage.directory.topics_file import CREATIONS_FILE, TOPICS_FILE, Topic, decode_topics, read_creations
 from ..storage.disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     CLEANER_OFFSET_FILE,
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
-    MAX_CHECKPOINT_BYTES,
     META_PROPERTIES_FILE,
     PRODUCER_ID_BLOCK_FILE,
     RECOVERY_POINT_FILE,
     decode_meta_properties,
+    maybe_read,
     read_producer_id_block,
 )
-from ..storage.disk.filesystem import FileSystem, read_file
+from ..storage.disk.filesystem import FileSystem
 from ..storage.disk.paths import BATCHES_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, segment_file
 from ..storage.errors import CheckpointError
 from ..storage.log.gaps import OffsetGap, gap_at
-from .findings import Observer, Reporter
+from .findings import Observer
 from .segment_check import Gap, LogState, SegmentCheck
 from .small_files_check import (
     SnapshotCheck,
@@ -51,6 +50,21 @@ from .small_files_check import (
     check_topic_id,
     read_offsets,
 )
+
+_READ_WHOLE: Final[Sequence[tuple[str, str, Callable[[FileSystem, str], object]]]] = (
+    (
+        "identity",
+        META_PROPERTIES_FILE,
+        lambda fs, path: maybe_read(fs, f"{path}/{META_PROPERTIES_FILE}", decode_meta_properties),
+    ),
+    ("creation", CREATIONS_FILE, lambda fs, path: read_creations(fs, path, 0)),
+    ("producer ids", PRODUCER_ID_BLOCK_FILE, read_producer_id_block),
+    ("users and ACLs", SECURITY_FILE, read_security),
+    ("configurations of groups", GROUPS.name, GROUPS.read),
+    ("subscriptions to metrics", CLIENT_METRICS.name, CLIENT_METRICS.read),
+    ("keys of the server", BROKERS.name, BROKERS.read),
+)
+"""(check, file of the log directory, what reads it whole)."""
 
 
 @attrs.frozen(kw_only=True)
@@ -87,7 +101,7 @@ def verify(
     checked: Callable[[PartitionSummary], None] = lambda summary: None,
 ) -> None:
     """Report everything that is wrong in a log directory; `checked` is called behind each partition. Raises OSError."""
-    reporter = Reporter(observer)
+    reporter = observer
     says = read_directory_files(fs, directory, reporter)
     topic_ids: dict[str, uuid.UUID] = {}
     for files in directory.partitions:
@@ -98,7 +112,7 @@ def verify(
         checked(summary)
 
 
-def read_directory_files(fs: FileSystem, directory: StoppedDirectory, reporter: Reporter) -> DirectorySays:
+def read_directory_files(fs: FileSystem, directory: StoppedDirectory, reporter: Observer) -> DirectorySays:
     """Read, and check, the files of the log directory. Raises OSError."""
     path = directory.path
     for name in directory.marked:
@@ -109,15 +123,15 @@ def read_directory_files(fs: FileSystem, directory: StoppedDirectory, reporter: 
         reporter.remark(
             "creation", f"{path}/{name}", "its topic was being made when the server ended; the next start removes it"
         )
-    _check_meta_properties(fs, f"{path}/{META_PROPERTIES_FILE}", reporter)
     was_clean = fs.file_size(f"{path}/{CLEAN_SHUTDOWN_FILE}") is not None
     if not was_clean and directory.is_whole:
         text = "there is no clean marker: the server did not stop in order, and checks its logs when it starts"
         reporter.remark("clean stop", f"{path}/{CLEAN_SHUTDOWN_FILE}", text)
-    _check_creations(fs, path, reporter)
-    _check_producer_ids(fs, path, reporter)
-    _check_security(fs, path, reporter)
-    _check_groups(fs, path, reporter)
+    for check, name, read in _READ_WHOLE:
+        try:
+            read(fs, path)
+        except (CheckpointError, ValueError) as exc:
+            reporter.damage(check, f"{path}/{name}", str(exc))
     says = DirectorySays(
         was_clean=was_clean,
         topics=_read_topics(fs, f"{path}/{TOPICS_FILE}", reporter),
@@ -131,63 +145,16 @@ def read_directory_files(fs: FileSystem, directory: StoppedDirectory, reporter: 
     return says
 
 
-def _check_meta_properties(fs: FileSystem, path: str, reporter: Reporter) -> None:
+def _read_topics(fs: FileSystem, path: str, reporter: Observer) -> Mapping[str, Topic]:
     try:
-        decode_meta_properties(path, read_file(fs, path, max_bytes=MAX_CHECKPOINT_BYTES))
-    except FileNotFoundError:
-        return
-    except (CheckpointError, ValueError) as exc:
-        reporter.damage("identity", path, str(exc))
-
-
-def _check_creations(fs: FileSystem, directory: str, reporter: Reporter) -> None:
-    try:
-        read_creations(fs, directory, 0)
-    except CheckpointError as exc:
-        reporter.damage("creation", f"{directory}/{CREATIONS_FILE}", str(exc))
-
-
-def _check_producer_ids(fs: FileSystem, directory: str, reporter: Reporter) -> None:
-    try:
-        read_producer_id_block(fs, directory)
-    except (CheckpointError, ValueError) as exc:
-        reporter.damage("producer ids", f"{directory}/{PRODUCER_ID_BLOCK_FILE}", str(exc))
-
-
-def _check_security(fs: FileSystem, directory: str, reporter: Reporter) -> None:
-    try:
-        read_security(fs, directory)
-    except CheckpointError as exc:
-        reporter.damage("users and ACLs", f"{directory}/{SECURITY_FILE}", str(exc))
-
-
-def _check_groups(fs: FileSystem, directory: str, reporter: Reporter) -> None:
-    try:
-        GROUPS.read(fs, directory)
-    except CheckpointError as exc:
-        reporter.damage("configurations of groups", f"{directory}/{GROUPS.name}", str(exc))
-    try:
-        CLIENT_METRICS.read(fs, directory)
-    except CheckpointError as exc:
-        reporter.damage("subscriptions to metrics", f"{directory}/{CLIENT_METRICS.name}", str(exc))
-    try:
-        BROKERS.read(fs, directory)
-    except CheckpointError as exc:
-        reporter.damage("keys of the server", f"{directory}/{BROKERS.name}", str(exc))
-
-
-def _read_topics(fs: FileSystem, path: str, reporter: Reporter) -> Mapping[str, Topic]:
-    try:
-        _, topics = read_state(fs, path, decode_topics)
-    except FileNotFoundError:
-        return {}
+        _, topics = read_state(fs, path, decode_topics) or (0, [])
     except (CheckpointError, ValueError) as exc:
         reporter.damage("topics", path, str(exc))
         return {}
     return {topic.name: topic for topic in topics}
 
 
-def _report_absent(directory: StoppedDirectory, says: DirectorySays, reporter: Reporter) -> None:
+def _report_absent(directory: StoppedDirectory, says: DirectorySays, reporter: Observer) -> None:
     """A checkpoint that names partitions which are not here: they may lie in another log directory, or were deleted."""
     there = {files.topic_partition for files in directory.partitions}
     absent = sorted(says.recovery_points.keys() - there)
@@ -233,7 +200,7 @@ def check_partition(
     Memory: pieces of files, one batch, and the producers of the log.
     """
     observer.begin(files.topic_partition, files.log_bytes)
-    reporter = Reporter(observer)
+    reporter = observer
     check_names(files, reporter)
     gaps = check_gaps(fs, files, reporter)
     epochs = check_leader_epochs(fs, files, reporter)
@@ -283,7 +250,7 @@ def is_swapping(files: PartitionFiles) -> bool:
     return any(name.endswith(SWAP_SUFFIX) for name in files.leftovers)
 
 
-def check_names(files: PartitionFiles, reporter: Reporter) -> None:
+def check_names(files: PartitionFiles, reporter: Observer) -> None:
     """Report names that no part of a log has."""
     if not files.segments:
         reporter.remark(NAME, files.path, "holds no segment: a server makes an empty one")
@@ -305,7 +272,7 @@ def check_names(files: PartitionFiles, reporter: Reporter) -> None:
         reporter.remark("leftover", f"{files.path}/{name}", text)
 
 
-def report_gaps(gaps: Sequence[Gap], documented: tuple[OffsetGap, ...], reporter: Reporter) -> None:
+def report_gaps(gaps: Sequence[Gap], documented: tuple[OffsetGap, ...], reporter: Observer) -> None:
     """Each gap of a log that was not compacted, which leaves gaps everywhere, must be a documented one."""
     for gap in gaps:
         for first_offset, next_offset in undocumented(gap, documented):
@@ -336,7 +303,7 @@ def undocumented(gap: Gap, documented: tuple[OffsetGap, ...]) -> list[tuple[int,
     return found
 
 
-def check_offsets(files: PartitionFiles, known: Known, log_end_offset: int, reporter: Reporter) -> None:
+def check_offsets(files: PartitionFiles, known: Known, log_end_offset: int, reporter: Observer) -> None:
     """Report what the checkpoints of the log directory say that the log does not."""
     for name, offset, is_end in (
         ("log start offset", known.log_start_offset, False),

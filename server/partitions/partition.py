@@ -30,15 +30,13 @@ from ..config import DurabilityMode, LogConfig
 from ..loop.waiting import Waiters
 from ..storage.disk.diskops import Procedure
 from ..storage.errors import LogOfflineError, StorageError
-from ..storage.log.log import Log
-from ..storage.log.log_snapshot import LogSnapshot
+from ..storage.log.log import Log, LogSnapshot
 from ..storage.log.prepare import PreparedAppend
 from .appender import MAX_GROUP_BYTES, MAX_GROUP_COMMANDS, Answer, AppendCommand, Appender, FailedGroup
-from .disk import Disk
+from .disk import MAX_BYTES, Disk
 from .flusher import Flusher
 from .mailbox import Mailbox, MailboxClosedError
 from .room import Room
-from .writes_at_once import MAX_BYTES
 
 LOGGER: Final = logging.getLogger(__name__)
 

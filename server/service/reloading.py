@@ -18,7 +18,7 @@ import trio
 from ...protocol.errors import TriologError
 from ..broker import Broker
 from ..config.broker_config import BrokerConfig
-from ..config.live_keys import Difference, differences, with_live_keys
+from ..config.broker_settings import Difference, differences, with_live_keys
 from ..listeners.opening import Listeners
 from ..system.supervisor import Supervisor
 from .log_lines import LogLines

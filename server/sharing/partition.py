@@ -17,8 +17,7 @@ import trio
 from ...protocol.coordinator.share_group_records import ShareStateValue
 from ...protocol.errors import ErrorCode, RequestError
 from ...protocol.types import TopicPartition
-from ..loop.alarm import Alarm, deadline_now_ms
-from ..loop.waiting import Waiters
+from ..loop.waiting import Alarm, Waiters, deadline_now_ms
 from ..system.clock import NowMs
 from .state.acquisition import Acquisition
 from .state.partition_state import Change, SharePartitionState

@@ -21,8 +21,7 @@ from ...protocol.limits import INT64_MAX
 from ...protocol.types import TimestampAndOffset, TopicPartition
 from ..groups.share.states import ShareStateSummary
 from ..logs.topics import Topics
-from ..loop.alarm import Alarm
-from ..loop.waiting import Waiters
+from ..loop.waiting import Alarm, Waiters
 from ..system.client_memory import ClientMemory
 from ..system.clock import NowMs
 from .partition import SharePartition

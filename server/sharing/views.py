@@ -16,7 +16,7 @@ from ...protocol.errors import RequestError
 from ...protocol.types import Isolation, TopicPartition
 from ..groups.assigned.values import Partitions
 from ..logs.topics import Topics
-from ..loop.alarm import deadline_now_ms
+from ..loop.waiting import deadline_now_ms
 from ..system.clock import NowMs
 from .partitions import SharePartitions
 from .state.partition_state import SharePartitionState

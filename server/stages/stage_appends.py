@@ -31,8 +31,7 @@ from ..partitions.flusher import flush
 from ..partitions.partition import PartitionActor
 from ..storage.disk.diskops import Procedure
 from ..storage.errors import LogOfflineError, SnapshotExpiredError, StorageError
-from ..storage.log.log import Log
-from ..storage.log.log_snapshot import LogSnapshot
+from ..storage.log.log import Log, LogSnapshot
 from ..storage.log.prepare import PreparedAppend
 from .stage_files import StagedChunk, copy_staged, file_name, read_stamped, sync_staged
 from .stages import Stages
@@ -229,8 +228,7 @@ async def _append(actor: PartitionActor, appends: Sequence[PreparedAppend]) -> P
             answered.set()
 
     for prepared in appends:
-        if not actor.try_append(prepared, ACKS_ALL, answer):
-            await actor.append(prepared, ACKS_ALL, answer)
+        await actor.append(prepared, ACKS_ALL, answer)
     await actor.wait_for(answered)
     for result in answers:
         if isinstance(result, RequestError):

@@ -28,7 +28,7 @@ from ...protocol.limits import INT16_MAX
 from ..logs.log_manager import LogManager
 from ..storage.errors import AppendFailedError, LogOfflineError
 from ..system.clock import NowMs
-from ..transactions.producer_ids import ProducerIds
+from ..transactions.transactional_ids import ProducerIds
 from .stage_appends import StageProducer, finish_partition
 from .stage_commit_log import Application, Files, StageChecks, StageCommitLog, StagedShare
 from .stage_files import stage_name, version_of

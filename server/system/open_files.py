@@ -37,14 +37,15 @@ def open_files_limit() -> int:
     return UNLIMITED if soft == resource.RLIM_INFINITY else min(soft, UNLIMITED)
 
 
-def http_connections() -> int:
-    """Of one HTTP listener."""
-    return _http_connections(open_files_limit())
+def http_connections(limit: int | None = None) -> int:
+    """Of one HTTP listener, where the process may open `limit` files; None: as many as it may."""
+    return max(1, min(MOST_HTTP_CONNECTIONS, (open_files_limit() if limit is None else limit) // 16))
 
 
 def default_max_connections() -> int:
     """Connections of clients that there is room for beside as many files of logs."""
-    return _default_max_connections(open_files_limit())
+    limit = open_files_limit()
+    return max(1, min(MOST_CONNECTIONS, (limit - RESERVED - http_connections(limit)) // 2))
 
 
 def log_file_budget(max_connections: int) -> int:
@@ -79,18 +80,10 @@ def limit_for_most_connections() -> int:
 def _limit_for(max_connections: int) -> int:
     """The lowest that has room for so many connections."""
     needed = least = RESERVED + LEAST_LOG_FILES + max_connections
-    while needed - _http_connections(needed) < least:
+    while needed - http_connections(needed) < least:
         needed += 1
     return needed
 
 
-def _http_connections(limit: int) -> int:
-    return max(1, min(MOST_HTTP_CONNECTIONS, limit // 16))
-
-
-def _default_max_connections(limit: int) -> int:
-    return max(1, min(MOST_CONNECTIONS, (limit - RESERVED - _http_connections(limit)) // 2))
-
-
 def _beside_log_files(max_connections: int) -> int:
-    return RESERVED + _http_connections(open_files_limit()) + max_connections
+    return RESERVED + http_connections() + max_connections

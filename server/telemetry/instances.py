@@ -15,9 +15,9 @@ import attrs
 
 from ...protocol.errors import ErrorCode, InvalidRequestError, RequestError
 from ...protocol.limits import INT32_MAX
-from ...protocol.records.crc32c import crc32c
+from ...protocol.records.batch import crc32c
 from ...protocol.types import CompressionType
-from ..config.client_metrics_keys import ALL_METRICS, DEFAULT_INTERVAL_MS, Subscription
+from ..config.resource_keys import ALL_METRICS, DEFAULT_INTERVAL_MS, Subscription
 from ..system.client_memory import Account, ClientMemory, deep_bytes
 
 MAX_INSTANCES: Final = 16_384

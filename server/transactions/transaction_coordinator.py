@@ -34,7 +34,6 @@ from ..logs.log_manager import LogManager
 from ..logs.topics import Topics
 from ..storage.log.prepare import prepare_marker
 from ..system.clock import NowMs
-from .producer_ids import ProducerIds
 from .transaction_states import (
     EPOCH_PER_TRANSACTION,
     IDLE_STATES,
@@ -54,7 +53,7 @@ from .transaction_states import (
     started,
     started_again,
 )
-from .transactional_ids import TransactionalId, TransactionalIds
+from .transactional_ids import ProducerIds, TransactionalId, TransactionalIds
 
 LOGGER: Final = logging.getLogger(__name__)
 

@@ -18,12 +18,12 @@ from triolog.protocol.errors import InvalidConfigError, TriologError
 from triolog.protocol.kafka.authorization import AclOperation, AclPermission, PatternType, ResourceType
 from triolog.protocol.kafka.scram import ScramCredential, ScramMechanism
 from triolog.protocol.limits import INT32_MAX, INT64_MAX, MAX_PARTITIONS_PER_TOPIC
-from triolog.protocol.records.crc32c import crc32c
+from triolog.protocol.records.batch import crc32c
 from triolog.protocol.types import TopicPartition
 from triolog.server.access.acls import Acl
 from triolog.server.access.users import decode_users
 from triolog.server.config.broker_settings import read_settings, read_topic_configs
-from triolog.server.storage.directory import security_file, state_files, topics_file
+from triolog.server.storage.directory import state_files, topics_file
 from triolog.server.storage.directory.state_files import BROKERS, Overrides
 from triolog.server.storage.disk import checkpoints, paths
 from triolog.server.storage.errors import CheckpointError, CorruptIndexError, CorruptSnapshotError
@@ -164,7 +164,7 @@ _SNAPSHOT: Final = [
     ProducerEntry(8, 0, -1, -1, None, ()),
 ]
 _CREDENTIAL: Final = ScramCredential.from_password(ScramMechanism.SCRAM_SHA_256, 4096, b"salt", "secret")
-_SECURITY: Final = security_file.SecurityState(
+_SECURITY: Final = state_files.SecurityState(
     3,
     {("alice", ScramMechanism.SCRAM_SHA_256): _CREDENTIAL},
     frozenset([Acl(ResourceType.TOPIC, "a", PatternType.LITERAL, "User:alice", "*", AclOperation.READ, AclPermission.ALLOW)]),
@@ -237,9 +237,9 @@ KINDS: Final[tuple[Kind, ...]] = (
         sign=_signed_json(None),
     ),
     Kind(
-        decode=lambda data: security_file.decode_security(PATH, data),
-        encode=security_file.encode_security,
-        seeds=(security_file.encode_security(_SECURITY), security_file.encode_security(security_file.SecurityState())),
+        decode=lambda data: state_files.decode_security(PATH, data),
+        encode=state_files.encode_security,
+        seeds=(state_files.encode_security(_SECURITY), state_files.encode_security(state_files.SecurityState())),
         sign=_signed_json(1),
     ),
     Kind(

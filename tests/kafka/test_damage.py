@@ -22,9 +22,8 @@ import attrs
 import pytest
 from click.testing import CliRunner
 from triolog.protocol.errors import RequestError
-from triolog.protocol.records.batch import iter_batches
+from triolog.protocol.records.batch import crc32c, iter_batches
 from triolog.protocol.records.builder import build_batch
-from triolog.protocol.records.crc32c import crc32c
 from triolog.protocol.records.record import iter_records
 from triolog.server.config import LogConfig
 from triolog.server.storage.errors import StorageError

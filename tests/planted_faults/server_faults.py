@@ -79,7 +79,7 @@ TOPIC_FAULTS: Final = {
         old="    return topic_id in ids and is_another and holds_nothing(fs, path)\n",
         new="    return topic_id in ids and is_another\n",
         tests=(
-            f"{STORAGE}/directory/test_json_files.py::test_a_directory_that_holds_or_held_a_record_is_not_left_over",
+            "tests/server/storage/directory/test_json_files.py::test_a_directory_that_holds_or_held_a_record_is_not_left_over",
             "tests/server/logs/test_topic_changes.py::test_partitions_with_records_are_adopted",
         ),
     ),
@@ -95,7 +95,7 @@ OLDEST_FAULTS: Final = {
         file="server/storage/directory/state_files.py",
         old="if (editable is None or found is not None) and found",
         new="if editable is None and found",
-        tests=(f"{STORAGE}/directory/test_json_files.py::test_a_flipped_bit_is_noticed_wherever_it_is",),
+        tests=("tests/server/storage/directory/test_json_files.py::test_a_flipped_bit_is_noticed_wherever_it_is",),
     ),
     "end-of-a-clean-stop": Fault(
         why="Offsets of records that went with the end of a stopped log are given to other ones, and nobody is told.",
@@ -122,7 +122,9 @@ OLDEST_FAULTS: Final = {
         why="Compaction takes what a power cut would leave of a producer: what it repeats then is new.",
         file="server/storage/cleaner/batch_filter.py",
         old="        if not header.is_control and self._is_last_on_device(header, last):\n            return True\n",
-        tests=(f"{STORAGE}/cleaner/test_clean.py::test_the_newest_batch_of_a_producer_that_no_power_cut_takes_stays_too",),
+        tests=(
+            "tests/server/storage/cleaner/test_clean.py::test_the_newest_batch_of_a_producer_that_no_power_cut_takes_stays_too",
+        ),
     ),
 }
 
@@ -209,7 +211,7 @@ DELETION: Final = {
         old="    log.recovery_point = max(",
         new="    log.recovery_point += 0 * max(",
         tests=(
-            f"{STORAGE}/recovery/test_space_wait.py::test_appends_are_told_what_it_waits_for_and_the_recovery_point_stays",
+            "tests/server/storage/recovery/test_space_wait.py::test_appends_are_told_what_it_waits_for_and_the_recovery_point_stays",
             "tests/server/logs/test_waiting_logs.py::test_a_waiting_log_is_read_and_refuses_writes",
         ),
     ),
@@ -282,7 +284,7 @@ COORDINATORS: Final = {
     ),
     "producer-ids-before-their-use": Fault(
         why="After a crash a second producer gets the id of the first: its records are taken for duplicates.",
-        file="server/transactions/producer_ids.py",
+        file="server/transactions/transactional_ids.py",
         old="                    await disk.call(self._write_block, directory, first + BLOCK_IDS, at=directory.path)\n",
         new="                    await disk.call(self._write_block, directory, first, at=directory.path)\n",
         tests=(

@@ -29,8 +29,8 @@ from triolog.server.logs.cleaner_process import CleanerCounters
 from triolog.server.logs.compaction import Scrub
 from triolog.server.logs.disk_guard import DiskGuard
 from triolog.server.logs.log_directories import LogDirectories
+from triolog.server.logs.log_manager import _Job, expire_producers
 from triolog.server.logs.log_retention import LogRetention
-from triolog.server.logs.maintenance import _Job, expire_producers
 from triolog.server.logs.segment_leases import SegmentLeases
 from triolog.server.logs.waiting_logs import WaitingLogs
 from triolog.server.logs.wear import Wear
@@ -388,7 +388,7 @@ NAMED: Final = re.compile(r'(?:errors\.(?:isolate|repeat|note)\(|errors\.isolate
 
 OTHER_LOOPS: Final = {
     "partitions/task_errors.py:repeat": "the one that contains what its steps raise",
-    "logs/maintenance.py:repeat": "contains what jobs raise",
+    "logs/log_manager.py:repeat": "contains what jobs raise",
     "logs/disk_guard.py:watch": "contains what looks raise",
     "logs/disk_guard.py:_give_up": "of one look; ends when the ages of all that goes are confirmed",
     "logs/log_opening.py:_report_regularly": "reports the progress of a start",
@@ -435,7 +435,7 @@ LOADS: Final = {
     "a record of groups": (GroupOffsets, "replay"),
     "a classic group": (ClassicGroups, "restore"),
     "a transactional id": (transactional_ids, "decode_transaction_value"),
-    "a state of a share group": (state_log, "decode_share_state_value"),
+    "a state of a share group": (state_log.SHARE_STATE_RECORDS, "decode_value"),
     "a commit of staged records": (stage_commit_log, "decode_stage_commit_value"),
     "a log": (log_opening, "check_topic_id"),
 }

@@ -149,7 +149,7 @@ class Workload:
         await self.guard(lambda: broker.topics.alter_configs("plain", {"retention.ms": str(10**12 + self.number)}))
         await self.guard(lambda: broker.topics.create(f"new-{self.number}"))
         await self.guard(lambda: broker.producers.init(None, 0))
-        await self.guard(manager.write_checkpoints)
+        await self.guard(manager.log_directories.write_checkpoints)
         await self.guard(lambda: manager.retention.run_pass(by_time=self.retains_by_time))
         await self.guard(manager.delete_doomed)
         await self.guard(lambda: brokers.records_from(broker, PLAIN))

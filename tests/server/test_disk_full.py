@@ -75,7 +75,7 @@ def commit_until_refused(client: WireClient) -> None:
 
 
 def committed(client: WireClient) -> int:
-    answer = client.call(groups.FetchOffsetsRequest("readers", (groups.OffsetsPartition("orders", 0),)))
+    answer = client.call(groups.FetchOffsetsRequest("readers", (groups.Partition("orders", 0),)))
     assert isinstance(answer, groups.FetchOffsetsResponse)
     return answer.partitions[0].offset
 

@@ -17,7 +17,7 @@ from triolog.server.config.broker_config import Address
 from triolog.server.embedded import LOCALHOST, MEMORY, BlockingBroker, open_broker
 from triolog.server.storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE
 from triolog.server.storage.errors import LogDirectoryError
-from triolog.server.system.whole_sync import lies_in_memory
+from triolog.server.system.block_devices import lies_in_memory
 
 from tests.support.brokers import PATIENCE_S
 from tests.support.logs import START_MS

@@ -87,7 +87,7 @@ PASSWORD: Final = "of alice"
 DIGESTS: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 NEWEST: Final = {api.name: requests_of(api)[-1] for api in APIS.values()}
 ATTACKS: Final = list(NEWEST.values())
-PARTITION: Final = messages.OffsetsPartition(NAME, 0)
+PARTITION: Final = messages.Partition(NAME, 0)
 NATIVE: Final[tuple[messages.RequestMessage, ...]] = (
     messages.AuthenticateRequest("SCRAM-SHA-256", b"n,,n=user,r=nonce"),
     messages.MetadataRequest(),
@@ -105,7 +105,7 @@ NATIVE: Final[tuple[messages.RequestMessage, ...]] = (
     messages.EndTransactionRequest(messages.TransactionProducer(NAME, 1, 0), commit=True),
     messages.ListTransactionsRequest(),
     messages.DescribeTransactionsRequest((NAME,)),
-    messages.DescribeProducersRequest((messages.DescribeProducersPartition(NAME, 0),)),
+    messages.DescribeProducersRequest((messages.Partition(NAME, 0),)),
     messages.AbortTransactionRequest(NAME),
     messages.AbortHangingTransactionsRequest((messages.HangingTransaction(NAME, 0, 1),)),
     messages.CommitOffsetsRequest(NAME, (messages.CommittedPartition(NAME, 0, 0),)),
@@ -120,7 +120,7 @@ NATIVE: Final[tuple[messages.RequestMessage, ...]] = (
     messages.AcceptGapsRequest((messages.AcceptGapsPartition(NAME, 0, 0),)),
     messages.DescribeSegmentsRequest((messages.DescribeSegmentsPartition(NAME, 0),)),
     messages.SplitPointsRequest((messages.SplitPointsPartition(NAME, 0, 0, 1, 1),)),
-    messages.LeaseSegmentsRequest((messages.LeasePartition(NAME, 0),), 1000),
+    messages.LeaseSegmentsRequest((messages.Partition(NAME, 0),), 1000),
     messages.StageRequest("application", 1, "task", (messages.StagePartition(NAME, 0, batch()),)),
     messages.CommitStageRequest("application", 1, ()),
     messages.AbortStageRequest("application", 1),

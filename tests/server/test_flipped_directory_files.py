@@ -21,7 +21,7 @@ import pytest
 import trio
 from triolog.protocol.types import Isolation, TopicPartition
 from triolog.server.config import LogConfig
-from triolog.server.storage.directory import security_file, state_files, topics_file
+from triolog.server.storage.directory import state_files, topics_file
 from triolog.server.storage.directory.state_files import BROKERS
 from triolog.server.storage.directory.topics_file import TOPICS_FILE, decode_deleted_topic_ids, decode_topics
 from triolog.server.storage.disk import checkpoints
@@ -41,7 +41,7 @@ from tests.support.logs import START_MS, DrivenLog, batch, open_driven
 READERS: Final[dict[str, Callable[[str, bytes], Any]]] = {
     TOPICS_FILE: lambda path, data: (decode_topics(path, data), decode_deleted_topic_ids(path, data)),
     topics_file.CREATIONS_FILE: topics_file.decode_creations,
-    security_file.SECURITY_FILE: security_file.decode_security,
+    state_files.SECURITY_FILE: state_files.decode_security,
     state_files.GROUPS.name: state_files.GROUPS.decode,
     BROKERS.name: BROKERS.decode,
     state_files.CLIENT_METRICS.name: state_files.CLIENT_METRICS.decode,

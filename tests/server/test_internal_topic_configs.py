@@ -50,7 +50,7 @@ OTHERS: Final = {
 async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
     async with running_broker(tmp_path) as broker:
         for topic in INTERNAL_TOPICS:
-            await broker._manager.create_internal_topic(topic, 1, adopted_configs(topic))
+            await broker._manager.changes.create(topic, 1, adopted_configs(topic), internal=True)
         yield broker
 
 
@@ -87,7 +87,7 @@ async def test_what_such_a_topic_is_made_with_cannot_be_taken_away_and_can_be_pu
 async def test_it_takes_the_right_to_configure_the_cluster(fast_path: Path) -> None:
     topic, change = "__consumer_offsets", [("flush.ms", 0, "1000")]
     async with kafka_server(fast_path, acl_enable=True) as server, server.connected() as client:
-        await server.broker._manager.create_internal_topic(topic, 1, adopted_configs(topic))
+        await server.broker._manager.changes.create(topic, 1, adopted_configs(topic), internal=True)
         request = kafka_admin.alter_incrementally((int(ConfigType.TOPIC), topic, change))
         await allow(server, AclOperation.ALTER_CONFIGS, ResourceType.TOPIC, topic)
         [refused] = (await client.call(request, 1)).responses

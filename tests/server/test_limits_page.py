@@ -19,7 +19,7 @@ OF_ONE_REQUEST: Final = {
     "logs/cleaner",
     "logs/compaction.py",
     "partitions/appender.py",
-    "partitions/writes_at_once.py",
+    "partitions/disk.py",
     "broker/statistics.py",
     "listeners/http",
     "listeners/connections/transport.py",

@@ -32,8 +32,8 @@ from triolog.protocol.types import (
     TopicPartition,
 )
 from triolog.server.offline.verify import verify
-from triolog.server.storage.directory.directory_lock import DirectoryLock
 from triolog.server.storage.directory.inventory import read_directory
+from triolog.server.storage.directory.log_directory import DirectoryLock
 from triolog.server.storage.disk.filesystem import OsFileSystem
 
 from tests.server.test_sigkill_children import children

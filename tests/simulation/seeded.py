@@ -20,7 +20,7 @@ import trio
 import trio._core._run as trio_run
 import trio.testing
 from triolog.server.partitions import disk as triolog_disk
-from triolog.server.partitions.writes_at_once import WritesAtOnce
+from triolog.server.partitions.disk import WritesAtOnce
 from triolog.tools.client import backoff
 from triolog.tools.client.sending import partitioner
 

@@ -77,7 +77,7 @@ async def make_images(root: Path) -> tuple[Image, Image]:
     async with running_broker(stopped, topic=SETTINGS) as broker:
         truths = {partition: await truth_of(broker, partition) for partition in EVERY}
         committed = {partition: offset for partition, offset, _ in await broker.offsets.fetch(GROUP)}
-        await broker._manager.write_checkpoints()
+        await broker._manager.log_directories.write_checkpoints()
         (stopped / CLEANER_OFFSET_FILE).write_bytes(encode_offsets({TABLE: 3}))
         shutil.copytree(stopped, killed)
     (killed / RECOVERY_POINT_FILE).write_bytes(

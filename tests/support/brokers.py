@@ -17,8 +17,8 @@ from triolog.server.broker import Broker, FetchPartition, open_broker_core
 from triolog.server.config import Durability, LogConfig
 from triolog.server.config.broker_config import BrokerConfig
 from triolog.server.groups.values import GroupListing
+from triolog.server.partitions.disk import AlwaysQuick
 from triolog.server.partitions.partition import PartitionActor
-from triolog.server.partitions.writes_at_once import AlwaysQuick
 from triolog.server.storage.disk.filesystem import FileSystem
 
 from tests.support.logs import START_MS, Clock

@@ -23,7 +23,7 @@ import attrs
 from confluent_kafka import Consumer, TopicPartition
 from triolog.protocol.native.messages import NewTopic
 from triolog.protocol.types import Record
-from triolog.server.config.address import Address
+from triolog.server.config.values import Address
 from triolog.server.fake.ports import Ports
 from triolog.tools.client.blocking.admin import BlockingAdmin
 from triolog.tools.client.blocking.client import BlockingClient
@@ -31,8 +31,7 @@ from triolog.tools.client.blocking.consumer import BlockingConsumer
 from triolog.tools.client.blocking.producer import BlockingProducer
 from triolog.tools.client.config import ProducerConfig
 from triolog.tools.client.errors import ConnectionLostError
-from triolog.tools.forward.process.asking import ask
-from triolog.tools.forward.process.place import CONTROL
+from triolog.tools.forward.process.place import CONTROL, ask
 
 from tests.support.forked_servers import ForkedProcess, ServerForker
 from tests.support.forwarding import NODE, until

@@ -265,7 +265,7 @@ class CommitterLoad(Load):
 
 def committed(client: WireClient, group: str, where: TopicPartition) -> tuple[int, str | None]:
     """A group's offset, with its note; an offset that a transaction may still change is an error."""
-    request = messages.FetchOffsetsRequest(group, (messages.OffsetsPartition(*where),), require_stable=True)
+    request = messages.FetchOffsetsRequest(group, (messages.Partition(*where),), require_stable=True)
     (entry,) = client.call(request).partitions
     if entry.error is not None:
         raise entry.error

@@ -32,8 +32,7 @@ from triolog.server.storage.disk.filesystem import FileSystem, OsFileSystem
 from triolog.server.storage.indexes.transaction_index import AbortedTxn
 from triolog.server.storage.log.append import AppendPlan, abort_append, commit_append, plan_append
 from triolog.server.storage.log.gaps import UNKNOWN_MS, OffsetGap
-from triolog.server.storage.log.log import Log
-from triolog.server.storage.log.log_snapshot import LogSnapshot
+from triolog.server.storage.log.log import Log, LogSnapshot
 from triolog.server.storage.log.prepare import PreparedAppend, prepare_append
 from triolog.server.storage.lookups import fetch
 from triolog.server.storage.lookups.timestamps import offset_for_timestamp

@@ -16,8 +16,8 @@ from triolog.protocol.records.record import iter_records
 from triolog.protocol.types import NO_TIMESTAMP, Record
 from triolog.server.storage.disk.diskops import Procedure, drive
 from triolog.server.storage.disk.filesystem import FileSystem
-from triolog.server.storage.indexes.offset_and_time import OffsetIndex, TimeIndex
-from triolog.server.storage.log.log_snapshot import LogSnapshot
+from triolog.server.storage.indexes.index import OffsetIndex, TimeIndex
+from triolog.server.storage.log.log import LogSnapshot
 from triolog.server.storage.lookups.explain import explain_offset, explain_timestamp
 from triolog.server.storage.lookups.fetch import fetch_batches
 from triolog.server.storage.lookups.timestamps import offset_for_timestamp

@@ -10,10 +10,9 @@ from typing import Any, Final
 
 import cramjam
 from hypothesis import strategies as st
-from triolog.protocol.records.batch import BatchHeader, assemble_batch, parse_header
+from triolog.protocol.records.batch import BatchHeader, assemble_batch, crc32c, parse_header
 from triolog.protocol.records.builder import BatchBuilder
 from triolog.protocol.records.compression import compress
-from triolog.protocol.records.crc32c import crc32c
 from triolog.protocol.records.framing import LZ4_END_MARK, LZ4_FRAME_HEADER, XERIAL_HEADER
 from triolog.protocol.records.varint import encode_varint
 from triolog.protocol.types import CompressionType

@@ -10,7 +10,7 @@ from typing import Final
 import attrs
 from triolog.protocol.types import Record, TopicPartition
 from triolog.server.config import LogConfig
-from triolog.server.offline.findings import Finding, Severity
+from triolog.server.offline.findings import Finding, Observer, Severity
 from triolog.server.storage.directory.topics_file import TOPICS_FILE, Topic, encode_topics
 from triolog.server.storage.disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
@@ -46,7 +46,7 @@ class StoppedLogs:
 
 
 @attrs.define(eq=False)
-class Seen:
+class Seen(Observer):
     """An observer that keeps what is found."""
 
     findings: list[Finding] = attrs.field(factory=list)

@@ -39,12 +39,11 @@ def command(directory: str, topic: str, include_active: bool, force: bool, map_m
     The server must be stopped, and `triolog verify` should find no damage.
     """
     from ...server.offline.compact_directory import CompactionOptions
-    from ...server.offline.findings import Reporter
     from ...server.offline.repair_directory import topic_config
     from ...server.offline.verify import read_directory_files
 
     with stopped(directory, (topic,), writes=True) as (fs, found):
-        says = read_directory_files(fs, found, Reporter(Warnings(found)))
+        says = read_directory_files(fs, found, Warnings(found))
         if not force:
             check_policies(found, says)
         how = CompactionOptions(

@@ -15,7 +15,7 @@ from .terminal.output import say
 from .terminal.remote import ServerAddress, access, server_option
 
 if TYPE_CHECKING:
-    from ...server.config.address import Address
+    from ...server.config.values import Address
 
 ON_ANY_PORT: Final = "127.0.0.1:0"
 
@@ -57,10 +57,10 @@ def command(
     import trio
 
     from ...protocol.errors import InvalidConfigError
-    from ...server.config.address import is_loopback
+    from ...server.config.values import is_loopback
     from ...server.listeners.http.access import read_token
     from ..console.process.serving import run_console
-    from ..console.settings import ConsoleSettings
+    from ..console.routes import ConsoleSettings
     from ..forward.process.place import default_state_dir
 
     if forward_state_dir is None and parent is None:
@@ -106,7 +106,7 @@ def command(
 
 
 def _address(option: str, text: str) -> Address:
-    from ...server.config.address import Address
+    from ...server.config.values import Address
 
     try:
         return Address.parse(text)

@@ -29,7 +29,7 @@ def command(directory: str, topics: tuple[str, ...], as_json: bool) -> None:
     Every batch is checked on the way. A segment whose log is damaged keeps its indexes: `triolog repair` takes care of both.
     The server must be stopped. --json prints JSON lines. Exit code 1 when a segment was left as it was.
     """
-    from ...server.offline.findings import Quiet, Reporter
+    from ...server.offline.findings import Observer
     from ...server.offline.repair import reindex
     from ...server.offline.repair_directory import topic_config
     from ...server.offline.small_files_check import SnapshotCheck
@@ -37,8 +37,8 @@ def command(directory: str, topics: tuple[str, ...], as_json: bool) -> None:
 
     begin = time.perf_counter()
     with stopped(directory, topics, writes=True) as (fs, found):
-        quiet = Reporter(Quiet())
-        says = read_directory_files(fs, found, Reporter(Warnings(found)))
+        quiet = Observer()
+        says = read_directory_files(fs, found, Warnings(found))
         log_bytes = sum(files.log_bytes for files in found.partitions)
         with open_progress("reindexing", log_bytes, counts_records=False) as bar:
             report = _Report(found, as_json=as_json)

@@ -95,8 +95,7 @@ def command(
         from ...protocol.errors import RequestError, TriologError
         from ...server.app import serve
         from ...server.config.broker_config import DEFAULT_NATIVE, BrokerConfig
-        from ...server.config.broker_settings import read_settings, read_topic_configs
-        from ...server.config.exposure import KAFKA, METRICS, NATIVE, check_exposure
+        from ...server.config.broker_settings import KAFKA, METRICS, NATIVE, check_exposure, read_settings, read_topic_configs
         from ...server.service.log_lines import configure_logging
         from ...server.service.service import Service
         from ...server.system.open_files import check_open_files
@@ -194,7 +193,7 @@ def _serve_for_tests(
 
     from ...protocol.errors import TriologError
     from ...server.config.broker_config import DEFAULT_NATIVE, Address
-    from ...server.config.exposure import is_loopback
+    from ...server.config.broker_settings import is_loopback
     from ...server.fake.clock import MovedClock
     from ...server.fake.faults.rules import RuleError
     from ...server.fake.kafka.kafka_versions import maxima_of
@@ -248,7 +247,7 @@ def _console(
     """The socket on which browsers come, and what answers there once the server serves. Raises a usage error."""
     if importlib.util.find_spec("h11") is None:
         raise click.UsageError("--console needs h11: pip install 'triolog[console]'")
-    from ...server.config.address import Address, is_loopback
+    from ...server.config.values import Address, is_loopback
     from ..console.process.supervisor import ConsoleChild
 
     try:

@@ -164,7 +164,7 @@ class Admin:
     ) -> list[DescribeProducersPartitionResponse]:
         """Return the producer state of partitions, or of all partitions of a topic, and whether an open transaction hangs."""
         partitions = await self._client.run(topics.partitions_of(places))
-        asked = tuple(m.DescribeProducersPartition(*partition) for partition in partitions)
+        asked = tuple(m.Partition(*partition) for partition in partitions)
         return list((await self._ask(m.DescribeProducersRequest(asked, open_only, max_producers))).partitions)
 
     async def abort_transaction(self, transactional_id: str) -> None:
@@ -269,7 +269,7 @@ class Admin:
 
         Where a partition has an error a new lease is ended at once, because nobody learns its name.
         """
-        asked = tuple(m.LeasePartition(*partition) for partition in partitions)
+        asked = tuple(m.Partition(*partition) for partition in partitions)
         answer: LeaseSegmentsResponse = await self._ask(m.LeaseSegmentsRequest(asked, lease_ms, lease_id))
         try:
             checked(answer.partitions)

@@ -15,7 +15,7 @@ from .errors import RecordsRefusedError, SourceFailedError, TargetRefusedError, 
 from .handing import Handing, hand_over
 from .memory import LinkMemory
 from .opening import Opened, trouble
-from .pacing.stretch import CATCH_UP_DELAY_S, Stretch
+from .pacing import CATCH_UP_DELAY_S, Stretch
 from .source.source import Gap, Piece
 from .upstream.resume import Mark
 
@@ -249,7 +249,7 @@ class Session:
         self._memory.progress.seen(topics.values())
 
     def _has_other_topics(self) -> bool:
-        from .settings.names import wanted_topics
+        from .settings.link_settings import wanted_topics
 
         settings = self._memory.settings
         there = self._memory.source.topics()

@@ -146,8 +146,6 @@ class ProduceRequest(RequestMessage):
     other than 0, 1 and -1 are INVALID_REQUIRED_ACKS.
     """
 
-    api = "produce"
-
     partitions: tuple[ProducePartition, ...] = wire([ProducePartition], last=True)
     acks: int = wire(ACKS, default=ACKS_ALL)
     timeout_ms: int = wire(INT32, default=DEFAULT_TIMEOUT_MS)
@@ -178,7 +176,5 @@ class ProducePartitionResponse(PartitionAnswer):
 @struct
 class ProduceResponse(ResponseMessage):
     """The results of the requested partitions, in the same order."""
-
-    api = "produce"
 
     partitions: tuple[ProducePartitionResponse, ...] = wire([ProducePartitionResponse])

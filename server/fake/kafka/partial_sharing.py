@@ -13,10 +13,10 @@ from ....protocol.kafka.messages.share_groups import (
     ShareAcknowledgePartitionData,
     ShareAcknowledgeTopicResponse,
     ShareFetchableTopicResponse,
-    ShareFetchForgottenTopic,
     ShareFetchPartitionData,
     ShareFetchResponse,
     ShareLeaderIdAndEpoch,
+    ShareTopicPartitions,
 )
 from ...broker import ShareKey
 from ...listeners.kafka.door import KafkaDoor
@@ -55,7 +55,7 @@ def without(key: ApiKey, body: Any, failed: Collection[tuple[bytes, int]]) -> An
     if key is ApiKey.SHARE_FETCH:
         body.max_wait_ms = 0
         if body.share_session_epoch > 0:
-            forgotten = [ShareFetchForgottenTopic(topic_id=topic_id, partitions=[number]) for topic_id, number in failed]
+            forgotten = [ShareTopicPartitions(topic_id=topic_id, partitions=[number]) for topic_id, number in failed]
             body.forgotten_topics_data = [*body.forgotten_topics_data, *forgotten]
     return body
 

@@ -24,7 +24,7 @@ from ....protocol.types import Bytes
 from ...listeners.kafka.door import KafkaDoor
 from ...listeners.kafka.error_answers import error_codes, error_response
 from ...listeners.kafka.session import TakeUp, Turn
-from ...loop.connection_task import Work
+from ...loop.reactor import Work
 from ...system.clock import NowMs
 from ..faults.faults import Fault, Faults
 from ..faults.requests import LoggedRequest, RequestLog

@@ -23,8 +23,7 @@ from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.types import TopicPartition
 from ...logs.configs import GroupConfigs
 from ...logs.topics import Topics
-from ...loop.alarm import Alarm, deadline_now_ms
-from ...loop.keyed_locks import KeyedLocks
+from ...loop.waiting import Alarm, KeyedLocks, deadline_now_ms
 from ...offsets.offsets_topic import OffsetsTopic
 from ...system.client_memory import Account, deep_bytes
 from ...system.clock import NowMs

@@ -28,10 +28,8 @@ from ....protocol.errors import ErrorCode, RequestError, UnknownTopicOrPartition
 from ....protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from ...config.broker_config import BrokerConfig
 from ...logs.configs import GroupConfigs
-from ...loop.alarm import Alarm, deadline_now_ms
-from ...loop.keyed_locks import KeyedLocks
-from ...offsets.commit_batch import AnswerCommit, Commit
-from ...offsets.committed_offsets import OFFSETS_PER_BATCH, CommittedOffsets
+from ...loop.waiting import Alarm, KeyedLocks, deadline_now_ms
+from ...offsets.committed_offsets import OFFSETS_PER_BATCH, AnswerCommit, Commit, CommittedOffsets
 from ...offsets.offsets_topic import OffsetsTopic, check_group
 from ...system.clock import NowMs
 from ..assigned.groups import Plan

@@ -18,8 +18,7 @@ import attrs
 import trio
 
 from ....protocol.types import ANONYMOUS, Bytes
-from ...loop.connection_task import ConnectionTask, Work
-from ...loop.reactor import Reactor
+from ...loop.reactor import ConnectionTask, Reactor, Work
 from ...loop.waiting import Deadlines
 from ...system.client_memory import PAYER, Payer, new_payer
 from .budget import FREE_BYTES, InFlightBudget, Share

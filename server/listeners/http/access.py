@@ -18,7 +18,7 @@ from typing import Final
 import attrs
 
 from ....protocol.errors import InvalidConfigError
-from ...config.address import Address, is_loopback
+from ...config.values import Address, is_loopback
 from .messages import JSON, HttpAnswer, HttpRequest
 
 READING: Final = ("GET", "HEAD")

@@ -12,7 +12,6 @@ from ....protocol.kafka.messages.security import (
     CreateAclsAclCreationResult,
     CreateAclsRequest,
     CreateAclsResponse,
-    DeleteAclsFilter,
     DeleteAclsFilterResult,
     DeleteAclsMatchingAcl,
     DeleteAclsRequest,
@@ -37,7 +36,7 @@ def _member(kind: type[E], value: int) -> E:
     return kind(value) if value in set(kind) else kind(0)
 
 
-def _filter(asked: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
+def _filter(asked: DescribeAclsRequest) -> AclFilter:
     """Raises InvalidRequestError."""
     return AclFilter(
         _member(ResourceType, asked.resource_type_filter),

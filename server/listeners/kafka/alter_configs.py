@@ -16,11 +16,10 @@ from ....protocol.kafka.messages.configs import (
     AlterConfigsAlterableConfig,
     AlterConfigsRequest,
     AlterConfigsResource,
-    AlterConfigsResourceResponse,
     AlterConfigsResponse,
+    AlteredResource,
     IncrementalAlterConfigsAlterableConfig,
     IncrementalAlterConfigsAlterConfigsResource,
-    IncrementalAlterConfigsAlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
@@ -53,7 +52,7 @@ async def alter_configs(call: Call, body: AlterConfigsRequest) -> AlterConfigsRe
     repeated = _repeated(body.resources)
     return AlterConfigsResponse(
         responses=[
-            AlterConfigsResourceResponse(**await _answer(call, resource, repeated, validate_only=body.validate_only))
+            AlteredResource(**await _answer(call, resource, repeated, validate_only=body.validate_only))
             async for resource in in_turns(body.resources)
         ]
     )
@@ -67,9 +66,7 @@ async def incremental_alter_configs(call: Call, body: IncrementalAlterConfigsReq
     repeated = _repeated(body.resources)
     return IncrementalAlterConfigsResponse(
         responses=[
-            IncrementalAlterConfigsAlterConfigsResourceResponse(
-                **await _answer(call, resource, repeated, validate_only=body.validate_only)
-            )
+            AlteredResource(**await _answer(call, resource, repeated, validate_only=body.validate_only))
             async for resource in in_turns(body.resources)
         ]
     )

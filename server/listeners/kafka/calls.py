@@ -18,8 +18,8 @@ from ....protocol.records.compression import load_codecs
 from ....protocol.schema.fields import has_more_elements
 from ...broker import Broker
 from ...config.broker_config import Address
-from ...loop.connection_task import Work
 from ...loop.procedures import PAUSE, PENDING, Procedure, Reply, Wait, perform
+from ...loop.reactor import Work
 from ...system.client_memory import PAYER
 from ..access.audited import note_change
 from ..connections.sockets import Admission, Listener, Served

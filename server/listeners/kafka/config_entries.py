@@ -14,9 +14,8 @@ from typing import Final, NamedTuple
 from ...broker import ALL_BROKERS, Broker
 from ...config import KEPT_KEYS, KNOWN_KEYS, TOPIC_KEYS, ConfigKey, LogConfig
 from ...config.broker_config import BROKER_KEYS, BrokerConfig
-from ...config.client_metrics_keys import CLIENT_METRICS_KEYS
-from ...config.group_keys import GROUP_KEYS
 from ...config.log_config import FOLLOWED_KEYS
+from ...config.resource_keys import CLIENT_METRICS_KEYS, GROUP_KEYS
 from .door import Call
 
 MINUTE_MS: Final = 60_000

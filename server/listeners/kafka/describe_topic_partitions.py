@@ -15,12 +15,11 @@ import attrs
 from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError
 from ....protocol.kafka.authorization import AclOperation, ResourceType
 from ....protocol.kafka.messages.topics import (
-    DescribeTopicPartitionsCursor,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
-    DescribeTopicPartitionsResponseCursor,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
+    TopicPartitionCursor,
 )
 from ....protocol.limits import INT32_MIN
 from ...broker import TopicMetadata, check_topic_name
@@ -42,7 +41,7 @@ async def describe_topic_partitions(call: Call, body: DescribeTopicPartitionsReq
         _check_cursor(body.cursor, names, is_asked_by_name=bool(body.topics))
     except RequestError as exc:
         return DescribeTopicPartitionsResponse(topics=[_refused(topic.name, exc.code) for topic in body.topics])
-    start = body.cursor or DescribeTopicPartitionsCursor(topic_name="", partition_index=0)
+    start = body.cursor or TopicPartitionCursor(topic_name="", partition_index=0)
     portion = Portion(call, left=min(max(body.response_partition_limit, 1), MAX_PARTITIONS))
     hidden: list[DescribeTopicPartitionsResponseTopic] = []
     async for name in in_turns(names):
@@ -55,7 +54,7 @@ async def describe_topic_partitions(call: Call, body: DescribeTopicPartitionsReq
     return DescribeTopicPartitionsResponse(topics=portion.topics + hidden, next_cursor=portion.next)
 
 
-def _check_cursor(cursor: DescribeTopicPartitionsCursor | None, names: Sequence[str], *, is_asked_by_name: bool) -> None:
+def _check_cursor(cursor: TopicPartitionCursor | None, names: Sequence[str], *, is_asked_by_name: bool) -> None:
     if cursor is None:
         return
     if cursor.partition_index < 0:
@@ -71,14 +70,14 @@ class Portion:
     call: Call
     left: int
     topics: list[DescribeTopicPartitionsResponseTopic] = attrs.field(factory=list)
-    next: DescribeTopicPartitionsResponseCursor | None = None
+    next: TopicPartitionCursor | None = None
 
     async def take(self, name: str, first: int) -> None:
         """Add a topic from partition `first` on, as far as it fits."""
         if self.next is not None:
             return
         if not self.left:
-            self.next = DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=0)
+            self.next = TopicPartitionCursor(topic_name=name, partition_index=0)
             return
         operations = self.call.authorized_operations(ResourceType.TOPIC, name)
         try:
@@ -91,7 +90,7 @@ class Portion:
         self.topics.append(await _found(self.call, metadata, range(first, last), operations))
         self.left -= max(last - first, 0)
         if last < len(metadata.leader_epochs):
-            self.next = DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=last)
+            self.next = TopicPartitionCursor(topic_name=name, partition_index=last)
 
 
 async def _found(call: Call, topic: TopicMetadata, numbers: range, operations: int) -> DescribeTopicPartitionsResponseTopic:

@@ -14,16 +14,16 @@ from ....protocol.kafka.messages.offsets import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
-    OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
+    OffsetPartitionError,
 )
 from ....protocol.kafka.messages.transactions import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
-    TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
+    TxnPartitionError,
 )
 from ....protocol.types import TopicPartition
 from ...broker import Commit, CommittingMember
@@ -68,11 +68,11 @@ def offset_commit(call: Call, body: OffsetCommitRequest) -> Procedure[OffsetComm
     return OffsetCommitResponse(topics=(yield from topics_of_answer(body.topics, codes, _partition, _topic)))
 
 
-def _partition(pair: tuple[OffsetCommitRequestPartition, int]) -> OffsetCommitResponsePartition:
-    return OffsetCommitResponsePartition(partition_index=pair[0].partition_index, error_code=pair[1])
+def _partition(pair: tuple[OffsetCommitRequestPartition, int]) -> OffsetPartitionError:
+    return OffsetPartitionError(partition_index=pair[0].partition_index, error_code=pair[1])
 
 
-def _topic(entries: Iterator[OffsetCommitResponsePartition], topic: OffsetCommitRequestTopic) -> OffsetCommitResponseTopic:
+def _topic(entries: Iterator[OffsetPartitionError], topic: OffsetCommitRequestTopic) -> OffsetCommitResponseTopic:
     partitions = list(islice(entries, len(topic.partitions)))
     return OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
 
@@ -88,12 +88,12 @@ def txn_offset_commit(call: Call, body: TxnOffsetCommitRequest) -> Procedure[Txn
     return TxnOffsetCommitResponse(topics=topics)
 
 
-def _partition_in_transaction(pair: tuple[TxnOffsetCommitRequestPartition, int]) -> TxnOffsetCommitResponsePartition:
-    return TxnOffsetCommitResponsePartition(partition_index=pair[0].partition_index, error_code=pair[1])
+def _partition_in_transaction(pair: tuple[TxnOffsetCommitRequestPartition, int]) -> TxnPartitionError:
+    return TxnPartitionError(partition_index=pair[0].partition_index, error_code=pair[1])
 
 
 def _topic_in_transaction(
-    entries: Iterator[TxnOffsetCommitResponsePartition], topic: TxnOffsetCommitRequestTopic
+    entries: Iterator[TxnPartitionError], topic: TxnOffsetCommitRequestTopic
 ) -> TxnOffsetCommitResponseTopic:
     partitions = list(islice(entries, len(topic.partitions)))
     return TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)

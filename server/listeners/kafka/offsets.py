@@ -14,7 +14,6 @@ from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.kafka.messages.offsets import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
-    OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -24,6 +23,7 @@ from ....protocol.kafka.messages.offsets import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
+    OffsetPartitionError,
 )
 from ....protocol.types import NO_OFFSET, TopicPartition
 from ...broker import GroupOffset
@@ -225,7 +225,7 @@ async def offset_delete(call: Call, body: OffsetDeleteRequest) -> OffsetDeleteRe
             OffsetDeleteResponseTopic(
                 name=topic.name,
                 partitions=[
-                    OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=next(codes))
+                    OffsetPartitionError(partition_index=each.partition_index, error_code=next(codes))
                     async for each in in_turns(topic.partitions)
                 ],
             )

@@ -44,7 +44,7 @@ from ....protocol.records.batch import (
 )
 from ....protocol.types import Bytes, CompressionType, TopicPartition
 from ...broker import PARTITIONS_AT_ONCE, PARTITIONS_PER_TURN, AppendResult, PendingProduce
-from ...loop.connection_task import Work
+from ...loop.reactor import Work
 from .door import Call
 from .session import Turn
 

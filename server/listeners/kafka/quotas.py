@@ -12,14 +12,13 @@ from ....protocol.kafka.messages.security import (
     AlterClientQuotasEntryData,
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
-    AlterClientQuotasResponseEntityData,
     AlterClientQuotasResponseEntryData,
     DescribeClientQuotasComponentData,
-    DescribeClientQuotasEntityData,
     DescribeClientQuotasEntryData,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
     DescribeClientQuotasValueData,
+    QuotaEntityData,
 )
 from ...broker import ENTITY_TYPES, IP, QuotaEntity, check_quota, checked_entity
 from ...loop.procedures import in_turns
@@ -84,7 +83,7 @@ def _matches(parts: Mapping[str, str | None], body: DescribeClientQuotasRequest)
 
 def _entry(entity: QuotaEntity, values: Mapping[str, float]) -> DescribeClientQuotasEntryData:
     return DescribeClientQuotasEntryData(
-        entity=[DescribeClientQuotasEntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+        entity=[QuotaEntityData(entity_type=kind, entity_name=name) for kind, name in entity],
         values=[DescribeClientQuotasValueData(key=key, value=value) for key, value in values.items()],
     )
 
@@ -132,5 +131,5 @@ def _answered(named: Named, error: RequestError | None) -> AlterClientQuotasResp
     return AlterClientQuotasResponseEntryData(
         error_code=error_code(error),
         error_message=error_message(error),
-        entity=[AlterClientQuotasResponseEntityData(entity_type=kind, entity_name=name) for kind, name in named],
+        entity=[QuotaEntityData(entity_type=kind, entity_name=name) for kind, name in named],
     )

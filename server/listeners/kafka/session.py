@@ -26,7 +26,7 @@ from ....protocol.limits import INT32_MAX
 from ....protocol.receive_buffer import LENGTH_BYTES
 from ....protocol.types import Bytes
 from ...broker import PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE, ClientQuotas
-from ...loop.connection_task import Work
+from ...loop.reactor import Work
 from ...loop.waiting import Expires
 from ..connections.counters import BROKEN_PROTOCOL, FAILED, OUT_OF_MEMORY, STALLED, cut, report_bug
 from ..connections.meter import Meter

@@ -15,7 +15,7 @@ from ....protocol.kafka.messages.share_groups import (
     ShareGroupHeartbeatAssignment,
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
-    ShareGroupHeartbeatTopicPartitions,
+    ShareTopicPartitions,
 )
 from ...broker import ShareGroupDescription, ShareHeartbeat, ShareHeartbeatAnswer, ShareMemberDescription
 from ...loop.procedures import Procedure
@@ -54,8 +54,7 @@ def _told(answer: ShareHeartbeatAnswer) -> ShareGroupHeartbeatResponse:
     assignment = None
     if answer.assignment is not None:
         topics = [
-            ShareGroupHeartbeatTopicPartitions(topic_id=topic_id, partitions=numbers)
-            for topic_id, numbers in by_topic(answer.assignment)
+            ShareTopicPartitions(topic_id=topic_id, partitions=numbers) for topic_id, numbers in by_topic(answer.assignment)
         ]
         assignment = ShareGroupHeartbeatAssignment(topic_partitions=topics)
     return ShareGroupHeartbeatResponse(

@@ -17,10 +17,10 @@ from ....protocol.kafka.messages.transactions import (
     EndTxnResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
+    TxnPartitionError,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
     WriteTxnMarkersWritableTxnMarker,
-    WriteTxnMarkersWritableTxnMarkerPartitionResult,
     WriteTxnMarkersWritableTxnMarkerResult,
     WriteTxnMarkersWritableTxnMarkerTopicResult,
 )
@@ -102,7 +102,7 @@ async def write_txn_markers(call: Call, body: WriteTxnMarkersRequest) -> WriteTx
 
 async def _write_markers(
     call: Call, marker: WriteTxnMarkersWritableTxnMarker, topic: str, partitions: Iterable[int]
-) -> list[WriteTxnMarkersWritableTxnMarkerPartitionResult]:
+) -> list[TxnPartitionError]:
     results = []
     async for number in in_turns(partitions):
         error: RequestError | None = None
@@ -117,5 +117,5 @@ async def _write_markers(
             )
         except RequestError as exc:
             error = exc.as_answer()
-        results.append(WriteTxnMarkersWritableTxnMarkerPartitionResult(partition_index=number, error_code=error_code(error)))
+        results.append(TxnPartitionError(partition_index=number, error_code=error_code(error)))
     return results

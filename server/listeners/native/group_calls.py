@@ -52,7 +52,7 @@ async def commit_offsets(broker: Broker, message: messages.CommitOffsetsRequest)
     return messages.CommitOffsetsResponse(
         tuple(
             [
-                messages.CommitOffsetsPartitionResponse(each.topic, each.partition, error)
+                messages.PartitionAnswer(each.topic, each.partition, error)
                 async for each, error in in_turns(zip(message.partitions, errors, strict=True))
             ]
         )
@@ -82,7 +82,7 @@ async def alter_share_group_offsets(
     )
     return messages.AlterShareGroupOffsetsResponse(
         tuple(
-            messages.AlterShareGroupOffsetsPartitionResponse(each.topic, each.partition, error)
+            messages.PartitionAnswer(each.topic, each.partition, error)
             for each, error in zip(message.partitions, errors, strict=True)
         )
     )

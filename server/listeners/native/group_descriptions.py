@@ -100,7 +100,7 @@ def _streams_group(broker: Broker, told: StreamsGroupDescription) -> messages.De
     members = []
     for each in told.members:
         places = sorted(place for place in told.read_by(each) if broker.topics.has_partition(place))
-        read = tuple(messages.OffsetsPartition(*place) for place in places)
+        read = tuple(messages.Partition(*place) for place in places)
         members.append(messages.GroupMember(each.member_id, each.instance_id, each.client_id, each.client_host, read))
     return messages.DescribedGroup(told.group_id, None, told.state.value, STREAMS, STREAMS, STICKY, tuple(members))
 
@@ -119,8 +119,8 @@ def _shared(view: SharePartitionView) -> messages.SharedPartition:
     )
 
 
-def _partitions(broker: Broker, assignment: Iterable[tuple[bytes, int]]) -> tuple[messages.OffsetsPartition, ...]:
-    return tuple(messages.OffsetsPartition(*each) for each in broker.topics.named_partitions(assignment))
+def _partitions(broker: Broker, assignment: Iterable[tuple[bytes, int]]) -> tuple[messages.Partition, ...]:
+    return tuple(messages.Partition(*each) for each in broker.topics.named_partitions(assignment))
 
 
 def _classic_group(told: GroupDescription) -> messages.DescribedGroup:
@@ -148,12 +148,12 @@ def _classic_group(told: GroupDescription) -> messages.DescribedGroup:
     )
 
 
-def _read(assignment: bytes) -> tuple[messages.OffsetsPartition, ...]:
+def _read(assignment: bytes) -> tuple[messages.Partition, ...]:
     """Return the partitions that the leader has assigned to a member; empty if the assignment is not in the consumers' common
     format."""
     try:
         assigned = decode_assignment(assignment).assigned_partitions
     except RemoteProtocolError:
         return ()
-    named = [messages.OffsetsPartition(each.topic, partition) for each in assigned for partition in each.partitions]
+    named = [messages.Partition(each.topic, partition) for each in assigned for partition in each.partitions]
     return tuple(sorted(named, key=lambda each: (each.topic, each.partition)))

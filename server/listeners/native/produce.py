@@ -12,7 +12,7 @@ from ....protocol.native import messages
 from ....protocol.records.batch import TRANSACTIONAL_FLAG, BatchHeader
 from ....protocol.types import Bytes, TopicPartition
 from ...broker import PARTITIONS_AT_ONCE, AppendResult, Broker, PendingProduce, PreparedAppend
-from ...loop.connection_task import Work
+from ...loop.reactor import Work
 from .session import NativeSession
 
 FLAGS_POSITION = 22

@@ -23,7 +23,7 @@ from ....protocol.native.kinds import Body
 from ....protocol.native.state import State
 from ....protocol.receive_buffer import LENGTH_BYTES
 from ...broker import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE, ClientQuotas
-from ...loop.connection_task import Work
+from ...loop.reactor import Work
 from ...loop.waiting import Expires
 from ..connections.counters import BROKEN_PROTOCOL, STALLED, ApiCounters, report_bug
 from ..connections.meter import Meter

@@ -82,14 +82,14 @@ async def create_topics(broker: Broker, message: messages.CreateTopicsRequest) -
 
 async def delete_topics(broker: Broker, message: messages.DeleteTopicsRequest) -> messages.DeleteTopicsResponse:
     deleted = [
-        messages.DeletedTopic(name, await error_of(broker.topics.delete(name))) async for name in in_turns(message.topics)
+        messages.TopicAnswer(name, await error_of(broker.topics.delete(name))) async for name in in_turns(message.topics)
     ]
     return messages.DeleteTopicsResponse(tuple(deleted))
 
 
 async def create_partitions(broker: Broker, message: messages.CreatePartitionsRequest) -> messages.CreatePartitionsResponse:
     changed = [
-        messages.ChangedTopic(topic.name, await error_of(broker.topics.create_partitions(topic.name, topic.total)))
+        messages.TopicAnswer(topic.name, await error_of(broker.topics.create_partitions(topic.name, topic.total)))
         async for topic in in_turns(message.topics)
     ]
     return messages.CreatePartitionsResponse(tuple(changed))
@@ -97,7 +97,7 @@ async def create_partitions(broker: Broker, message: messages.CreatePartitionsRe
 
 async def alter_configs(broker: Broker, message: messages.AlterConfigsRequest) -> messages.AlterConfigsResponse:
     changed = [
-        messages.ChangedTopic(topic.name, await error_of(broker.topics.alter_configs(topic.name, topic.set, topic.delete)))
+        messages.TopicAnswer(topic.name, await error_of(broker.topics.alter_configs(topic.name, topic.set, topic.delete)))
         async for topic in in_turns(message.topics)
     ]
     return messages.AlterConfigsResponse(tuple(changed))

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import attrs
 
 from ....protocol.types import Isolation
-from ...config.group_keys import GroupConfig
+from ...config.resource_keys import GroupConfig
 
 # ---- configuration ---------------------------------------------------------------------------------------------------------
 

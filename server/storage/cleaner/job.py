@@ -17,8 +17,7 @@ from ....protocol.types import CompressionType, TopicPartition
 from ...config import LogConfig
 from ..indexes.index import IndexTail
 from ..segments.segment import LogSegment
-from .batch_filter import LastRecord
-from .offset_map import LOAD_FACTOR
+from .batch_filter import LOAD_FACTOR, LastRecord
 
 
 class SourceSegment(NamedTuple):

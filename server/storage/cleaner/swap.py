@@ -21,9 +21,8 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from ..disk.diskops import FileHandle, Procedure, drive
+from ..disk.diskops import FileHandle, FileSize, Procedure, Rename, RenameEach, SyncDirectory, drive
 from ..disk.filesystem import FileSystem
-from ..disk.path_ops import FileSize, Rename, RenameEach, SyncDirectory
 from ..disk.paths import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,

@@ -242,7 +242,8 @@ class StoredTopics:
     def read(cls, fs: FileSystem, directory: str) -> Self:
         """Raises LogDirectoryError for a directory that is no partition's, CheckpointError for a bad topics.json."""
         partitions, doomed = _directories(fs, directory)
-        topics = {topic.name: topic for topic in _listed(fs, directory) if topic.topic_id not in doomed}
+        listed = read_state(fs, f"{directory}/{TOPICS_FILE}", decode_topics) or (0, [])
+        topics = {topic.name: topic for topic in listed[1] if topic.topic_id not in doomed}
         for topic_partition in partitions:
             name, count = topic_partition.topic, topic_partition.partition + 1
             if name not in topics:
@@ -270,11 +271,3 @@ def _directories(fs: FileSystem, directory: str) -> tuple[dict[TopicPartition, s
     left = left_over(fs, directory, partitions)
     there = {tp: path for tp, path in sorted(partitions.items()) if tp not in left}
     return {tp: path for tp, path in there.items() if topic_id_at(fs, path) not in doomed}, doomed
-
-
-def _listed(fs: FileSystem, directory: str) -> list[Topic]:
-    path = f"{directory}/{TOPICS_FILE}"
-    try:
-        return read_state(fs, path, decode_topics)[1]
-    except FileNotFoundError:
-        return []

@@ -6,26 +6,42 @@ Everything here blocks and is run in a thread while nobody else touches the dire
 |---|---|---|
 | no space, quota, no descriptors, no memory, interrupted | passing | what was asked for fails, it can be tried again |
 | all others: EIO, EROFS, ENOTDIR, EACCES, ENOENT ... | the device's or the mount's | the directory goes out of service |
+
+The lock on a log directory, held for the life of the process: of the directory, and of `.lock` in it (Kafka: FileLock).
+
+| lock | on | keeps out |
+|---|---|---|
+| `flock` | the directory | a second triolog, in the same process too, and when somebody has removed `.lock` |
+| `flock` | `.lock` | the same where directories have no locks (NFS) |
+| record lock | `.lock` | Kafka, which takes that one |
+
+A process loses its record locks when it closes *any* descriptor of the file, which a refused second owner does; where the
+kernel has them (Linux), the record lock therefore belongs to the open file and not to the process. The holder writes who it is
+into the file, for the message that a second one gets. (This file bypasses the file-system seam: a lock is the kernel's, not
+storage.)
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import logging
 import os
+import struct
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Self
 
 import attrs
 
 from ....protocol.types import TopicPartition
-from ...system.whole_sync import WholeSync
+from ...system.block_devices import WholeSync
 from ..disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     CLEANER_OFFSET_FILE,
     HIGH_WATERMARK_FILE,
+    LOCK_FILE,
     LOG_START_FILE,
     MAX_CHECKPOINT_BYTES,
     META_PROPERTIES_FILE,
@@ -39,13 +55,13 @@ from ..disk.checkpoints import (
     encode_clean_shutdown,
     encode_meta_properties,
     encode_offsets,
+    maybe_read,
     random_uuid,
     without_partitions,
 )
-from ..disk.filesystem import CREATE, FileSystem, read_file, replace_file
+from ..disk.filesystem import CREATE, FileSystem, open_file, open_regular, read_file, replace_file, write_pieces
 from ..disk.paths import CLUSTER_METADATA_TOPIC, DELETE_DIR_SUFFIX, IGNORED_DIRECTORIES, is_marked, parse_partition_directory
 from ..errors import CheckpointError, LogDirectoryError, StorageError, is_out_of_space
-from .directory_lock import DirectoryLock
 from .state_files import read_state, write_state
 from .topics_file import (
     CREATIONS_FILE,
@@ -166,10 +182,7 @@ class LogDirectory:
 
     def _read_identity(self) -> None:
         path = f"{self.path}/{META_PROPERTIES_FILE}"
-        try:
-            fields = decode_meta_properties(path, read_file(self.fs, path, max_bytes=MAX_CHECKPOINT_BYTES))
-        except FileNotFoundError:
-            return
+        fields = maybe_read(self.fs, path, decode_meta_properties) or {}
         self.cluster_id = fields.get("cluster.id")
         node_id = fields.get("node.id", fields.get("broker.id"))
         try:
@@ -247,11 +260,8 @@ class LogDirectory:
         return min(recovery_point, high_watermark)
 
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
-        path = f"{self.path}/{name}"
         try:
-            return decode_offsets(path, read_file(self.fs, path, max_bytes=MAX_CHECKPOINT_BYTES))
-        except FileNotFoundError:
-            return {}
+            return maybe_read(self.fs, f"{self.path}/{name}", decode_offsets) or {}
         except (CheckpointError, ValueError) as exc:
             LOGGER.warning("%s; it is taken as empty, %s", exc, _EMPTY_MEANS[name])
             return {}
@@ -322,11 +332,7 @@ class LogDirectory:
 
     def _read_topics(self) -> Contents:
         """Return the contents of topics.json; generation 0 and no topics without the file. Raises CheckpointError."""
-        path = f"{self.path}/{TOPICS_FILE}"
-        try:
-            generation, topics, deleted = read_state(self.fs, path, _decode_all)
-        except FileNotFoundError:
-            generation, topics, deleted = 0, [], set()
+        generation, topics, deleted = read_state(self.fs, f"{self.path}/{TOPICS_FILE}", _decode_all) or (0, [], set())
         self.topics_generation = generation
         return Contents(
             generation=generation,
@@ -384,12 +390,7 @@ class LogDirectory:
     def feed_watchdog(self, now_ms: int) -> None:
         """Write the time over the few bytes of a file that stays, and force it to the device: one block, and with `fdatasync`
         no journal. Raises the OSError that says the directory cannot be used."""
-        fd = self.fs.open(f"{self.path}/{WATCHDOG_FILE}", CREATE)
-        try:
-            self.fs.write(fd, [b"%020d\n" % now_ms], 0)
-            self.fs.sync(fd)
-        finally:
-            self.fs.close(fd)
+        write_pieces(self.fs, f"{self.path}/{WATCHDOG_FILE}", CREATE, [b"%020d\n" % now_ms])
 
     def free_bytes(self) -> int:
         return self.fs.free_bytes(self.path)
@@ -421,3 +422,91 @@ def _sync_names_above(fs: FileSystem, path: str) -> None:
         if above == os.path.dirname(above):
             return
         above = os.path.dirname(above)
+
+
+_OPEN_FILE_LOCK: Final = getattr(fcntl, "F_OFD_SETLK", None)
+_WHOLE_FILE: Final = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+"""`struct flock`: type, whence, start, length (0: to the end), process (0 is demanded of a lock of an open file)."""
+_NO_LOCK: Final = frozenset({errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
+"""Where directories cannot be locked: NFS turns `flock` into a record lock, for which a file has to be open for writing."""
+
+
+@attrs.define(eq=False, repr=False)
+class DirectoryLock:
+    """A lock that is held until `release`."""
+
+    path: str
+    _fd: int
+    _directory_fd: int
+
+    @classmethod
+    def acquire(cls, directory: str) -> Self:
+        """Lock a directory. Raises LogDirectoryError naming the holder when someone has it, OSError when it cannot be."""
+        path = f"{directory}/{LOCK_FILE}"
+        with contextlib.ExitStack() as on_failure:
+            directory_fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            on_failure.callback(os.close, directory_fd)
+            with _saying_who(directory, path):
+                _lock_directory(directory_fd)
+            fd = open_file(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            on_failure.callback(os.close, fd)
+            with _saying_who(directory, path):
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _take_record_lock(fd)
+            _sign(fd)
+            on_failure.pop_all()
+        return cls(path, fd, directory_fd)
+
+    def release(self) -> None:
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._fd, 0)
+        os.close(self._fd)
+        os.close(self._directory_fd)
+
+
+@contextlib.contextmanager
+def _saying_who(directory: str, path: str) -> Iterator[None]:
+    """Let a lock that is refused be a LogDirectoryError with the holder's name, as far as it can be told."""
+    try:
+        yield
+    except (BlockingIOError, PermissionError) as exc:
+        said = b""
+        with contextlib.suppress(OSError):
+            said = _said(path)
+        holder = said.decode("utf-8", "replace").strip() or "another process (Kafka or triolog)"
+        raise LogDirectoryError(
+            f"log directory {directory} is locked by {holder}; stop it first, or choose another directory"
+        ) from exc
+
+
+def _said(path: str) -> bytes:
+    fd = open_regular(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.pread(fd, 200, 0)
+    finally:
+        os.close(fd)
+
+
+def _lock_directory(fd: int) -> None:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as exc:
+        if exc.errno not in _NO_LOCK:
+            raise
+
+
+def _sign(fd: int) -> None:
+    """Say who holds it. On a full device it says nothing: the lock is the kernel's."""
+    os.ftruncate(fd, 0)
+    try:
+        os.pwrite(fd, f"triolog, process {os.getpid()}\n".encode(), 0)
+    except OSError as exc:
+        if not is_out_of_space(exc):
+            raise
+
+
+def _take_record_lock(fd: int) -> None:
+    if _OPEN_FILE_LOCK is None:
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    else:
+        fcntl.fcntl(fd, _OPEN_FILE_LOCK, _WHOLE_FILE)

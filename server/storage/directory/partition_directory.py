@@ -11,14 +11,14 @@ from typing import Final
 
 from ....protocol.limits import MIB
 from ..disk.checkpoints import (
-    MAX_CHECKPOINT_BYTES,
     PARTITION_METADATA_FILE,
     InconsistentTopicIdError,
     decode_partition_metadata,
     encode_partition_metadata,
     encode_uuid,
+    maybe_read,
 )
-from ..disk.filesystem import FileSystem, read_at, read_file, replace_file, sync_file
+from ..disk.filesystem import FileSystem, read_at, replace_file, sync_file
 from ..disk.paths import LOG_SUFFIX, base_offset_of, segment_file
 from ..errors import LogDirectoryError, StorageError
 from ..log.log import Log
@@ -63,28 +63,17 @@ def _check_vacant(fs: FileSystem, directory: str) -> None:
 
 def check_topic_id(fs: FileSystem, directory: str, topic_id: uuid.UUID) -> None:
     """Raises InconsistentTopicIdError when the directory belongs to another topic of that name."""
-    path = f"{directory}/{PARTITION_METADATA_FILE}"
-    try:
-        data = read_file(fs, path, max_bytes=MAX_CHECKPOINT_BYTES)
-    except FileNotFoundError:
-        return
-    if data == encode_partition_metadata(topic_id):
-        return
-    found = decode_partition_metadata(path, data)
-    if found != topic_id:
+    found = read_topic_id(fs, directory)
+    if found not in (None, topic_id):
         raise InconsistentTopicIdError(
-            f"{path} has topic id {encode_uuid(found)}, the topic has {encode_uuid(topic_id)}: "
+            f"{directory}/{PARTITION_METADATA_FILE} has topic id {encode_uuid(found)}, the topic has {encode_uuid(topic_id)}: "
             "the directory was left by another topic of that name; move it away"
         )
 
 
 def read_topic_id(fs: FileSystem, directory: str) -> uuid.UUID | None:
     """The id in `partition.metadata`, None when there is no such file. Raises CheckpointError."""
-    path = f"{directory}/{PARTITION_METADATA_FILE}"
-    try:
-        return decode_partition_metadata(path, read_file(fs, path, max_bytes=MAX_CHECKPOINT_BYTES))
-    except FileNotFoundError:
-        return None
+    return maybe_read(fs, f"{directory}/{PARTITION_METADATA_FILE}", decode_partition_metadata)
 
 
 def topic_id_at(fs: FileSystem, directory: str) -> uuid.UUID | None:

@@ -32,10 +32,10 @@ import attrs
 
 from ....protocol.errors import InvalidTopicError
 from ....protocol.limits import MAX_STORED_PARTITIONS
-from ....protocol.records.crc32c import crc32c
+from ....protocol.records.batch import crc32c
 from ....protocol.types import TopicPartition
-from ..disk.checkpoints import MAX_CHECKPOINT_BYTES, decode_uuid, encode_uuid
-from ..disk.filesystem import FileSystem, read_file
+from ..disk.checkpoints import decode_uuid, encode_uuid, maybe_read
+from ..disk.filesystem import FileSystem
 from ..disk.paths import check_topic_name
 from ..errors import UNREADABLE_JSON, CheckpointError
 from .partition_directory import holds_nothing, topic_id_at
@@ -200,11 +200,7 @@ def _decode_creation(entry: dict[str, Any]) -> Creation:
 def read_creations(fs: FileSystem, directory: str, topics_generation: int) -> list[Creation]:
     """Return the unfinished creations of a log directory with this generation of topics.json. Raises CheckpointError,
     OSError."""
-    path = f"{directory}/{CREATIONS_FILE}"
-    try:
-        generation, creations = decode_creations(path, read_file(fs, path, max_bytes=MAX_CHECKPOINT_BYTES))
-    except FileNotFoundError:
-        return []
+    generation, creations = maybe_read(fs, f"{directory}/{CREATIONS_FILE}", decode_creations) or (0, [])
     return creations if generation <= topics_generation else []
 
 
@@ -228,11 +224,11 @@ def is_left_over(
 def left_over(fs: FileSystem, directory: str, partitions: Mapping[TopicPartition, str]) -> set[TopicPartition]:
     """Return the partitions of a log directory that a server would remove, from their paths. The set is empty where the
     directory's files cannot be read; other checks report that. Raises OSError."""
-    path = f"{directory}/{TOPICS_FILE}"
     try:
-        generation, topics = decode_topics(path, read_file(fs, path, max_bytes=MAX_CHECKPOINT_BYTES))
-        creations = read_creations(fs, directory, generation)
-    except (FileNotFoundError, CheckpointError):
+        found = maybe_read(fs, f"{directory}/{TOPICS_FILE}", decode_topics)
+        creations = [] if found is None else read_creations(fs, directory, found[0])
+    except CheckpointError:
         return set()
+    topics = [] if found is None else found[1]
     named = {topic.name: topic for topic in topics}
     return {each for each, there in partitions.items() if is_left_over(fs, creations, named, each, there)}

@@ -38,14 +38,16 @@ import re
 import secrets
 import time
 import uuid
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeVar
 
 from ....protocol.errors import ErrorCode
 from ....protocol.limits import INT32_MAX, INT64_MAX, MIB
 from ....protocol.types import TopicPartition
 from ..errors import CheckpointError, FileTooLargeError
 from .filesystem import FileSystem, read_file, replace_file
+
+T = TypeVar("T")
 
 RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
@@ -288,6 +290,14 @@ def limit_of(path: str) -> int | None:
     return LIMITS.get(name, LIMITS_BY_SUFFIX.get(os.path.splitext(name)[1]))
 
 
+def maybe_read(fs: FileSystem, path: str, decode: Callable[[str, bytes], T]) -> T | None:
+    """What a small file says; None when there is none. Raises what `decode` raises, FileTooLargeError, OSError."""
+    try:
+        return decode(path, read_file(fs, path, max_bytes=limit_of(path) or MAX_CHECKPOINT_BYTES))
+    except FileNotFoundError:
+        return None
+
+
 def check_size(path: str, size: int) -> None:
     """Raises FileTooLargeError when a file of this size could not be read again."""
     limit = limit_of(path)
@@ -317,11 +327,8 @@ CLEANER_OFFSET_FILE: Final = "cleaner-offset-checkpoint"
 
 def read_cleaner_offsets(fs: FileSystem, directory: str) -> dict[TopicPartition, int]:
     """First dirty offset by partition; a file that cannot be read or understood is taken as empty, and says so."""
-    path = f"{directory}/{CLEANER_OFFSET_FILE}"
     try:
-        return decode_offsets(path, read_file(fs, path, max_bytes=MAX_CHECKPOINT_BYTES))
-    except FileNotFoundError:
-        return {}
+        return maybe_read(fs, f"{directory}/{CLEANER_OFFSET_FILE}", decode_offsets) or {}
     except (CheckpointError, OSError, ValueError) as exc:
         LOGGER.warning("%s; compacted logs are cleaned from their start", exc)
         return {}
@@ -343,12 +350,7 @@ def read_producer_id_block(fs: FileSystem, directory: str) -> int:
 
     A file that cannot be read is an error, not 0: ids that are given out twice would mix up two producers' batches.
     """
-    path = f"{directory}/{PRODUCER_ID_BLOCK_FILE}"
-    try:
-        data = read_file(fs, path, max_bytes=MAX_CHECKPOINT_BYTES)
-    except FileNotFoundError:
-        return 0
-    return decode_producer_id_block(path, data)
+    return maybe_read(fs, f"{directory}/{PRODUCER_ID_BLOCK_FILE}", decode_producer_id_block) or 0
 
 
 def decode_producer_id_block(path: str, data: bytes) -> int:

@@ -1,4 +1,4 @@
-"""Disk operations: everything storage wants from a disk, as values. Here those on open files; by name, see `path_ops`.
+"""Disk operations: everything storage wants from a disk, as values.
 
 A storage procedure is a generator. Its body runs where the state lives; it *yields* an operation and is sent the result,
 or has the operation's OSError thrown in. Who drives it decides where operations run: `drive` here runs them on the spot
@@ -16,30 +16,194 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 
 import attrs
 
 from ....protocol.types import Bytes
-from ..errors import FileGoneError, SnapshotExpiredError, SyncFailedError
-from .filesystem import CREATE, READ, WRITE, FileSystem
-from .path_ops import (
-    CreateFile,
-    FileSize,
-    LinkEach,
-    ListDirectory,
-    ModifiedMs,
-    ReadFile,
-    Rename,
-    RenameEach,
-    SyncDirectory,
-    SyncFile,
-    Unlink,
-    WriteFile,
-    WriteFiles,
-    sync_failed,
-)
-from .write_again import write_batches_again, write_index_again
+from ..errors import FileGoneError, FileTooLargeError, SnapshotExpiredError, SyncFailedError
+from .filesystem import CREATE, READ, WRITE, FileSystem, opened, read_file, replace_file, sync_file
+from .write_again import write_batches_again, write_file_again, write_index_again
+
+_NOT_OPENED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOENT})
+"""What no fsync fails with."""
+
+
+class FileSize(NamedTuple):
+    """Answers the size of a file, None when there is none."""
+
+    path: str
+
+    def run(self, fs: FileSystem) -> int | None:
+        return fs.file_size(self.path)
+
+
+class ReadFile(NamedTuple):
+    """Answers the bytes of a whole small file, None when there is none; EFBIG when it is larger than `max_bytes`."""
+
+    path: str
+    max_bytes: int
+
+    def run(self, fs: FileSystem) -> bytes | None:
+        try:
+            return read_file(fs, self.path, max_bytes=self.max_bytes)
+        except FileNotFoundError:
+            return None
+        except FileTooLargeError as exc:
+            raise OSError(errno.EFBIG, str(exc), self.path) from exc
+
+
+class ListDirectory(NamedTuple):
+    """Answers the names in a directory."""
+
+    path: str
+
+    def run(self, fs: FileSystem) -> list[str]:
+        return fs.list_directory(self.path)
+
+
+class ModifiedMs(NamedTuple):
+    """Answers when the file's content last changed, in ms since the epoch."""
+
+    path: str
+
+    def run(self, fs: FileSystem) -> int:
+        return fs.modified_ms(self.path)
+
+
+class SyncFile(NamedTuple):
+    """Forces a file that nobody keeps open to the device; one that is gone is fine. Raises what `Sync` raises, after writing
+    the file again, so that the next sync covers it; a checksum in it tells readers whether its content is right."""
+
+    path: str
+
+    def run(self, fs: FileSystem) -> None:
+        try:
+            sync_file(fs, self.path)
+        except FileNotFoundError:
+            return
+        except OSError as exc:
+            if exc.errno in _NOT_OPENED:
+                raise
+            write_file_again(fs, self.path)
+            raise SyncFailedError(exc.errno, exc.strerror, exc.filename or self.path) from exc
+
+
+class CreateFile(NamedTuple):
+    """Makes a new, empty file (a leftover of that name is emptied) and answers its descriptor."""
+
+    path: str
+    allocate_bytes: int = 0
+
+    def run(self, fs: FileSystem) -> int:
+        fd = fs.open(self.path, CREATE | os.O_TRUNC)
+        try:
+            if self.allocate_bytes:
+                fs.allocate(fd, self.allocate_bytes)
+        except BaseException:
+            fs.close(fd)
+            raise
+        return fd
+
+
+class WriteFile(NamedTuple):
+    """Puts a whole small file in place through a temporary one (see filesystem.replace_file)."""
+
+    path: str
+    data: bytes
+    durable: bool = True
+
+    def run(self, fs: FileSystem) -> None:
+        replace_file(fs, self.path, self.data, durable=self.durable)
+
+
+class WriteFiles(NamedTuple):
+    """Puts small files in place one after the other, as `WriteFile` does. `make` builds their bytes where the operation runs,
+    because that may take longer than writing them; it works on values that nobody changes."""
+
+    make: Callable[[], Sequence[tuple[str, bytes]]]
+    durable: bool = True
+
+    def run(self, fs: FileSystem) -> None:
+        for path, data in self.make():
+            replace_file(fs, path, data, durable=self.durable)
+
+
+class Rename(NamedTuple):
+    source: str
+    target: str
+
+    def run(self, fs: FileSystem) -> None:
+        fs.rename(self.source, self.target)
+
+
+class RenameEach(NamedTuple):
+    """Renames the files that are there by putting `suffix` behind their names, in order, and answers the new names."""
+
+    paths: Sequence[str]
+    suffix: str
+
+    def run(self, fs: FileSystem) -> list[str]:
+        renamed = []
+        for path in self.paths:
+            try:
+                fs.rename(path, path + self.suffix)
+            except FileNotFoundError:
+                continue
+            renamed.append(path + self.suffix)
+        return renamed
+
+
+class LinkEach(NamedTuple):
+    """Gives the files `names` of `source` second names in `target`, which is made; those that are not there are passed over.
+
+    A `.log` (the first of its names) that is not there is an error.
+    """
+
+    source: str
+    target: str
+    names: Sequence[str]
+
+    def run(self, fs: FileSystem) -> None:
+        fs.make_directory(self.target)
+        for name in self.names:
+            try:
+                fs.link(f"{self.source}/{name}", f"{self.target}/{name}")
+            except FileNotFoundError:
+                if name.endswith(".log"):
+                    raise
+
+
+class Unlink(NamedTuple):
+    """Deletes a file; one that is not there is fine."""
+
+    path: str
+
+    def run(self, fs: FileSystem) -> None:
+        try:
+            fs.unlink(self.path)
+        except FileNotFoundError:
+            return
+
+
+class SyncDirectory(NamedTuple):
+    """Forces the names in a directory to the device. Raises SyncFailedError, and another OSError when it cannot be opened."""
+
+    path: str
+
+    def run(self, fs: FileSystem) -> None:
+        try:
+            fs.sync_directory(self.path)
+        except OSError as exc:
+            if exc.errno in _NOT_OPENED:
+                raise
+            raise sync_failed(exc) from exc
+
+
+def sync_failed(exc: OSError) -> SyncFailedError:
+    """The error of a sync that the system refused."""
+    return SyncFailedError(exc.errno, exc.strerror, exc.filename)
+
 
 T = TypeVar("T")
 Procedure = Generator["DiskOp | None", Any, T]
@@ -132,16 +296,13 @@ class Map(NamedTuple):
     def run(self, fs: FileSystem) -> Bytes:
         path = self.mapped.path
         try:
-            fd = fs.open(path, READ)
+            with opened(fs, path) as fd:
+                length = fs.size(fd)
+                if length < self.size:
+                    raise SnapshotExpiredError(f"{path} has {length} bytes where {self.size} were expected")
+                return fs.map(fd, length)
         except FileNotFoundError as exc:
             raise SnapshotExpiredError(f"{path} is gone") from exc
-        try:
-            length = fs.size(fd)
-            if length < self.size:
-                raise SnapshotExpiredError(f"{path} has {length} bytes where {self.size} were expected")
-            return fs.map(fd, length)
-        finally:
-            fs.close(fd)
 
 
 class Write(NamedTuple):
@@ -266,25 +427,13 @@ def name_file(error: BaseException, operation: DiskOp) -> None:
 
 def compute(procedure: Procedure[T]) -> T:
     """Run a procedure that needs no disk on the spot."""
-    answer: Any = None
-    error: BaseException | None = None
-    while True:
-        try:
-            operation = procedure.send(answer) if error is None else procedure.throw(error)
-        except StopIteration as stop:
-            return stop.value  # type: ignore[no-any-return]
-        answer = error = None
-        if operation is not None:
-            assert isinstance(operation, Compute), operation
-            try:
-                answer = operation.function(*operation.args)
-            except Exception as exc:
-                error = exc
+    return drive(cast(FileSystem, None), procedure)
 
 
-def drive(fs: FileSystem, procedure: Procedure[T]) -> T:
-    """Run a procedure on the spot. Files that it reads are opened for the time of the call."""
-    opened: list[FileHandle] = []
+def drive(fs: FileSystem, procedure: Procedure[T], own: Callable[[FileHandle], FileHandle] | None = None) -> T:
+    """Run a procedure on the spot. Files that it reads are opened for the time of the call. `own`: another handle, to be used
+    in the place of one that somebody else may be reading through."""
+    opened_here: list[FileHandle] = []
     answer: Any = None
     error: BaseException | None = None
     try:
@@ -298,15 +447,19 @@ def drive(fs: FileSystem, procedure: Procedure[T]) -> T:
                 continue
             try:
                 file = getattr(operation, "file", None)
-                if isinstance(file, FileHandle) and file.fd is None and not isinstance(operation, Open):
-                    file.fd = Open(file).run(fs)
-                    opened.append(file)
+                if isinstance(file, FileHandle):
+                    if own is not None:
+                        file = own(file)
+                        operation = operation._replace(file=file)  # type: ignore[call-arg]
+                    if file.fd is None and not isinstance(operation, Open):
+                        file.fd = Open(file).run(fs)
+                        opened_here.append(file)
                 answer = operation.run(fs)
             except Exception as exc:
                 name_file(exc, operation)
                 error = exc
     finally:
-        for file in opened:
+        for file in opened_here:
             if file.fd is not None:
                 fs.close(file.fd)
                 file.fd = None

@@ -20,16 +20,19 @@ import errno
 import mmap
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
+from ....protocol.limits import MIB
 from ....protocol.types import Bytes
 from ...config import DataPermissions
-from ...system.whole_sync import WholeSync, lies_in_memory, open_whole_sync
+from ...system.block_devices import WholeSync, lies_in_memory, open_whole_sync
 from ..errors import FileTooLargeError
 
 IOV_MAX: Final = 1024
 """Linux refuses more buffers in one call (UIO_MAXIOV)."""
+
+PIECE_BYTES: Final = MIB
 
 READ: Final = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
 WRITE: Final = os.O_RDWR | getattr(os, "O_CLOEXEC", 0)
@@ -293,37 +296,59 @@ class CachedReadUnsupportedError(Exception):
     """The mount does not know RWF_NOWAIT: do not ask again for this file."""
 
 
-def read_file(fs: FileSystem, path: str, *, max_bytes: int) -> bytes:
-    """The whole file; OSError as `open` raises it, FileTooLargeError when it is larger than `max_bytes`."""
-    fd = fs.open(path, READ)
+@contextlib.contextmanager
+def opened(fs: FileSystem, path: str, flags: int = READ) -> Iterator[int]:
+    """A descriptor for the time of the block. Raises OSError that names the file, also what the block raises."""
+    fd = fs.open(path, flags)
     try:
-        size = fs.size(fd)
-        if size > max_bytes:
-            raise FileTooLargeError(f"{path} has {size} bytes, at most {max_bytes} are read; put the right file there")
-        return fs.read(fd, size, 0)
+        yield fd
     except OSError as exc:
-        exc.filename = exc.filename or path  # a read knows its descriptor only; people need the name
+        if exc.filename is None and exc.errno is not None:
+            exc.filename = path  # a read knows its descriptor only; people need the name
         raise
     finally:
         fs.close(fd)
 
 
+def read_file(fs: FileSystem, path: str, *, max_bytes: int) -> bytes:
+    """The whole file; OSError as `open` raises it, FileTooLargeError when it is larger than `max_bytes`."""
+    with opened(fs, path) as fd:
+        size = fs.size(fd)
+        if size > max_bytes:
+            raise FileTooLargeError(f"{path} has {size} bytes, at most {max_bytes} are read; put the right file there")
+        return fs.read(fd, size, 0)
+
+
 def read_at(fs: FileSystem, path: str, position: int, size: int) -> bytes:
     """Up to `size` bytes of a file that nobody keeps open; fewer only at its end. Raises OSError."""
-    fd = fs.open(path, READ)
-    try:
+    with opened(fs, path) as fd:
         return fs.read(fd, size, position)
-    finally:
-        fs.close(fd)
+
+
+def pieces(fs: FileSystem, fd: int, position: int, size: int) -> Iterator[bytes]:
+    """Bytes of a file, as far as there are so many, in pieces of PIECE_BYTES."""
+    end = position + size
+    while position < end and (piece := fs.read(fd, min(PIECE_BYTES, end - position), position)):
+        yield piece
+        position += len(piece)
+
+
+def write_pieces(fs: FileSystem, path: str, flags: int, content: Iterable[Bytes], *, durable: bool = True) -> int:
+    """Write pieces into a file, one behind the other, and force it to the device; answers how many bytes they have."""
+    position = 0
+    with opened(fs, path, flags) as fd:
+        for piece in content:
+            fs.write(fd, [piece], position)
+            position += len(piece)
+        if durable:
+            fs.sync(fd)
+    return position
 
 
 def sync_file(fs: FileSystem, path: str) -> None:
     """Force a file that nobody keeps open to the device. Raises OSError."""
-    fd = fs.open(path, READ)
-    try:
+    with opened(fs, path) as fd:
         fs.sync(fd)
-    finally:
-        fs.close(fd)
 
 
 def link_file(fs: FileSystem, source: str, target: str) -> bool:

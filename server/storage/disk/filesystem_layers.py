@@ -16,9 +16,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
-
-import attrs
+from typing import Any, ClassVar, TypeVar, cast
 
 from ....protocol.types import Bytes
 from .filesystem import READ, FileSystem, sync_file
@@ -26,15 +24,16 @@ from .filesystem import READ, FileSystem, sync_file
 T = TypeVar("T")
 
 
-class RememberedNames:
-    """Has all methods of a file system; those that are not here are passed on, the frequent ones without a look at this class:
-    a start makes one of these for each partition, and calls it a hundred times."""
+class Layer:
+    """Has all methods of the file system below; those that a subclass does not have are passed on. `frequent` ones are passed
+    on without a look at the class: a start makes some of these for each partition, and calls them a hundred times."""
 
-    def __init__(self, fs: FileSystem, directory: str) -> None:
+    frequent: ClassVar[Sequence[str]] = ()
+
+    def __init__(self, fs: FileSystem) -> None:
         self._fs = fs
-        self._directory = directory
-        self._names: set[str] | None = None
-        self.read, self.write, self.close, self.size = fs.read, fs.write, fs.close, fs.size
+        for name in self.frequent:
+            setattr(self, name, getattr(fs, name))
 
     @property
     def fs(self) -> FileSystem:
@@ -42,6 +41,17 @@ class RememberedNames:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._fs, name)
+
+
+class RememberedNames(Layer):
+    """See the module. Owner: whoever opens the log."""
+
+    frequent = ("read", "write", "close", "size")
+
+    def __init__(self, fs: FileSystem, directory: str) -> None:
+        super().__init__(fs)
+        self._directory = directory
+        self._names: set[str] | None = None
 
     def list_directory(self, path: str) -> list[str]:
         if path != self._directory:
@@ -109,26 +119,20 @@ class RememberedNames:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
 
-@attrs.define(eq=False, repr=False)
-class LaterSyncs:
-    """Used by one thread at a time. Has all methods of a file system; those that are not here are passed on."""
+class LaterSyncs(Layer):
+    """See the module. Used by one thread at a time."""
 
-    _fs: FileSystem
-    is_written_back: bool = False
-    """Whether nothing was dirty when this began: what was not changed here need not be written before it is forgotten."""
-    _files: dict[str, None] = attrs.field(factory=dict)
-    _directories: dict[str, None] = attrs.field(factory=dict)
-    _paths: dict[int, str] = attrs.field(factory=dict)
-    """Of what is open."""
-    _changed: set[str] = attrs.field(factory=set)
-    read: Callable[[int, int, int], bytes] = attrs.field(init=False)
+    frequent = ("read",)
 
-    def __attrs_post_init__(self) -> None:
-        self.read = self._fs.read  # without a look at this class: there is one for each log of a start
-
-    @property
-    def fs(self) -> FileSystem:
-        return cast(FileSystem, self)
+    def __init__(self, fs: FileSystem, *, is_written_back: bool = False) -> None:
+        super().__init__(fs)
+        self.is_written_back = is_written_back
+        """Whether nothing was dirty when this began: what was not changed here need not be written before it is forgotten."""
+        self._files: dict[str, None] = {}
+        self._directories: dict[str, None] = {}
+        self._paths: dict[int, str] = {}
+        """Of what is open."""
+        self._changed: set[str] = set()
 
     def __len__(self) -> int:
         """Return the number of due syncs."""
@@ -140,11 +144,6 @@ class LaterSyncs:
             sync_file(self._fs, path)
         for path in self._directories:
             self._fs.sync_directory(path)
-
-    # ---- FileSystem --------------------------------------------------------------------------------------------------------
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._fs, name)
 
     def open(self, path: str, flags: int) -> int:
         fd = self._fs.open(path, flags)

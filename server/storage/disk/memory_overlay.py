@@ -28,7 +28,7 @@ from typing import Final, TypeVar
 import attrs
 
 from ....protocol.types import Bytes
-from .filesystem import READ, WRITE, FileSystem
+from .filesystem import READ, WRITE, FileSystem, opened
 from .paths import CORRUPT_MARK, LOG_SUFFIX
 
 FIRST_DESCRIPTOR: Final = 1 << 30
@@ -326,15 +326,12 @@ class MemoryOverlay:
 
     def _copy(self, file: _Through) -> _Memory:
         """A small file of the device that is to be changed."""
-        fd = self._fs.open(file.path, READ)
-        try:
+        with opened(self._fs, file.path) as fd:
             size = self._fs.size(fd)
             copy = _new(file.path)
             self._take(copy, size)
             copy.write(self._fs.read(fd, size, 0), 0)
             return copy
-        finally:
-            self._fs.close(fd)
 
     def _by_fd(self, fd: int, *, writing: bool = False) -> _File:
         file, is_writable = self._open.get(fd, (None, False))

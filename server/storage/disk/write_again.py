@@ -24,15 +24,12 @@ from typing import Final
 
 from ....protocol.errors import CorruptRecordError
 from ....protocol.limits import MIB
-from ....protocol.records.batch import MAGIC, RECORD_BATCH_OVERHEAD, check_batch, parse_header
-from ....protocol.records.crc32c import crc32c
+from ....protocol.records.batch import MAGIC, RECORD_BATCH_OVERHEAD, check_batch, crc32c, parse_header
 from ....protocol.types import Bytes
 from ..errors import CorruptIndexError, LostWriteError
-from .filesystem import CREATE, WRITE, FileSystem, read_at
+from .filesystem import CREATE, PIECE_BYTES, WRITE, FileSystem, opened, read_at
 from .paths import TEMPORARY_SUFFIX
 
-PIECE_BYTES: Final = MIB
-"""Read at a time; a larger batch is one piece."""
 WINDOW_BYTES: Final = 16 * MIB
 """Held in memory from reading to writing, and one batch more."""
 FOLIO_BYTES: Final = 4 * MIB
@@ -151,13 +148,10 @@ def write_file_again(fs: FileSystem, path: str) -> tuple[int, int]:
     """Put a new file with the same bytes in the place of one that nobody keeps open; answers their number and CRC-32C. Neither
     file nor name is synced. Raises OSError."""
     size, crc = 0, 0
-    fd = fs.open(path + TEMPORARY_SUFFIX, CREATE | os.O_TRUNC)
-    try:
+    with opened(fs, path + TEMPORARY_SUFFIX, CREATE | os.O_TRUNC) as fd:
         while piece := read_at(fs, path, size, PIECE_BYTES):
             fs.write(fd, [piece], size)
             size, crc = size + len(piece), crc32c(piece, crc)
-    finally:
-        fs.close(fd)
     fs.rename(path + TEMPORARY_SUFFIX, path)
     return size, crc
 
@@ -166,8 +160,7 @@ def force_batches(fs: FileSystem, path: str, start: int, end: int, from_offset: 
     """`write_batches_again`, and force the file to the device. Its modification time stays, because retention may go by it.
     Nobody else has the file open."""
     modified_ms = fs.modified_ms(path)
-    fd = fs.open(path, WRITE)
-    try:
+    with opened(fs, path, WRITE) as fd:
         for attempt in range(1, ATTEMPTS + 1):
             write_batches_again(fs, fd, path, start, end, from_offset)
             fs.set_modified_ms(path, modified_ms)
@@ -178,8 +171,6 @@ def force_batches(fs: FileSystem, path: str, start: int, end: int, from_offset: 
                     raise
             else:
                 return
-    finally:
-        fs.close(fd)
 
 
 def _lost(path: str, why: str) -> LostWriteError:

@@ -21,8 +21,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from ....protocol.types import Bytes
-from ..disk.diskops import FileHandle, Procedure, Read, Sync, Truncate
-from ..disk.path_ops import FileSize, Unlink
+from ..disk.diskops import FileHandle, FileSize, Procedure, Read, Sync, Truncate, Unlink
 from ..errors import CorruptIndexError, SnapshotExpiredError
 
 ENTRY_BYTES: Final = 34

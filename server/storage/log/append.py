@@ -14,8 +14,7 @@ from typing import NamedTuple
 from ....protocol.errors import ExpectedOffsetError, OutOfOrderSequenceError, RecordBatchTooLargeError, RequestError
 from ....protocol.records.batch import STAMP, with_timestamp
 from ....protocol.types import NO_OFFSET, NO_TIMESTAMP, AppendResult, TimestampType
-from ..disk.diskops import DiskOp, FileHandle, Sync, Truncate
-from ..disk.path_ops import SyncDirectory
+from ..disk.diskops import DiskOp, FileHandle, Sync, SyncDirectory, Truncate
 from ..producers.producer_cursor import AppendOrigin, ProducerCursor, StoredBatches
 from ..segments.segment import LogSegment, SegmentCursor
 from .gaps import gaps_within

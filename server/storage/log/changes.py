@@ -11,8 +11,7 @@ Producer snapshots after it are deleted first: the log may grow past their offse
 from __future__ import annotations
 
 from ...config import LogConfig
-from ..disk.diskops import Procedure, Truncate
-from ..disk.path_ops import SyncDirectory, WriteFile
+from ..disk.diskops import Procedure, SyncDirectory, Truncate, WriteFile
 from ..producers.producer_snapshots import delete_snapshot, list_snapshots, producers_at
 from ..producers.producer_state import ProducerState
 from .gaps import FILE_NAME as GAPS_FILE

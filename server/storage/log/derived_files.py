@@ -37,11 +37,10 @@ from typing import Any, Final, NamedTuple
 import attrs
 
 from ....protocol.limits import INT64_MAX
-from ....protocol.records.crc32c import crc32c
-from ..disk.checkpoints import MAX_CHECKPOINT_BYTES
-from ..disk.diskops import Procedure, Read
-from ..disk.filesystem import FileSystem, read_file, replace_file
-from ..disk.path_ops import WriteFiles
+from ....protocol.records.batch import crc32c
+from ..disk.checkpoints import maybe_read
+from ..disk.diskops import Procedure, Read, WriteFiles
+from ..disk.filesystem import FileSystem, replace_file
 from ..errors import UNREADABLE_JSON, CheckpointError, CorruptIndexError
 from ..indexes.index import AbstractIndex, KnownContent, checksum
 from ..segments.segment import LogSegment
@@ -147,11 +146,7 @@ def _checksum(document: Mapping[str, Any]) -> int:
 
 def read_facts(fs: FileSystem, directory: str) -> Facts | None:
     """None when there is no file. Raises CheckpointError, OSError."""
-    path = f"{directory}/{FILE_NAME}"
-    try:
-        return decode_facts(path, read_file(fs, path, max_bytes=MAX_CHECKPOINT_BYTES))
-    except FileNotFoundError:
-        return None
+    return maybe_read(fs, f"{directory}/{FILE_NAME}", decode_facts)
 
 
 def forget_lookups(fs: FileSystem, directory: str) -> None:

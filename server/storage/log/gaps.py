@@ -21,8 +21,8 @@ from typing import Final, NamedTuple
 
 from ....protocol.errors import InvalidRequestError
 from ....protocol.limits import INT64_MAX
-from ..disk.checkpoints import MAX_CHECKPOINT_BYTES, checkpoint_entries, checkpoint_number, encode_checkpoint
-from ..disk.filesystem import FileSystem, read_file, replace_file
+from ..disk.checkpoints import checkpoint_entries, checkpoint_number, encode_checkpoint, maybe_read
+from ..disk.filesystem import FileSystem, replace_file
 from ..errors import CheckpointError
 
 FILE_NAME: Final = "quarantine-checkpoint"
@@ -30,7 +30,6 @@ NO_FILE: Final = "-"
 
 
 UNKNOWN_MS: Final = -1
-WITHOUT_TIMES: Final = "0"
 WITH_TIMES: Final = "1"
 
 
@@ -143,13 +142,7 @@ def _read_ms(path: str, text: str) -> int:
 
 def read_gaps(fs: FileSystem, directory: str) -> tuple[OffsetGap, ...]:
     """The gaps of a partition; none when there is no file. Raises CheckpointError."""
-    path = f"{directory}/{FILE_NAME}"
-    try:
-        return decode_gaps(path, read_file(fs, path, max_bytes=MAX_CHECKPOINT_BYTES))
-    except FileNotFoundError:
-        return ()
-    except ValueError as exc:
-        raise CheckpointError(str(exc)) from exc
+    return maybe_read(fs, f"{directory}/{FILE_NAME}", decode_gaps) or ()
 
 
 def write_gaps(fs: FileSystem, directory: str, gaps: Iterable[OffsetGap], *, durable: bool = True) -> None:

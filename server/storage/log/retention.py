@@ -48,9 +48,8 @@ import attrs
 from ....protocol.errors import OffsetOutOfRangeError
 from ....protocol.limits import INT64_MAX
 from ...config import DiskFullPolicy
-from ..disk.diskops import Procedure
+from ..disk.diskops import ListDirectory, ModifiedMs, Procedure, RenameEach
 from ..disk.filesystem import FileSystem
-from ..disk.path_ops import ListDirectory, ModifiedMs, RenameEach
 from ..disk.paths import CORRUPT_MARK, DELETED_SUFFIX, SNAPSHOT_SUFFIXES, base_offset_of
 from ..errors import AppendFailedError, is_out_of_space
 from ..producers.producer_snapshots import snapshot_paths

@@ -11,9 +11,8 @@ from typing import Any, Final, TypeVar
 from ....protocol.limits import INT64_MAX
 from ....protocol.types import NO_OFFSET, Isolation, TimeRange, TimestampAndOffset
 from ..disk.diskops import Map, Procedure, Read
-from ..log.log_snapshot import LogSnapshot
-from ..segments.least_timestamps import told
-from ..segments.segment_view import SegmentView
+from ..log.log import LogSnapshot
+from ..segments.segment_view import SegmentView, told
 from .fetch import check_fetch_offset
 from .time_range import RangeSearch, check_range
 from .timestamps import NO_SUCH_RECORD, offset_for_timestamp

@@ -29,7 +29,7 @@ from ..errors import OffsetInGapError
 from ..indexes.file_records import FIRST_READ_BYTES, REACH, UNTOLD_HEADERS, FoundBatch
 from ..indexes.transaction_index import AbortedTxn, collect_aborted
 from ..log.gaps import NO_FILE, OffsetGap, gap_at, next_gap
-from ..log.log_snapshot import LogSnapshot
+from ..log.log import LogSnapshot
 from ..segments.segment_view import SegmentView
 from .fetch_check import HiddenBatchError, behind_damage, check_end, checked_prefix, confirmed_at
 from .timestamps import CachedBytes

@@ -18,9 +18,8 @@ from ....protocol.records.batch import RECORD_BATCH_OVERHEAD, BatchHeader, iter_
 from ....protocol.records.steps import STEPS_PER_PAUSE
 from ....protocol.types import Bytes
 from ..disk.diskops import Procedure, Read
-from ..indexes.file_records import FoundBatch
+from ..indexes.file_records import FoundBatch, confirmed_batch, position_behind_damage
 from ..log.leader_epochs import EpochEntry
-from ..segments.damaged_frames import confirmed_batch, position_behind_damage
 from ..segments.segment_view import SegmentView, checked
 
 STEPS_PER_BATCH: Final = 4

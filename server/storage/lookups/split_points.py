@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from ....protocol.errors import InvalidRequestError, OffsetOutOfRangeError
 from ....protocol.records.batch import MAGIC, RECORD_BATCH_OVERHEAD, parse_header
 from ..disk.diskops import Procedure, Read
-from ..log.log_snapshot import LogSnapshot
+from ..log.log import LogSnapshot
 from ..segments.segment_view import SegmentView
 
 SMALLEST_REST: Final = 4

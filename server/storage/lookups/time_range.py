@@ -28,9 +28,8 @@ from ..disk.diskops import Procedure, Read
 from ..indexes.file_records import HEADERS_PER_PAUSE, LARGEST_READ_BYTES, FoundBatch
 from ..indexes.transaction_index import AbortedTxn, collect_aborted
 from ..log.gaps import OffsetGap, gap_at, next_gap
-from ..log.log_snapshot import LogSnapshot
-from ..segments.least_timestamps import ANYTHING, NOTHING
-from ..segments.segment_view import SegmentView, dropped, unpacked
+from ..log.log import LogSnapshot
+from ..segments.segment_view import ANYTHING, NOTHING, SegmentView, dropped, unpacked
 from .fetch import FetchedRecords, check_fetch_offset, refused_gap
 from .fetch_check import checked_prefix
 

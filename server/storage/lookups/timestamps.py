@@ -44,7 +44,7 @@ from ....protocol.types import (
 )
 from ..disk.diskops import FileHandle, Procedure
 from ..indexes.file_records import FIRST_READ_BYTES, REACH, UNTOLD_HEADERS
-from ..log.log_snapshot import LogSnapshot
+from ..log.log import LogSnapshot
 from ..segments.segment_view import UNTOLD_RECORDS, SegmentView, dropped, unpacked
 
 NO_SUCH_RECORD = TimestampAndOffset(NO_TIMESTAMP, NO_OFFSET)

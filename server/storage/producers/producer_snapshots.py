@@ -67,12 +67,10 @@ from typing import Final
 
 from ....protocol.errors import CorruptRecordError
 from ....protocol.limits import MIB
-from ....protocol.records.batch import BatchHeader
-from ....protocol.records.crc32c import crc32c
+from ....protocol.records.batch import BatchHeader, crc32c
 from ..disk.checkpoints import MAX_BATCHES_BYTES as MAX_BATCHES_BYTES
 from ..disk.checkpoints import MAX_SNAPSHOT_BYTES as MAX_SNAPSHOT_BYTES
-from ..disk.diskops import Procedure, Read
-from ..disk.path_ops import ListDirectory, ReadFile, Unlink, WriteFiles
+from ..disk.diskops import ListDirectory, Procedure, Read, ReadFile, Unlink, WriteFiles
 from ..disk.paths import BATCHES_SUFFIX, SNAPSHOT_SUFFIX, SNAPSHOT_SUFFIXES, base_offset_of, segment_file
 from ..errors import CorruptSnapshotError
 from ..segments.segment_view import SegmentView

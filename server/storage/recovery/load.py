@@ -38,13 +38,13 @@ from ....protocol.records.batch import BatchHeader
 from ....protocol.types import NO_PARTITION_LEADER_EPOCH, NO_TIMESTAMP
 from ...config import LogConfig
 from ..cleaner.swap import complete_swaps
-from ..disk.checkpoints import MAX_CHECKPOINT_BYTES
+from ..disk.checkpoints import maybe_read
 from ..disk.diskops import FileHandle, Map, Procedure, Read, drive
-from ..disk.filesystem import FileSystem, read_file
+from ..disk.filesystem import FileSystem
 from ..disk.paths import DELETED_SUFFIX, INDEX_SUFFIXES, LOG_SUFFIX, TEMPORARY_SUFFIX, base_offset_of, segment_file
 from ..errors import CheckpointError, CorruptIndexError, StorageError
 from ..indexes.file_records import whole_file
-from ..indexes.offset_and_time import OffsetIndex, TimeIndex
+from ..indexes.index import OffsetIndex, TimeIndex
 from ..log.gaps import FILE_NAME as GAPS_FILE
 from ..log.gaps import OffsetGap, gap_at, read_gaps
 from ..log.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
@@ -143,11 +143,8 @@ def _segment(fs: FileSystem, directory: str, name: str, config: LogConfig, creat
 
 
 def _load_leader_epochs(fs: FileSystem, directory: str) -> LeaderEpochs:
-    path = f"{directory}/{LEADER_EPOCH_FILE}"
     try:
-        return decode_leader_epochs(path, read_file(fs, path, max_bytes=MAX_CHECKPOINT_BYTES))
-    except FileNotFoundError:
-        return LeaderEpochs()
+        return maybe_read(fs, f"{directory}/{LEADER_EPOCH_FILE}", decode_leader_epochs) or LeaderEpochs()
     except (CheckpointError, ValueError) as exc:
         LOGGER.warning("leader epochs are forgotten, and read from the batches: %s", str(exc))
         return LeaderEpochs()

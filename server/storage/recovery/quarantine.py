@@ -25,17 +25,17 @@ from typing import Final
 
 from ....protocol.limits import INT32_MAX
 from ....protocol.records.batch import RECORD_BATCH_OVERHEAD, parse_header
+from ....protocol.types import Bytes
 from ..disk.diskops import drive
-from ..disk.filesystem import CREATE, READ, WRITE, FileSystem
+from ..disk.filesystem import CREATE, WRITE, FileSystem, opened, pieces, read_at, write_pieces
 from ..disk.paths import CORRUPT_MARK, INDEX_SUFFIXES, LOG_SUFFIX, TEMPORARY_SUFFIX, segment_file
 from ..errors import SegmentOffsetOverflowError
 from ..log.gaps import NO_FILE, OffsetGap, merge_gaps, read_gaps, write_gaps
 from .rebuild import SegmentRebuild
-from .salvage import STAMP_BYTES, Damage
+from .salvage import STAMP_BYTES, Damage, is_zeros
 
-COPY_BYTES: Final = 1 << 20
 MOST_TAILS: Final = 16
-_ZEROS: Final = memoryview(bytes(COPY_BYTES))
+REPLACE: Final = CREATE | os.O_TRUNC
 
 
 def set_aside(fs: FileSystem, log_path: str, position: int, size: int, *, durable: bool = True) -> str:
@@ -44,12 +44,8 @@ def set_aside(fs: FileSystem, log_path: str, position: int, size: int, *, durabl
     A file of that name with other bytes, from an earlier damage, stays: the new one gets a number behind its name. The caller
     syncs the directory.
     """
-    source = fs.open(log_path, READ)
-    try:
-        if all(piece == _ZEROS[: len(piece)] for piece in _pieces(fs, source, position, size)):
-            return NO_FILE
-    finally:
-        fs.close(source)
+    if is_zeros(fs, log_path, position, position + size):
+        return NO_FILE
     path = wanted = f"{log_path}{CORRUPT_MARK}{position}"
     number = 1
     while not copy_out(fs, log_path, position, size, path, durable=durable):
@@ -94,11 +90,8 @@ def cut_tail(fs: FileSystem, log_path: str, position: int, size: int, *, durable
     file = set_aside(fs, log_path, position, size - position, durable=durable)
     if durable and file != NO_FILE:
         fs.sync_directory(log_path.rpartition("/")[0])
-    fd = fs.open(log_path, WRITE)
-    try:
+    with opened(fs, log_path, WRITE) as fd:
         fs.truncate(fd, position)
-    finally:
-        fs.close(fd)
     return file
 
 
@@ -122,25 +115,20 @@ def delete_oldest_tails(fs: FileSystem, directory: str, gaps: Iterable[OffsetGap
 def copy_out(fs: FileSystem, log_path: str, position: int, size: int, target: str, *, durable: bool = True) -> bool:
     """Copy bytes of a log to a file of their own; False when there is one of that name with other bytes. The caller syncs
     the directory."""
-    source = fs.open(log_path, READ)
-    try:
+    with opened(fs, log_path) as source:
         found = fs.file_size(target)
         if found is None:
-            _write(fs, target, _pieces(fs, source, position, size), durable=durable)
+            write_pieces(fs, target + TEMPORARY_SUFFIX, REPLACE, pieces(fs, source, position, size), durable=durable)
+            fs.rename(target + TEMPORARY_SUFFIX, target)
         return found is None or (found == size and _is_copy(fs, target, source, position, size))
-    finally:
-        fs.close(source)
 
 
 def leave_out(fs: FileSystem, log_path: str, damages: Sequence[Damage], *, durable: bool) -> None:
     """Put a new file without the damages, with the stamps of those that have one put right, in the place of a log. Nothing is
     cut: after a power cut the log is as it was, or as it is to be."""
     directory, temporary = log_path.rpartition("/")[0], log_path + TEMPORARY_SUFFIX
-    source = fs.open(log_path, READ)
-    try:
-        _write(fs, log_path, _kept(fs, source, fs.size(source), damages), durable=durable, rename=False)
-    finally:
-        fs.close(source)
+    with opened(fs, log_path) as source:
+        write_pieces(fs, temporary, REPLACE, _kept(fs, source, fs.size(source), damages), durable=durable)
     for suffix in INDEX_SUFFIXES:
         path = log_path.removesuffix(LOG_SUFFIX) + suffix
         if fs.file_size(path) is not None:
@@ -152,51 +140,22 @@ def leave_out(fs: FileSystem, log_path: str, damages: Sequence[Damage], *, durab
         fs.sync_directory(directory)
 
 
-def _kept(fs: FileSystem, source: int, size: int, damages: Sequence[Damage]) -> Iterator[memoryview]:
+def _kept(fs: FileSystem, source: int, size: int, damages: Sequence[Damage]) -> Iterator[Bytes]:
     """Yield the file's content without the damages."""
     position = 0
     for damage in damages:
-        yield from _pieces(fs, source, position, damage.position - position)
+        yield from pieces(fs, source, position, damage.position - position)
         position = damage.position + damage.size
         if damage.stamp is not None:
-            yield memoryview(damage.stamp)
-            yield from _pieces(fs, source, damage.position + STAMP_BYTES, damage.size - STAMP_BYTES)
-    yield from _pieces(fs, source, position, size - position)
-
-
-def _pieces(fs: FileSystem, source: int, position: int, size: int) -> Iterator[memoryview]:
-    end = position + size
-    while position < end:
-        piece = fs.read(source, min(COPY_BYTES, end - position), position)
-        if not piece:
-            return
-        yield memoryview(piece)
-        position += len(piece)
+            yield damage.stamp
+            yield from pieces(fs, source, damage.position + STAMP_BYTES, damage.size - STAMP_BYTES)
+    yield from pieces(fs, source, position, size - position)
 
 
 def _is_copy(fs: FileSystem, path: str, source: int, position: int, size: int) -> bool:
-    copy = fs.open(path, READ)
-    try:
-        pairs = zip(_pieces(fs, copy, 0, size), _pieces(fs, source, position, size), strict=True)
+    with opened(fs, path) as copy:
+        pairs = zip(pieces(fs, copy, 0, size), pieces(fs, source, position, size), strict=True)
         return all(mine == theirs for mine, theirs in pairs)
-    finally:
-        fs.close(copy)
-
-
-def _write(fs: FileSystem, path: str, pieces: Iterable[memoryview], *, durable: bool, rename: bool = True) -> None:
-    """A new file under a temporary name, synced; then its own name, if that is wanted already."""
-    target = fs.open(path + TEMPORARY_SUFFIX, CREATE | os.O_TRUNC)
-    try:
-        position = 0
-        for piece in pieces:
-            fs.write(target, [piece], position)
-            position += len(piece)
-        if durable:
-            fs.sync(target)
-    finally:
-        fs.close(target)
-    if rename:
-        fs.rename(path + TEMPORARY_SUFFIX, path)
 
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -257,11 +216,7 @@ def split_overflow(
     path, first = segment.log.path, misplaced[0]
     if list(misplaced) != rebuild.trailing or first.position != rebuild.valid_bytes:
         return
-    fd = fs.open(path, READ)
-    try:
-        headers = [parse_header(fs.read(fd, RECORD_BATCH_OVERHEAD, damage.position)) for damage in misplaced]
-    finally:
-        fs.close(fd)
+    headers = [parse_header(read_at(fs, path, damage.position, RECORD_BATCH_OVERHEAD)) for damage in misplaced]
     base_offset = headers[0].base_offset
     ascends = all(left.next_offset <= right.base_offset for left, right in pairwise(headers))
     if base_offset < rebuild.next_offset or headers[0].last_offset <= segment.base_offset + INT32_MAX or not ascends:

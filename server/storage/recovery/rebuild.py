@@ -21,10 +21,9 @@ from ....protocol.errors import CorruptRecordError
 from ....protocol.limits import INT64_MAX
 from ....protocol.records.batch import LOG_OVERHEAD, BatchHeader, parse_header
 from ....protocol.types import NO_PARTITION_LEADER_EPOCH, NO_TIMESTAMP, Bytes
-from ..disk.diskops import Procedure, drive, execute
+from ..disk.diskops import FileSize, Procedure, SyncFile, Unlink, WriteFile, drive, execute
 from ..disk.filesystem import FileSystem, read_at, sync_file
 from ..disk.filesystem_layers import LaterSyncs
-from ..disk.path_ops import FileSize, SyncFile, Unlink, WriteFile
 from ..disk.paths import BATCHES_SUFFIX
 from ..disk.write_again import force_batches, write_file_again
 from ..indexes.index import IndexTail

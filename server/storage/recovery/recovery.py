@@ -38,8 +38,8 @@ from ..log.gaps import NO_FILE, OffsetGap, end_behind_gaps, gap_at, gaps_within,
 from ..log.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
 from ..log.log import Log
 from ..producers.producer_state import ProducerState
-from ..segments.least_timestamps import NOTHING
 from ..segments.segment import LogSegment, LogSegments
+from ..segments.segment_view import NOTHING
 from .load import Ends, LoadedFiles, contradicted_epoch, load_files, load_indexes
 from .quarantine import MOST_TAILS, contain, cut_off, delete_oldest_tails, set_aside, split_overflow
 from .rebuild import Forcing, OpenedProducers, SegmentRebuild, scan_segment

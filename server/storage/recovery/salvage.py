@@ -27,12 +27,11 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
-from ....protocol.limits import INT32_MAX, INT64_MAX, KIB, MAX_SEGMENT_BYTES, MIB
-from ....protocol.records.batch import LOG_OVERHEAD, MAGIC, RECORD_BATCH_OVERHEAD, BatchHeader, parse_header
-from ....protocol.records.crc32c import crc32c
-from ..disk.filesystem import READ, FileSystem, read_at
+from ....protocol.limits import INT32_MAX, INT64_MAX, MAX_SEGMENT_BYTES, MIB
+from ....protocol.records.batch import LOG_OVERHEAD, MAGIC, RECORD_BATCH_OVERHEAD, BatchHeader, crc32c, parse_header
+from ..disk.filesystem import FileSystem, opened, pieces, read_at
 from ..errors import StorageError
-from ..segments.damaged_frames import possible_sizes
+from ..indexes.file_records import possible_sizes
 
 READ_BYTES: Final = MIB
 CRC_COVERS_FROM: Final = 21
@@ -90,7 +89,6 @@ class LogWindow:
 STAMP: Final = Struct(">qiib")
 """base_offset, batch_length, partition_leader_epoch, magic: what the CRC does not cover."""
 STAMP_BYTES: Final = STAMP.size
-_PIECE_BYTES: Final = 256 * KIB
 LARGEST_EPOCH_STEP: Final = 1024
 """A new leader adds one; larger steps by a single bit at the end of a file are a flipped bit."""
 NO_EPOCH: Final = -1
@@ -180,11 +178,8 @@ def _is_epoch_settled(before: int, header: BatchHeader, following: BatchHeader) 
 
 def is_zeros(fs: FileSystem, path: str, start: int, stop: int) -> bool:
     """Return whether the existing bytes in [start, stop) of a file are all zeros. Raises OSError."""
-    while start < stop and (piece := read_at(fs, path, start, min(_PIECE_BYTES, stop - start))):
-        if piece.count(0) != len(piece):
-            return False
-        start += len(piece)
-    return True
+    with opened(fs, path) as fd:
+        return all(piece.count(0) == len(piece) for piece in pieces(fs, fd, start, stop - start))
 
 
 def is_torn_tail(fs: FileSystem, path: str, position: int, end: int) -> bool:
@@ -214,15 +209,12 @@ def scan_batches(
     its length alone is damaged: the bytes after it are part of a record, and a record may contain a whole batch that nobody
     sent here. Raises OSError, StorageError for a file that is larger than a segment can be.
     """
-    fd = fs.open(path, READ)
-    try:
+    with opened(fs, path) as fd:
         size = fs.size(fd)
         stop = size if end is None else min(end, size)
         if stop > MAX_SEGMENT_BYTES:
             raise StorageError(f"{path} has {size} bytes; a segment has at most {MAX_SEGMENT_BYTES}; move it away")
         yield from _Scan(fs, fd, start, stop, base_offset, end_offset, torn_from).run()
-    finally:
-        fs.close(fd)
 
 
 class _Scan:

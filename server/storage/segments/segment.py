@@ -25,11 +25,9 @@ from ..disk.paths import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTIO
 from ..disk.write_again import SHARED_BYTES
 from ..errors import InvalidOffsetError, SegmentOffsetOverflowError
 from ..indexes.file_records import FileSlice
-from ..indexes.index import AbstractIndex, IndexTail
-from ..indexes.offset_and_time import OffsetIndex, TimeIndex
+from ..indexes.index import AbstractIndex, IndexTail, OffsetIndex, TimeIndex
 from ..indexes.transaction_index import AbortedTxn, TransactionIndex, encode_entry
-from .least_timestamps import NOT_KNOWN, NOTHING, LeastTimestamps
-from .segment_view import SegmentView
+from .segment_view import NOT_KNOWN, NOTHING, LeastTimestamps, SegmentView
 
 
 @attrs.define(eq=False, repr=False)

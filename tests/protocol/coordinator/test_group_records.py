@@ -348,12 +348,14 @@ SHARE_STATES: Final[list[Row]] = [
 class _ShareStates:
     """As RecordKinds are."""
 
-    decode_key = staticmethod(share.decode_share_state_key)
-    decode_value = staticmethod(share.decode_share_state_value)
+    decode_key = staticmethod(share.SHARE_STATE_RECORDS.decode_key)
+    decode_value = staticmethod(share.SHARE_STATE_RECORDS.decode_value)
 
     def encode(self, record: tuple[Any, Any]) -> tuple[bytes, bytes | None]:
         key, value = record
-        return share.encode_share_state_key(key), None if value is None else share.encode_share_state_value(value)
+        return share.SHARE_STATE_RECORDS.encode_key(key), None if value is None else share.SHARE_STATE_RECORDS.encode_value(
+            value
+        )
 
 
 KINDS: Final[dict[str, tuple[Any, list[Row]]]] = {

@@ -68,10 +68,10 @@ def test_every_version_of_the_value_of_an_offset_is_read(data: str, expected: of
     [
         ("0005", "version 5"),
         ("ffff", "version -1"),
-        ("00030000011f71fb04cb00000005ffff0000018bcfe56800", "null string"),
-        ("00030000011f71fb04cb00000005fffe0000018bcfe56800", "length -2"),
+        ("00030000011f71fb04cb00000005ffff0000018bcfe56800", "metadata has a length of -1"),
+        ("00030000011f71fb04cb00000005fffe0000018bcfe56800", "length of -2"),
         ("00030000011f71fb04cb000000050002c3280000018bcfe56800", "not UTF-8"),
-        ("00040000011f71fb04cb00000005010000018bcfe56800010002abcd", "topic id of 2 bytes"),
+        ("00040000011f71fb04cb00000005010000018bcfe56800010002abcd", "ends too early"),
     ],
 )
 def test_the_value_of_an_offset_that_makes_no_sense_is_refused(data: str, why: str) -> None:
@@ -250,5 +250,5 @@ def test_what_is_too_long_or_announces_more_than_it_has_is_refused() -> None:
         with pytest.raises(InvalidRecordError):
             transactions.decode_transaction_value(bytes.fromhex(written) + b"\0")
     data = SMALL.encode()
-    with pytest.raises(InvalidRecordError, match="announces 2147483647 entries"):
+    with pytest.raises(InvalidRecordError, match="claims 2147483647 elements"):
         stage_commits.decode_stage_commit_value(data[:29] + b"\x7f\xff\xff\xff" + data[33:])

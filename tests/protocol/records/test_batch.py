@@ -28,7 +28,8 @@ from triolog.protocol.records.batch import (
 )
 from triolog.protocol.records.builder import BatchBuilder, build_batch
 from triolog.protocol.records.control import ControlRecordType, control_record_type, coordinator_epoch
-from triolog.protocol.records.record import iter_records, walk_records
+from triolog.protocol.records.record import iter_records
+from triolog.protocol.records.walk import walk_records
 from triolog.protocol.types import CompressionType, TimestampType
 
 from tests.support.golden import GOLDEN

@@ -21,8 +21,9 @@ from triolog.protocol.records.batch import BatchHeader, empty_batch_header, end_
 from triolog.protocol.records.builder import BatchBuilder, build_batch
 from triolog.protocol.records.compression import compress
 from triolog.protocol.records.control import ControlRecordType, control_record_type, coordinator_epoch
-from triolog.protocol.records.record import CommittedFilter, RecordsWalk, first_record_at, iter_records, walk_records
+from triolog.protocol.records.record import CommittedFilter, first_record_at, iter_records
 from triolog.protocol.records.varint import encode_varint
+from triolog.protocol.records.walk import RecordsWalk, walk_records
 from triolog.protocol.types import CompressionType, Record, TimestampType
 
 from tests.support.record_batches import (

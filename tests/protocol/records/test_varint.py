@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.errors import InvalidRecordError
 from triolog.protocol.records import varint
-from triolog.protocol.records.crc32c import crc32c
+from triolog.protocol.records.batch import crc32c
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)

@@ -20,7 +20,7 @@ from triolog.server.figures.as_map import statistics_map
 from triolog.server.figures.prometheus import scrape
 from triolog.server.loop.turns import STEPS_PER_TURN
 from triolog.server.partitions.disk import DURATION_BOUNDS_S, STEPS_PER_PROCEDURE, Durations
-from triolog.server.storage.log.prepare_one import BYTES_PER_STEP, SMALL_BYTES, steps_of
+from triolog.server.storage.log.prepare import BYTES_PER_STEP, SMALL_BYTES, steps_of
 
 from tests.server.partitions.test_partition import Answered, answered
 from tests.support.brokers import (

@@ -12,11 +12,18 @@ import pytest
 from triolog.protocol.errors import InvalidConfigError
 from triolog.server.config import Durability, LogConfig
 from triolog.server.config.broker_config import BROKER_KEYS, Address, BrokerConfig
-from triolog.server.config.broker_settings import read_settings, read_topic_configs
-from triolog.server.config.exposure import check_exposure, exposed, is_loopback
+from triolog.server.config.broker_settings import (
+    LIVE_KEYS,
+    Difference,
+    check_exposure,
+    differences,
+    exposed,
+    read_settings,
+    read_topic_configs,
+    with_live_keys,
+)
 from triolog.server.config.listener_security import ClientAuth, ListenerSecurity
-from triolog.server.config.live_keys import LIVE_KEYS, Difference, differences, with_live_keys
-from triolog.server.config.values import LogLevel
+from triolog.server.config.values import LogLevel, is_loopback
 
 
 def written(tmp_path: Path, text: str | bytes) -> str:

@@ -24,15 +24,15 @@ from triolog.server.config import (
     LogConfig,
     RecordValidation,
 )
-from triolog.server.config.broker_config import BrokerConfig
-from triolog.server.config.broker_settings import read_settings
-from triolog.server.config.group_keys import GROUP_KEYS, AutoOffsetReset, group_config
-from triolog.server.config.memory_budgets import (
+from triolog.server.config.broker_config import (
     CONNECTION_BYTES,
     FIXED_BYTES,
     LEAST_MEMORY_BYTES,
+    BrokerConfig,
     waiting_logs_bytes,
 )
+from triolog.server.config.broker_settings import read_settings
+from triolog.server.config.resource_keys import GROUP_KEYS, AutoOffsetReset, group_config
 
 OTHERS: dict[str, tuple[str, ...]] = {
     "compression.type": ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),

@@ -137,7 +137,7 @@ async def test_appends_without_room_are_refused(
 ) -> None:
     async with running_broker(tmp_path, fs=device, disk_reserve_bytes=RESERVE) as broker:
         await broker.topics.create("orders")
-        await broker._manager.create_internal_topic("__consumer_offsets", 1, {})
+        await broker._manager.changes.create("__consumer_offsets", 1, {}, internal=True)
         await broker.writer.append(ORDERS, value("before"))
         guard = broker._manager.guard
         device.free = RESERVE - 1

@@ -111,7 +111,7 @@ async def test_a_directory_whose_checkpoints_fail_is_taken_out_with_its_partitio
         await broker.writer.append(SECOND, value("x"))
         fs.fail(operation, f"two/{RECOVERY_POINT_FILE}.tmp", number=errno.EIO, times=None)
         actor_of(broker, SECOND).log.recovery_point = 0
-        await broker._manager.write_checkpoints()
+        await broker._manager.log_directories.write_checkpoints()
         assert errors_of(broker) == [False, True]
         for attempt in (broker.writer.append(SECOND, value("y")), values_from(broker, SECOND)):
             with pytest.raises(LogOfflineError, match="is out of service"):
@@ -130,11 +130,11 @@ async def test_a_full_disk_takes_nothing_out_of_service(tmp_path: Path, fs: Gate
         await broker.writer.append(FIRST, value("x"))
         fs.fail("write", f"{RECOVERY_POINT_FILE}.tmp", number=errno.ENOSPC)
         with pytest.raises(OSError, match="No space"):
-            await broker._manager.write_checkpoints()
+            await broker._manager.log_directories.write_checkpoints()
         fs.fail("write", WATCHDOG_FILE, number=errno.ENOSPC)
         await broker.directories.feed_watchdog()
         assert errors_of(broker) == [False]
-        await broker._manager.write_checkpoints()
+        await broker._manager.log_directories.write_checkpoints()
 
 
 async def test_without_any_directory_the_server_does_not_start_or_ends(tmp_path: Path, fs: GateFileSystem) -> None:

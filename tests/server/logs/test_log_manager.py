@@ -227,6 +227,18 @@ async def test_after_a_clean_stop_there_is_a_marker_and_the_next_start_scans_no_
         (tmp_path / checkpoints.RECOVERY_POINT_FILE).unlink()
 
 
+async def test_checkpoints_are_written_as_kafka_writes_them(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, durability="fsync") as broker:
+        await broker.topics.create("b", 2)
+        await broker.topics.create("a")
+        for partition in (TopicPartition("a", 0), TopicPartition("b", 1), TopicPartition("b", 1)):
+            await broker.writer.append(partition, value("x"))
+        await broker._manager.log_directories.write_checkpoints()
+        assert (tmp_path / checkpoints.RECOVERY_POINT_FILE).read_text() == "0\n3\na 0 1\nb 0 0\nb 1 2\n"
+        assert (tmp_path / checkpoints.HIGH_WATERMARK_FILE).read_text() == "0\n3\na 0 1\nb 0 0\nb 1 2\n"
+        assert (tmp_path / checkpoints.LOG_START_FILE).read_text() == "0\n0\n"
+
+
 async def test_what_is_enqueued_when_the_server_stops_is_still_done(tmp_path: Path, fs: GateFileSystem) -> None:
     answers: list[Any] = []
     async with trio.open_nursery() as nursery:
@@ -529,7 +541,7 @@ async def test_topics_are_adopted_without_space_and_stored_with_the_next_change(
         fs.heal()
         await broker.topics.create("other")
         assert topics_in(tmp_path)[1] == ["other", TOPIC]
-        await broker._manager.write_checkpoints()
+        await broker._manager.log_directories.write_checkpoints()
         assert (tmp_path / checkpoints.META_PROPERTIES_FILE).exists()
 
 

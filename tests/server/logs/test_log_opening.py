@@ -300,7 +300,7 @@ async def test_checkpoints_in_another_directory_do_not_wait_for_a_hung_one(tmp_p
         there = next(each for each in partitions if str(second) in actor_of(broker, each).log.directory)
         async with trio.open_nursery() as nursery:
             with fs.hold("sync", str(first / "recovery-point-offset-checkpoint.tmp")) as gate:
-                nursery.start_soon(broker._manager.write_checkpoints)
+                nursery.start_soon(broker._manager.log_directories.write_checkpoints)
                 await gate.reached()
                 with trio.fail_after(30):
                     assert await broker.logs.delete_records(there, 1) == 1

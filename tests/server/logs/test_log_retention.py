@@ -18,7 +18,7 @@ from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker
 from triolog.server.logs.cleaner_process import open_child_process
 from triolog.server.logs.compaction import Scrub
-from triolog.server.logs.maintenance import expire_producers
+from triolog.server.logs.log_manager import expire_producers
 from triolog.server.storage.disk.checkpoints import HIGH_WATERMARK_FILE, LOG_START_FILE, decode_offsets
 from triolog.server.storage.errors import LogOfflineError
 
@@ -168,11 +168,11 @@ async def test_the_log_start_is_listed_as_long_as_older_files_could_come_back(tm
         assert started_at(tmp_path) == 31
         assert await broker.logs.delete_records(PARTITION, 35) == 35
         assert await manager.retention.run_pass() == 7
-        await manager.write_checkpoints()
+        await manager.log_directories.write_checkpoints()
         assert started_at(tmp_path) == 35, "renames that a power cut takes back would bring older segments back"
         clock.advance(1000)
         await manager.delete_doomed()
-        await manager.write_checkpoints()
+        await manager.log_directories.write_checkpoints()
         assert started_at(tmp_path) is None
 
 
@@ -245,7 +245,7 @@ async def test_records_are_deleted_up_to_an_offset_of_the_log_or_its_high_waterm
 
 async def test_records_of_compacted_and_internal_topics_are_not_deleted(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
-        await broker._manager.create_internal_topic("__consumer_offsets", 1, {})
+        await broker._manager.changes.create("__consumer_offsets", 1, {}, internal=True)
         with pytest.raises(RequestError, match=r"^INVALID_TOPIC_EXCEPTION.*the server's own"):
             await broker.logs.delete_records(TopicPartition("__consumer_offsets", 0), 0)
         await broker.topics.create(TOPIC, 1, {"cleanup.policy": "compact"})
@@ -372,7 +372,7 @@ async def test_a_directory_of_unknown_space_does_not_keep_others_unguarded(tmp_p
 
 async def test_silent_producers_are_forgotten(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kafka: UnifiedLogTest.testPeriodicProducerIdExpiration (without being asked)."""
-    monkeypatch.setattr("triolog.server.logs.maintenance.PRODUCER_CHECK_S", 0.01)
+    monkeypatch.setattr("triolog.server.logs.log_manager.PRODUCER_CHECK_S", 0.01)
     async with one_partition(tmp_path, clock=clock, producer_id_expiration_ms=1000) as broker:
         log = actor_of(broker).log
         await broker.writer.append(PARTITION, batch(START_MS, producer_id=5, producer_epoch=0, base_sequence=0))

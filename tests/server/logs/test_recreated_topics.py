@@ -51,7 +51,7 @@ async def fill_and_trim(broker: Broker, directory: Path) -> None:
     for number in range(OLD_RECORDS):
         await broker.writer.append(PARTITION, value(f"old-{number}"))
     await broker.logs.delete_records(PARTITION, OLD_RECORDS - 10)
-    await broker._manager.write_checkpoints()
+    await broker._manager.log_directories.write_checkpoints()
     (directory / CLEANER_OFFSET_FILE).write_bytes(encode_offsets({PARTITION: OLD_RECORDS - 5}))
     assert [name for name in CHECKPOINTS if f"{TOPIC} 0 " not in (directory / name).read_text()] == []
 
@@ -194,7 +194,7 @@ async def test_a_deletion_removes_the_topic_from_every_checkpoint(tmp_path: Path
     async with running_broker(tmp_path) as broker:
         await fill_and_trim(broker, tmp_path)
         await broker.topics.create(f"{TOPIC}s", 1)
-        await broker._manager.write_checkpoints()
+        await broker._manager.log_directories.write_checkpoints()
         await broker.topics.delete(TOPIC)
         assert [name for name in CHECKPOINTS if f"{TOPIC} 0 " in (tmp_path / name).read_text()] == []
         assert f"{TOPIC}s 0 0" in (tmp_path / CHECKPOINTS[0]).read_text()
@@ -265,7 +265,7 @@ async def test_no_offset_is_given_twice_when_power_cuts_take_every_name(
     assert not [name for name in fs.list_directory(f"{path}/{PARTITION}") if name.endswith(".log")]
     async with one_partition(path, fs=fs, clock=clock, durability=durability, topic=RETENTION) as broker:
         assert ends(broker) == (2, 2)
-        await broker._manager.write_checkpoints()
+        await broker._manager.log_directories.write_checkpoints()
         cut = fs.copy()
     fs = after_power_cut(fs if cleanly else cut, path)
     async with one_partition(path, fs=fs, clock=clock, durability=durability, topic=RETENTION) as broker:
@@ -282,7 +282,7 @@ async def test_a_log_without_files_ends_where_it_was_known_to_end_and_says_what_
         for text in ("one", "two", "three"):
             await broker.writer.append(PARTITION, value(text))
         await broker.logs.delete_records(PARTITION, 1)
-        await broker._manager.write_checkpoints()
+        await broker._manager.log_directories.write_checkpoints()
         shutil.copytree(tmp_path / "data", killed)
     for path in (killed / str(PARTITION)).glob(f"{OLD}.*"):
         path.unlink()
@@ -317,9 +317,9 @@ async def test_the_log_start_is_listed_as_long_as_a_power_cut_can_take_the_first
         await broker.logs.apply_retention()
         log = actor_of(broker).log
         log.doomed.clear()
-        await broker._manager.write_checkpoints()
+        await broker._manager.log_directories.write_checkpoints()
         assert log.segments.first.base_offset == started_at(tmp_path) == 2
         await broker.writer.append(PARTITION, value("three"))
         await actor_of(broker).perform(flush)
-        await broker._manager.write_checkpoints()
+        await broker._manager.log_directories.write_checkpoints()
         assert started_at(tmp_path) is None

@@ -22,9 +22,8 @@ from triolog.server.config.broker_config import Address
 from triolog.server.config.listener_security import ListenerSecurity
 from triolog.server.listeners.connections.sockets import Admission
 from triolog.server.listeners.native.calls import native_listener
-from triolog.server.logs.audit_log import MAX_NAMES, MAX_TEXT_CHARS, MAX_WAITING_BYTES, AuditLog
-from triolog.server.storage.directory.security_file import SECURITY_FILE, read_security
-from triolog.server.storage.directory.state_files import GROUPS
+from triolog.server.logs.security import MAX_NAMES, MAX_TEXT_CHARS, MAX_WAITING_BYTES, AuditLog
+from triolog.server.storage.directory.state_files import GROUPS, SECURITY_FILE, read_security
 from triolog.server.storage.disk import checkpoints
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import CheckpointError

@@ -306,8 +306,8 @@ async def test_internal_topics_stay(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         with pytest.raises(RequestError, match="the server's own"):
             await broker.topics.create("__share_group_state")
-        await broker._manager.create_internal_topic(name, 3, {"cleanup.policy": "compact"})
-        for refused in (broker._manager.delete_topic(name), broker.topics.create_partitions(name, 5)):
+        await broker._manager.changes.create(name, 3, {"cleanup.policy": "compact"}, internal=True)
+        for refused in (broker._manager.changes.delete(name), broker.topics.create_partitions(name, 5)):
             with pytest.raises(RequestError, match=r"^INVALID_TOPIC_EXCEPTION.*the server's own"):
                 await refused
     async with running_broker(tmp_path) as broker:
@@ -316,7 +316,7 @@ async def test_internal_topics_stay(tmp_path: Path) -> None:
 
 async def test_a_topic_is_adopted_with_everything_kept_unless_someone_says_how_it_was_configured(tmp_path: Path) -> None:
     async with one_partition(tmp_path) as broker:
-        await broker._manager.create_internal_topic("__consumer_offsets", 1, {})
+        await broker._manager.changes.create("__consumer_offsets", 1, {}, internal=True)
         await broker.topics.create("said")
     (tmp_path / TOPICS_FILE).unlink()
     async with running_broker(tmp_path, adopted_topics={"said": {"segment.ms": "777"}}) as broker:

@@ -17,7 +17,7 @@ from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker, FetchPartition
 from triolog.server.logs import log_manager
-from triolog.server.offsets.commit_batch import Commit
+from triolog.server.offsets.committed_offsets import Commit
 from triolog.server.storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_FILE, decode_offsets
 from triolog.server.storage.errors import WaitsForSpaceError
 

@@ -18,12 +18,10 @@ from triolog.protocol.errors import ErrorCode
 from triolog.protocol.native import messages
 from triolog.server.fake.clock import MovedClock
 from triolog.server.listeners.connections.states import HELD, READING, State
-from triolog.server.loop.alarm import Alarm, deadline_now_ms
-from triolog.server.loop.keyed_locks import KeyedLocks
 from triolog.server.loop.procedures import ELEMENTS_PER_TURN, PAUSE, Procedure, Reply, mapped, perform
 from triolog.server.loop.reactor import SOCKETS_PER_TURN, Reactor
 from triolog.server.loop.turns import STEPS_PER_TURN, Gathering, Turns
-from triolog.server.loop.waiting import CHECK_S, Deadlines, Waiters, waiting_on
+from triolog.server.loop.waiting import CHECK_S, Alarm, Deadlines, KeyedLocks, Waiters, deadline_now_ms, waiting_on
 
 from tests.support.attackers import BothListeners, both_listeners
 from tests.support.brokers import until

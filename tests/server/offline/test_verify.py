@@ -22,7 +22,7 @@ from triolog.server.offline.verify import Known, PartitionSummary, check_partiti
 from triolog.server.storage.directory.inventory import read_directory, read_partition
 from triolog.server.storage.disk import checkpoints
 from triolog.server.storage.disk.filesystem import OsFileSystem
-from triolog.server.storage.indexes.offset_and_time import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, TimeIndex
+from triolog.server.storage.indexes.index import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, TimeIndex
 from triolog.server.storage.log.derived_files import Facts, encode_facts
 from triolog.server.storage.log.gaps import NO_FILE, OffsetGap, encode_gaps
 from triolog.server.storage.log.prepare import prepare_marker

@@ -39,7 +39,7 @@ async def commit(broker: Broker, offset: int, *, group: str = "group", partition
 
 async def put_records(broker: Broker, *records: tuple[bytes, bytes | None]) -> None:
     """Records in `__consumer_offsets` as Kafka may have left them."""
-    await broker._manager.create_internal_topic(offsets.OFFSETS_TOPIC, 1, INTERNAL_TOPIC_CONFIG)
+    await broker._manager.changes.create(offsets.OFFSETS_TOPIC, 1, INTERNAL_TOPIC_CONFIG, internal=True)
     actor = actor_of(broker, OFFSETS)
     batch = build_batch([(START_MS, key, value, ()) for key, value in records])
     prepared = prepare_append(batch, OFFSETS, actor.config, now_ms=START_MS, origin=AppendOrigin.COORDINATOR)

@@ -20,14 +20,13 @@ from triolog.protocol.records.steps import STEPS_PER_PAUSE
 from triolog.protocol.types import TopicPartition
 from triolog.server.fake.faults.disk_faults import DiskFaults, disk_rule_of
 from triolog.server.loop.turns import STEPS_PER_TURN
-from triolog.server.partitions.descriptors import DescriptorBudget
 from triolog.server.partitions.disk import READERS, WRITERS, Disk, OperationFailedError, WouldWaitError
 from triolog.server.partitions.faulty_disk import FaultyFileSystem
-from triolog.server.partitions.open_files import CLOSE_BACKLOG
+from triolog.server.partitions.open_files import CLOSE_BACKLOG, DescriptorBudget
 from triolog.server.storage.disk.diskops import DiskOp, FileHandle, Procedure, Read, Sync, Write
 from triolog.server.storage.disk.filesystem import CREATE
 from triolog.server.storage.errors import SnapshotExpiredError
-from triolog.server.storage.indexes.offset_and_time import OffsetIndex
+from triolog.server.storage.indexes.index import OffsetIndex
 
 from tests.support.brokers import PATIENCE_S, running_broker, until, value, values_from
 from tests.support.counts import counts

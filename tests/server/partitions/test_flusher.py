@@ -18,11 +18,11 @@ from triolog.protocol.limits import KIB
 from triolog.protocol.types import AppendResult, TopicPartition
 from triolog.server.fake.faults.disk_faults import DiskFaults, DiskRule
 from triolog.server.loop.turns import Turns
-from triolog.server.partitions import writes_at_once
+from triolog.server.partitions import disk
+from triolog.server.partitions.disk import MAX_BYTES
 from triolog.server.partitions.faulty_disk import FaultyFileSystem
 from triolog.server.partitions.flusher import flush
 from triolog.server.partitions.partition import PartitionActor
-from triolog.server.partitions.writes_at_once import MAX_BYTES
 from triolog.server.storage.disk.diskops import DiskOp, FileHandle, Sync, Truncate, Write
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import AppendFailedError, LogOfflineError
@@ -441,27 +441,27 @@ def small(size: int = 1) -> list[DiskOp]:
     [
         (small(), True),
         ([Write(FILE, 0, [b"a", b"bc"]), Write(FILE, 3, [b"d"])], True),
-        (small(writes_at_once.MAX_BYTES), True),
-        (small(writes_at_once.MAX_BYTES + 1), False),
-        ([*small(writes_at_once.MAX_BYTES), *small()], False),
-        ([*small(writes_at_once.SMALL_BYTES), *small(writes_at_once.SMALL_BYTES)], True),
+        (small(disk.MAX_BYTES), True),
+        (small(disk.MAX_BYTES + 1), False),
+        ([*small(disk.MAX_BYTES), *small()], False),
+        ([*small(disk.SMALL_BYTES), *small(disk.SMALL_BYTES)], True),
         ([*small(), Sync(FILE)], False),
         ([Truncate(FILE, 0)], False),
     ],
 )
 def test_only_small_writes_that_nothing_is_forced_to_the_device_with(operations: list[DiskOp], suits: bool) -> None:
-    assert writes_at_once.WritesAtOnce().suits(OsFileSystem(), operations) is suits
+    assert disk.WritesAtOnce().suits(OsFileSystem(), operations) is suits
 
 
 def test_larger_writes_are_left_to_threads_once_a_turn_is_full() -> None:
     turns = Turns()
-    writes = writes_at_once.WritesAtOnce(turns)
+    writes = disk.WritesAtOnce(turns)
     turns.begin()
     together = 0
     while writes.suits(OsFileSystem(), small(128 * KIB)):
         together += 1
     assert 8 <= together <= 32
-    assert writes.suits(OsFileSystem(), small(writes_at_once.SMALL_BYTES))
+    assert writes.suits(OsFileSystem(), small(disk.SMALL_BYTES))
     turns.begin()
     assert writes.suits(OsFileSystem(), small(128 * KIB))
     faults = DiskFaults()
@@ -472,7 +472,7 @@ def test_larger_writes_are_left_to_threads_once_a_turn_is_full() -> None:
 
 def test_after_a_slow_write_threads_write_for_a_while_and_for_longer_when_it_happens_again() -> None:
     now_s = 100.0
-    writes = writes_at_once.WritesAtOnce(clock=lambda: now_s)
+    writes = disk.WritesAtOnce(clock=lambda: now_s)
 
     def write(seconds: float) -> None:
         nonlocal now_s
@@ -480,21 +480,19 @@ def test_after_a_slow_write_threads_write_for_a_while_and_for_longer_when_it_hap
         now_s += seconds
         writes.done()
 
-    write(writes_at_once.SLOW_S / 2)
+    write(disk.SLOW_S / 2)
     pauses = []
     for _ in range(12):
-        write(2 * writes_at_once.SLOW_S)
+        write(2 * disk.SLOW_S)
         since_s = now_s
         while not writes.suits(OsFileSystem(), small()):
-            now_s += writes_at_once.FIRST_PAUSE_S / 2
+            now_s += disk.FIRST_PAUSE_S / 2
         pauses.append(now_s - since_s)
-    assert pauses[:4] == pytest.approx(
-        [writes_at_once.FIRST_PAUSE_S * 2**power for power in range(4)], abs=writes_at_once.FIRST_PAUSE_S / 2
-    )
-    assert pauses[-1] == pytest.approx(writes_at_once.LONGEST_PAUSE_S, abs=writes_at_once.FIRST_PAUSE_S / 2)
-    now_s += writes_at_once.LONGEST_PAUSE_S
-    write(2 * writes_at_once.SLOW_S)
-    now_s += writes_at_once.FIRST_PAUSE_S
+    assert pauses[:4] == pytest.approx([disk.FIRST_PAUSE_S * 2**power for power in range(4)], abs=disk.FIRST_PAUSE_S / 2)
+    assert pauses[-1] == pytest.approx(disk.LONGEST_PAUSE_S, abs=disk.FIRST_PAUSE_S / 2)
+    now_s += disk.LONGEST_PAUSE_S
+    write(2 * disk.SLOW_S)
+    now_s += disk.FIRST_PAUSE_S
     assert writes.suits(OsFileSystem(), small())
 
 

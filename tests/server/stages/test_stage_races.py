@@ -12,8 +12,7 @@ import trio
 from trio.testing import MockClock
 from triolog.protocol.errors import CorruptRecordError, InvalidRequestError
 from triolog.protocol.native import messages
-from triolog.protocol.records.batch import check_batch
-from triolog.protocol.records.crc32c import crc32c
+from triolog.protocol.records.batch import check_batch, crc32c
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker, StagedShare
 from triolog.server.listeners.native import stage_calls

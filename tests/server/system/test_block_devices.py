@@ -10,17 +10,21 @@ from pathlib import Path
 
 import pytest
 from triolog.server.storage.disk.filesystem import OsFileSystem
-from triolog.server.system import whole_sync
+from triolog.server.system import block_devices
 from triolog.server.system.block_devices import (
+    FEWEST,
+    WORTH_BYTES,
     BlockDevice,
+    DeviceSync,
     FlashHealth,
     device_of,
+    dirty_bytes,
     flash_health,
     lifetime_written_bytes,
     numbered_device,
+    open_whole_sync,
     written_bytes,
 )
-from triolog.server.system.whole_sync import FEWEST, WORTH_BYTES, DeviceSync, dirty_bytes, open_whole_sync
 
 from tests.support.fake_sysfs import FakeSysfs
 
@@ -193,18 +197,18 @@ def test_what_the_system_has_forces_files_and_names(tmp_path: Path) -> None:
 
 
 def test_an_older_kernel_or_another_file_system_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert OsFileSystem().whole_sync(str(tmp_path)) is None, "nobody asked for it"
-    monkeypatch.setattr(whole_sync, "file_system_type", lambda device: "overlay")
+    assert OsFileSystem().block_devices(str(tmp_path)) is None, "nobody asked for it"
+    monkeypatch.setattr(block_devices, "file_system_type", lambda device: "overlay")
     assert open_whole_sync(str(tmp_path)) is None
-    monkeypatch.setattr(whole_sync, "file_system_type", lambda device: "ext4")
-    monkeypatch.setattr(whole_sync, "_kernel", lambda: (5, 16))
+    monkeypatch.setattr(block_devices, "file_system_type", lambda device: "ext4")
+    monkeypatch.setattr(block_devices, "_kernel", lambda: (5, 16))
     assert open_whole_sync(str(tmp_path)) is None
 
 
 def test_where_the_system_does_not_tell_there_is_more_dirty_than_anything_is_worth(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(whole_sync, "MEMORY", str(tmp_path / "meminfo"))
+    monkeypatch.setattr(block_devices, "MEMORY", str(tmp_path / "meminfo"))
     assert dirty_bytes() > 2**60
     (tmp_path / "meminfo").write_text("MemTotal: 1 kB\nDirty:  12 kB\nWriteback: 3 kB\n")
     assert dirty_bytes() == 15 * 1024

@@ -12,7 +12,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, M
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.records.compression import compress
 from triolog.protocol.types import CompressionType
-from triolog.server.config.client_metrics_keys import Subscription, subscription
+from triolog.server.config.resource_keys import Subscription, subscription
 from triolog.server.system.client_memory import ClientMemory
 from triolog.server.telemetry import collected, instances, otlp
 from triolog.server.telemetry.instances import RESERVED, ClientInstance, ClientInstances, Push

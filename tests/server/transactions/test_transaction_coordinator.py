@@ -396,7 +396,7 @@ async def test_a_step_that_cannot_be_written_is_not_taken(broker: Broker, fs: Ga
 
 async def test_a_state_that_cannot_be_read_takes_only_its_partition_out_of_service(tmp_path: Path) -> None:
     async with two_partitions(tmp_path) as broker:
-        await broker._manager.create_internal_topic(transactions.TRANSACTIONS_TOPIC, 1, INTERNAL_TOPIC_CONFIG)
+        await broker._manager.changes.create(transactions.TRANSACTIONS_TOPIC, 1, INTERNAL_TOPIC_CONFIG, internal=True)
         batch = build_batch([(START_MS, transactions.encode_transaction_key("mover"), b"\x00\x63", ())])
         actor = actor_of(broker, STATES)
         prepared = prepare_append(batch, STATES, actor.config, now_ms=START_MS, origin=AppendOrigin.COORDINATOR)

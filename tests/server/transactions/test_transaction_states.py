@@ -26,8 +26,8 @@ from triolog.server.logs.internal_topic import store
 from triolog.server.storage.disk.checkpoints import FIRST_PRODUCER_ID, MAX_CHECKPOINT_BYTES, PRODUCER_ID_BLOCK_FILE
 from triolog.server.storage.log.prepare import prepare_marker
 from triolog.server.transactions import transaction_states as steps
-from triolog.server.transactions.producer_ids import BLOCK_IDS
 from triolog.server.transactions.transaction_states import LAST_CLIENT_EPOCH, prepared
+from triolog.server.transactions.transactional_ids import BLOCK_IDS
 
 from tests.server.listeners.test_turns import short_turns
 from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, running_broker, until

@@ -26,17 +26,17 @@ from triolog.protocol.records.batch import (
     RECORD_BATCH_OVERHEAD,
     BatchHeader,
     check_batch,
+    crc32c,
     parse_header,
 )
 from triolog.protocol.records.builder import build_batch
-from triolog.protocol.records.crc32c import crc32c
 from triolog.protocol.records.record import iter_records
 from triolog.protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from triolog.server.broker import Broker
 from triolog.server.partitions.partition import PartitionActor
 from triolog.server.storage.disk.paths import parse_partition_directory
+from triolog.server.storage.indexes.file_records import possible_sizes
 from triolog.server.storage.log.log import Log
-from triolog.server.storage.segments.damaged_frames import possible_sizes
 from triolog.tools.client.admin import Admin
 
 from tests.simulation.clients.inhabitant import Inhabitant, Surroundings

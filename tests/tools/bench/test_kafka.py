@@ -21,12 +21,11 @@ from triolog.tools.bench.kafka.brokers import KAFKA, KFAKE, TRIOLOG, Brokers, op
 from triolog.tools.bench.kafka.command import command
 from triolog.tools.bench.kafka.forwarder import missing, running, watch
 from triolog.tools.bench.kafka.generator import Generator, build_generator
-from triolog.tools.bench.kafka.jars import REFERENCE_VERSION, kafka_jars
+from triolog.tools.bench.kafka.jars import REFERENCE_VERSION, PeerMissingError, kafka_jars
 from triolog.tools.bench.kafka.rows import ROWS, benchmark, warm_up
 from triolog.tools.bench.measuring.bench import Bench, Scale
 from triolog.tools.bench.measuring.child import LoadFailedError
-from triolog.tools.bench.measuring.measure import Verdict
-from triolog.tools.bench.peers.peer import PeerMissingError
+from triolog.tools.bench.measuring.report import Verdict
 
 from tests.support.forwarding import ANY_PORT
 from tests.support.kafka_jars import unavailable

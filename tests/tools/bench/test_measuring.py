@@ -20,17 +20,16 @@ from triolog.protocol.kafka.apis import ApiKey
 from triolog.protocol.kafka.messages.groups import HeartbeatResponse
 from triolog.protocol.kafka.messages.offsets import (
     OffsetCommitResponse,
-    OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
+    OffsetPartitionError,
 )
 from triolog.protocol.schema import codec
-from triolog.tools.bench.counting.kafka_frames import read_kafka_answer
 from triolog.tools.bench.counting.meters import Counts
 from triolog.tools.bench.counting.rounds import Peer, Rounds
+from triolog.tools.bench.counting.served import read_kafka_answer
 from triolog.tools.bench.measuring.child import LoadFailedError
 from triolog.tools.bench.measuring.machine import IN_MEMORY, Machine, default_parent, filesystem_of, read_machine
-from triolog.tools.bench.measuring.measure import Line, RowResult, Verdict, absent, at_least, at_most, percentile, ratio
-from triolog.tools.bench.measuring.report import Report
+from triolog.tools.bench.measuring.report import Line, Report, RowResult, Verdict, absent, at_least, at_most, percentile, ratio
 
 
 @pytest.fixture
@@ -223,7 +222,7 @@ def answer_of(key: ApiKey, body: object, version: int) -> bytes:
 
 def test_an_error_anywhere_in_an_answer_is_no_load() -> None:
     assert read_kafka_answer(ApiKey.HEARTBEAT, answer_of(ApiKey.HEARTBEAT, HeartbeatResponse(), 4)) == HeartbeatResponse()
-    part = OffsetCommitResponsePartition(partition_index=0, error_code=25)
+    part = OffsetPartitionError(partition_index=0, error_code=25)
     topic = OffsetCommitResponseTopic(name="", topic_id=bytes(16), partitions=[part])
     with pytest.raises(LoadFailedError, match="error_code=25"):
         read_kafka_answer(ApiKey.OFFSET_COMMIT, answer_of(ApiKey.OFFSET_COMMIT, OffsetCommitResponse(topics=[topic]), 10))

@@ -18,15 +18,14 @@ from triolog.protocol.limits import MIB
 from triolog.protocol.records.record import iter_records
 from triolog.tools.bench import command
 from triolog.tools.bench import table as rows
-from triolog.tools.bench.loads.compaction import keyed_batches
-from triolog.tools.bench.loads.open_loop import append_on_schedule
+from triolog.tools.bench.loads import append_on_schedule, keyed_batches
 from triolog.tools.bench.measuring import wire
 from triolog.tools.bench.measuring.bench import Bench, Scale
 from triolog.tools.bench.measuring.child import LoadFailedError, LoadProcess, run_load
 from triolog.tools.bench.measuring.loop_device import NoLoopDeviceError, loop_device
 from triolog.tools.bench.measuring.machine import IN_MEMORY, filesystem_of, sync_rate
-from triolog.tools.bench.measuring.measure import Line, RowResult, Verdict
-from triolog.tools.bench.measuring.process import bytes_read, children, memory_mib
+from triolog.tools.bench.measuring.report import Line, RowResult, Verdict
+from triolog.tools.bench.measuring.server import bytes_read, children, memory_mib
 from triolog.tools.bench.measuring.wire import Pipeline
 
 TINY: Final = Scale("tiny", 1, 0.0005)

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from click.testing import Result
-from triolog.server.storage.directory.directory_lock import DirectoryLock
+from triolog.server.storage.directory.log_directory import DirectoryLock
 from triolog.tools.cli.terminal.output import size_text
 
 from tests.support.drawings import Drawing

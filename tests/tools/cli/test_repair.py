@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from triolog.server.storage.directory.directory_lock import DirectoryLock
+from triolog.server.storage.directory.log_directory import DirectoryLock
 
 from tests.support.stopped_logs import StoppedLogs
 

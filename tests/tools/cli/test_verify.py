@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
-from triolog.server.storage.directory.directory_lock import DirectoryLock
+from triolog.server.storage.directory.log_directory import DirectoryLock
 
 from tests.support.stopped_logs import StoppedLogs
 

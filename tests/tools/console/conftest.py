@@ -10,10 +10,10 @@ from typing import Any
 import attrs
 import pytest
 import trio
-from triolog.server.config.address import Address
+from triolog.server.config.values import Address
 from triolog.server.embedded import EmbeddedBroker, open_broker
 from triolog.tools.console.process.serving import serve_console
-from triolog.tools.console.settings import ConsoleSettings
+from triolog.tools.console.routes import ConsoleSettings
 
 from tests.support.browser_wire import Browser
 

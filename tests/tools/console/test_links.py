@@ -12,9 +12,8 @@ import pytest
 import trio
 from triolog.tools.console.around import links
 from triolog.tools.console.around.links import MAX_SHOWN, KnownLinks
-from triolog.tools.forward.process.asking import ask_in_trio
 from triolog.tools.forward.process.control import serve_control
-from triolog.tools.forward.process.place import CONTROL, LOCK, LinkPlace
+from triolog.tools.forward.process.place import CONTROL, LOCK, LinkPlace, ask_in_trio
 
 from tests.support.browser_wire import Browser
 from tests.support.forwarding import LINK, TOPIC, Forwarding, Running, forwarding

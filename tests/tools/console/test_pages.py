@@ -13,11 +13,9 @@ from urllib.parse import quote
 import pytest
 import trio
 from triolog.protocol.types import TopicPartition
-from triolog.server.config.address import Address
-from triolog.tools.console.parameters import exact
-from triolog.tools.console.routes import Route
-from triolog.tools.console.static_files import FOLDER, MAX_TOTAL_BYTES, StaticFiles
-from triolog.tools.console.views.table import ROUTES
+from triolog.server.config.values import Address
+from triolog.tools.console.dispatch import FOLDER, MAX_TOTAL_BYTES, ROUTES, StaticFiles
+from triolog.tools.console.routes import Route, exact
 
 from tests.support.browser_wire import Browser, Reply
 from tests.support.counts import counts

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from triolog.protocol.native.messages import PlainRecord
 from triolog.protocol.records.partitioners import partition_for_key
 from triolog.server.embedded import EmbeddedBroker
-from triolog.tools.console.records.contents import KINDS, MAX_PARSED, content
-from triolog.tools.console.records.value_text import indented, msgpack_text
+from triolog.tools.console.records.contents import KINDS, MAX_PARSED, content, indented, msgpack_text
 from triolog.tools.console.views.records import MAX_TOGETHER
 
 from tests.support.browser_wire import Browser

@@ -10,15 +10,13 @@ import pytest
 import trio
 from triolog.protocol.kafka.authorization import CLUSTER_NAME, AclOperation, AclPermission, PatternType, ResourceType
 from triolog.server.access.acls import Acl
-from triolog.server.config.address import Address
+from triolog.server.config.values import Address
 from triolog.server.listeners.http.access import HttpAccess
 from triolog.server.listeners.http.messages import HttpRequest
 from triolog.tools.client.login import LoginConfig
-from triolog.tools.console.dispatch import Dispatch
-from triolog.tools.console.routes import Call, change
+from triolog.tools.console.dispatch import Dispatch, StaticFiles
+from triolog.tools.console.routes import Call, ConsoleSettings, change
 from triolog.tools.console.sessions import IDLE_S, MAX_SESSIONS, MAX_USER_SESSIONS, SESSION_S, LoggedIn, Sessions
-from triolog.tools.console.settings import ConsoleSettings
-from triolog.tools.console.static_files import StaticFiles
 from triolog.tools.console.watching.watcher import Watcher
 
 from tests.support.browser_wire import Browser

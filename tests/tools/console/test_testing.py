@@ -13,7 +13,7 @@ from urllib.request import urlopen
 
 import pytest
 import trio
-from triolog.server.config.address import Address
+from triolog.server.config.values import Address
 from triolog.server.embedded import BlockingBroker
 
 from tests.support.browser_wire import Browser

@@ -11,9 +11,9 @@ from triolog.tools.client.admin import Admin
 from triolog.tools.client.config import ClientConfig
 from triolog.tools.client.connection import connect
 from triolog.tools.console.around.wear import _disks
-from triolog.tools.console.views import segment_bars
-from triolog.tools.console.views.segment_bars import Bar, merged
-from triolog.tools.console.watching.rates import CountedBefore, wear_series
+from triolog.tools.console.views import topics
+from triolog.tools.console.views.topics import Bar, merged
+from triolog.tools.console.watching.history import CountedBefore, wear_series
 
 from tests.support.damaged_batches import damage_batch
 from tests.tools.cli.top.test_wear import NOTHING_TOLD
@@ -71,7 +71,7 @@ async def test_a_topic_has_its_partitions_and_where_its_configuration_comes_from
 
 @pytest.mark.parametrize("most", [2, 10_000])
 async def test_segments_come_with_sizes_and_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
-    monkeypatch.setattr(segment_bars, "MAX_DESCRIBED_SEGMENTS", most)
+    monkeypatch.setattr(topics, "MAX_DESCRIBED_SEGMENTS", most)
     async with shown_broker(path=tmp_path) as shown:
         await shown.broker.create_topic("t", partitions=2, config={"segment.bytes": "1024", "retention.ms": "-1"})
         for i in range(5):

@@ -8,7 +8,7 @@ import trio
 from triolog.protocol.errors import UnknownTopicOrPartitionError
 from triolog.protocol.native.messages import PlainRecord
 from triolog.protocol.types import CompressionType
-from triolog.server.config.address import Address
+from triolog.server.config.values import Address
 from triolog.server.embedded import EmbeddedBroker, open_broker
 from triolog.tools.console.events import EventQueue, event_stream
 from triolog.tools.console.records import search, tail

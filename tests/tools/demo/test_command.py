@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from triolog.protocol.records.batch import iter_batches, parse_header, with_timestamp
-from triolog.protocol.records.crc32c import crc32c
+from triolog.protocol.records.batch import crc32c, iter_batches, parse_header, with_timestamp
 from triolog.protocol.types import TimestampType
 from triolog.tools.demo import damage, showing
 from triolog.tools.demo.command import command

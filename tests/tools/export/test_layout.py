@@ -13,8 +13,7 @@ from triolog.protocol.types import NO_TIMESTAMP
 from triolog.server.embedded import BlockingBroker
 from triolog.tools.export.layout import MAX_OPEN_DAYS, NO_DAY, TEMPORARY, DamagedLogError, Export, export_piece
 from triolog.tools.export.log_pieces import LogSource, plan_pieces
-from triolog.tools.export.manifest import VERSION, Manifest, ManifestError, replace_file
-from triolog.tools.export.pieces import JobError
+from triolog.tools.export.manifest import VERSION, JobError, Manifest, ManifestError, replace_file
 
 from tests.support.counting_fs import synced_inodes
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from triolog.tools.forward import session
 from triolog.tools.forward.link import Link
-from triolog.tools.forward.states import LinkState
-from triolog.tools.forward.topic_ids import TopicIds
+from triolog.tools.forward.memory import TopicIds
+from triolog.tools.forward.progress import LinkState
 
 from tests.support.forwarding import GROUP, TOPIC, Forwarding, Running, until
 from tests.tools.forward.test_delivery import numbered

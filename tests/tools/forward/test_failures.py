@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from triolog.server.config.broker_config import Address
 from triolog.tools.forward.link import Claims, Link
+from triolog.tools.forward.progress import LinkState
 from triolog.tools.forward.source.server import ServerSource
-from triolog.tools.forward.states import LinkState
 
 from tests.support.forwarding import GROUP, TOPIC, Forwarding, Running, forwarding, until
 from tests.support.server_process import ServerFolder
@@ -131,7 +131,7 @@ def first_failure(link: Link) -> str:
 def quick_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses are tested where they are made."""
     for name, pause_ms in (("FIRST_PAUSE_MS", 20), ("LONGEST_PAUSE_MS", 50), ("LONGEST_REFUSED_MS", 50)):
-        monkeypatch.setattr(f"triolog.tools.forward.pacing.retry.{name}", pause_ms)
+        monkeypatch.setattr(f"triolog.tools.forward.pacing.{name}", pause_ms)
     monkeypatch.setattr("triolog.tools.forward.upstream.connection.CONNECT_S", 1.0)
     monkeypatch.setattr("triolog.tools.forward.upstream.producer.STALLED_S", 0.1)
 
@@ -398,7 +398,7 @@ def test_a_server_that_starts_again_costs_nothing_and_doubles_nothing(pair: Forw
 
 def test_a_drain_does_not_wait_for_a_pause(pair: Forwarding, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("FIRST_PAUSE_MS", "LONGEST_PAUSE_MS", "LONGEST_REFUSED_MS"):
-        monkeypatch.setattr(f"triolog.tools.forward.pacing.retry.{name}", 3_600_000)
+        monkeypatch.setattr(f"triolog.tools.forward.pacing.{name}", 3_600_000)
     pair.upstream.create_topic(TOPIC)
     pair.append([b"a"])
     pair.upstream.faults.add("InitProducerId", error="TRANSACTIONAL_ID_AUTHORIZATION_FAILED", once=True)

@@ -15,18 +15,24 @@ from triolog.protocol.types import TopicPartition
 from triolog.tools.client.procedures.groups import CommittedOffset
 from triolog.tools.forward.errors import LinkStoppedError, TopicStoppedError
 from triolog.tools.forward.link import Claims, Link
-from triolog.tools.forward.memory import BURST_S, FIRST_PAUSE_S, LONGEST_PAUSE_S, Caution, RateCap, Troubles
-from triolog.tools.forward.pacing.retry import Failure, Retry
-from triolog.tools.forward.pacing.stretch import FIRST_BYTES, LEAST_BYTES, SLOW_S, Stretch, StretchSize
-from triolog.tools.forward.pacing.windows import opens_in_s, parse_window
-from triolog.tools.forward.progress import LinkProgress
+from triolog.tools.forward.memory import BURST_S, FIRST_PAUSE_S, LONGEST_PAUSE_S, Caution, RateCap, Troubles, Wishes
+from triolog.tools.forward.pacing import (
+    FIRST_BYTES,
+    LEAST_BYTES,
+    SLOW_S,
+    Failure,
+    Retry,
+    Stretch,
+    StretchSize,
+    opens_in_s,
+    parse_window,
+)
+from triolog.tools.forward.progress import TRANSITIONS, LinkEvent, LinkProgress, LinkState, next_state
 from triolog.tools.forward.settings.forward_settings import read_link
 from triolog.tools.forward.source.source import Gap, OffsetRange, SourceTopic
-from triolog.tools.forward.states import TRANSITIONS, LinkEvent, LinkState, next_state
-from triolog.tools.forward.upstream import verdict
+from triolog.tools.forward.upstream import connection
+from triolog.tools.forward.upstream.connection import Verdict, judge, words
 from triolog.tools.forward.upstream.resume import Mark, Resumed, check_last, resume
-from triolog.tools.forward.upstream.verdict import Verdict, judge, words
-from triolog.tools.forward.wishes import Wishes
 
 from tests.support.forwarding import until
 
@@ -164,7 +170,7 @@ def link_of(open_source: Any) -> Link:
 
 
 def test_a_link_retries_after_an_unhandled_exception(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr("triolog.tools.forward.pacing.retry.FIRST_PAUSE_MS", 1)
+    monkeypatch.setattr("triolog.tools.forward.pacing.FIRST_PAUSE_MS", 1)
     monkeypatch.setattr(Link, "_look", lambda *_: None)
     source = Source(ZeroDivisionError(), KeyError(), LinkStoppedError("done"))
     link = link_of(lambda: source)
@@ -463,9 +469,9 @@ def test_a_code_has_its_verdict(code: int, expected: Verdict) -> None:
 
 
 def test_numbers_are_those_of_the_library_and_an_error_is_one_line() -> None:
-    assert {KafkaError._PURGE_INFLIGHT, KafkaError._PURGE_QUEUE} == verdict.PURGED
-    assert {KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE} <= verdict.HOPELESS
-    unknown = {verdict.LOCAL_UNKNOWN_TOPIC, verdict.LOCAL_UNKNOWN_PARTITION}
+    assert {KafkaError._PURGE_INFLIGHT, KafkaError._PURGE_QUEUE} == connection.PURGED
+    assert {KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE} <= connection.HOPELESS
+    unknown = {connection.LOCAL_UNKNOWN_TOPIC, connection.LOCAL_UNKNOWN_PARTITION}
     assert {KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION} == unknown
     error = KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED, "not\n  allowed")
     assert words(error) == "not allowed (GROUP_AUTHORIZATION_FAILED)"

@@ -9,11 +9,9 @@ from hypothesis import strategies as st
 from triolog.protocol.types import TopicPartition
 from triolog.server.offline.space import PartitionSpace, SegmentSpace, Space
 from triolog.tools.cli.terminal.times import parse_time
-from triolog.tools.pictures.canvas import WIDTH, Canvas, fitted, fitting_size, merged, text_width
-from triolog.tools.pictures.colors import FILLS, PAPER, style
-from triolog.tools.pictures.space_picture import MOST_LINES, MOST_PARTITIONS, MOST_TOPICS, Line, space_picture
-from triolog.tools.pictures.time_axis import time_ticks
-from triolog.tools.pictures.treemap import Box, treemap
+from triolog.tools.pictures.canvas import FILLS, PAPER, WIDTH, Canvas, fitted, fitting_size, merged, style, text_width
+from triolog.tools.pictures.log_panel import time_ticks
+from triolog.tools.pictures.space_picture import MOST_LINES, MOST_PARTITIONS, MOST_TOPICS, Box, Line, space_picture, treemap
 
 from tests.support.drawings import Drawing
 

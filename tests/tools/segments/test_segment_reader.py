@@ -17,7 +17,7 @@ from triolog.protocol.types import CompressionType
 from triolog.server.offline.stored_records import RecordRange, find_transactions, stored_batches
 from triolog.server.storage.directory.inventory import read_partition
 from triolog.server.storage.disk.filesystem import OsFileSystem
-from triolog.tools.segments import segment_reader, segment_walk
+from triolog.tools.segments import segment_reader
 from triolog.tools.segments.segment_bytes import SegmentBytes
 from triolog.tools.segments.segment_damage import DamagedSegmentError, ReadMode
 from triolog.tools.segments.segment_log import LogInUseError, PartitionLog, find_end_offset, read_logs
@@ -445,7 +445,7 @@ def test_planning_does_not_believe_an_offset_that_those_behind_it_contradict(tmp
 
 @pytest.mark.parametrize("high", [4, 5, 6])
 def test_a_batch_of_a_suspect_size_is_read_up_to_the_offset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, high: int) -> None:
-    monkeypatch.setattr(segment_walk, "_LARGEST_TRUSTED_BATCH_BYTES", 150)
+    monkeypatch.setattr(segment_reader, "_LARGEST_TRUSTED_BATCH_BYTES", 150)
     written = write_log(tmp_path / "topic-0", [uniform(10, value_bytes=100)])
     wanted = LogRange(log=log_in(written.directory), low=1, high=high)
     read = attrs.evolve(READ, chunk_bytes=100, mode=ReadMode.FAILFAST)

@@ -35,7 +35,7 @@ from triolog.tools.spark.segments import segments_options
 from triolog.tools.spark.segments.segments_options import SegmentOptions
 from triolog.tools.spark.session import SOURCES
 from triolog.tools.spark.sink import write_options
-from triolog.tools.spark.sink.server_link import ServerLink
+from triolog.tools.spark.sink.delivery import ServerLink
 from triolog.tools.spark.sink.write_options import OptionError, ServerAccess, WriteOptions
 from triolog.tools.spark.source import options
 from triolog.tools.spark.source.broker import Broker, close_connections
@@ -270,7 +270,7 @@ def test_what_is_missing_is_said_in_one_line(tmp_path: Path) -> None:
 
 def _registered() -> list[str]:
     folder = Path(pipeline_run.__file__).parent
-    return [path.name for path in folder.glob("pyspark_*")]
+    return [path.name for path in (folder / "data_sources").glob("pyspark_*")]
 
 
 def _path() -> str:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from triolog.protocol.errors import TriologError
 from triolog.server.embedded import BlockingBroker
 from triolog.tools import arrow
-from triolog.tools.arrow.errors import ArrowError
+from triolog.tools.arrow.report import ArrowError
 from triolog.tools.arrow.values.json_values import infer_json, is_deeper
 from triolog.tools.arrow.values.object_values import infer_msgpack
 from triolog.tools.cli.sql.formats import _unique

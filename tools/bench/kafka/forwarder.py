@@ -16,11 +16,10 @@ import attrs
 
 from ...demo.processes import COMMAND
 from ..measuring.child import LoadFailedError
-from ..measuring.process import cpu_s, memory_mib
+from ..measuring.server import cpu_s, memory_mib
 from ..measuring.wire import Address
-from ..peers.peer import ended_after
 from .brokers import JVM_FLAGS, QUIET
-from .jars import MIRROR_MAKER, kafka_jars
+from .jars import MIRROR_MAKER, ended_after, kafka_jars
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer

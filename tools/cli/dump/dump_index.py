@@ -29,8 +29,7 @@ from ....server.storage.disk.filesystem import FileSystem, read_file
 from ....server.storage.disk.paths import LOG_SUFFIX, base_offset_of, segment_file
 from ....server.storage.errors import CorruptIndexError, StorageError
 from ....server.storage.indexes.file_records import whole_file
-from ....server.storage.indexes.index import AbstractIndex
-from ....server.storage.indexes.offset_and_time import OffsetIndex, TimeIndex
+from ....server.storage.indexes.index import AbstractIndex, OffsetIndex, TimeIndex
 from ..terminal.output import count_text
 from .dump_report import Report
 

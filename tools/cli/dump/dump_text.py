@@ -7,8 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-from ....server.storage.directory.security_file import SECURITY_FILE, decode_security
-from ....server.storage.directory.state_files import BROKERS, CLIENT_METRICS, GROUPS
+from ....server.storage.directory.state_files import BROKERS, CLIENT_METRICS, GROUPS, SECURITY_FILE, decode_security
 from ....server.storage.directory.topics_file import CREATIONS_FILE, TOPICS_FILE, decode_creations, decode_topics
 from ....server.storage.disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from ...export.writers import CSV_HEAD, FORMATS
+from ...export.layout import CSV_HEAD, FORMATS
 from ..terminal.failures import EXIT_FAILED, FailedError
 from ..terminal.output import as_json_value, count_text, flush, printable, say, size_text, timezone_option, warn, write
 from ..terminal.places import TIME_HELP, read_time
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from ....server.storage.directory.inventory import PartitionFiles, StoppedDirectory
     from ....server.storage.disk.filesystem import FileSystem
     from ....server.storage.recovery.salvage import Damage
-    from ...export.layout import Export, Exported
-    from ...export.writers import ToLine
+    from ...export.layout import Export, Exported, ToLine
 
 
 BASE64_PREFIX: Final = "base64:"
@@ -129,10 +128,10 @@ def command(
 
 def _export(fs: FileSystem, directory: StoppedDirectory, wanted: RecordRange, format_name: str) -> int:
     """Print it all; answers how many places were damaged."""
-    from ....server.offline.findings import Quiet, Reporter
+    from ....server.offline.findings import Observer
     from ....server.offline.verify import read_directory_files
 
-    starts = read_directory_files(fs, directory, Reporter(Quiet())).log_start_offsets
+    starts = read_directory_files(fs, directory, Observer()).log_start_offsets
     passes = 2 if wanted.committed else 1
     log_bytes = passes * sum(files.log_bytes for files in directory.partitions)
     to_line = _json_line if format_name == "jsonl" else partial(_csv_line, in_lines=sys.stdout.isatty())

@@ -28,8 +28,7 @@ def state_folder(state_dir: str | None) -> Path:
 
 def ask_link(link: str, state_dir: str | None, request: dict[str, Any], timeout_s: float | None = ASK_S) -> dict[str, Any]:
     """Send a request to a link and return the response. Raises NotConnectedError, FailedError."""
-    from ...forward.process.asking import ask
-    from ...forward.process.place import CONTROL
+    from ...forward.process.place import CONTROL, ask
 
     folder = state_folder(state_dir)
     try:
@@ -106,8 +105,8 @@ def reset(ctx: click.Context, /, link: str | None, topic: str, partition: int | 
     from ....protocol.errors import RequestError
     from ...client.procedures.topics import AtOffset, Place
     from ...forward.errors import ForwardError, SettingsError
+    from ...forward.opening import reset as reset_link
     from ...forward.process.place import LinkPlace, default_state_dir
-    from ...forward.reset import reset as reset_link
     from ...forward.settings.link_settings import read_start
     from .options import open_source, settings_of
 

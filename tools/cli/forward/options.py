@@ -40,7 +40,7 @@ def settings_of(options: dict[str, Any]) -> ForwardSettings:
     """Raises SettingsError, or a usage error."""
     from ....server.config.broker_config import Address
     from ...forward.settings.forward_settings import ForwardSettings, read_file, read_link
-    from ...forward.settings.secrets import Secret
+    from ...forward.settings.link_settings import Secret
 
     given = {key: options[option] for option, key in ONE_LINK.items() if options[option] not in (None, ())}
     given = {key: list(value) if isinstance(value, tuple) else value for key, value in given.items()}
@@ -86,7 +86,7 @@ def _login(settings: ForwardSettings) -> LoginConfig | None:
     """Return the login for the source; it reads the password at every login, so a renewed one is used."""
     from ....protocol.errors import SaslAuthenticationError
     from ...client.login import LoginConfig
-    from ...forward.settings.secrets import Secret
+    from ...forward.settings.link_settings import Secret
 
     if settings.user is None:
         return None

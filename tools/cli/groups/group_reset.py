@@ -17,7 +17,7 @@ from .share_group import number
 if TYPE_CHECKING:
     from ...client.admin import Admin
     from ...client.procedures.topics import Place
-    from ...groups.moves import Move
+    from ...groups.offsets import Move
 
 
 @click.command("reset")
@@ -55,8 +55,8 @@ def command(
     target = _read_target(to_offset, to_time, shift, zone)
 
     async def moved(admin: Admin) -> list[Move]:
-        from ...groups.moves import ResetError, reset, resettable
-        from ...groups.moves import moves as planned
+        from ...groups.offsets import ResetError, reset, resettable
+        from ...groups.offsets import moves as planned
 
         try:
             described = await resettable(admin, group)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ....server.offline.findings import Observer
 from .output import flush, json_line, printable, say_parts, warn, write
 from .progress import NoProgress, ProgressBar
 from .stopped import relative
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from ....server.storage.directory.inventory import StoppedDirectory
 
 
-class Findings:
+class Findings(Observer):
     """An observer that prints what is found and moves the bar. `damages` and `remarks` count."""
 
     def __init__(
@@ -54,17 +55,11 @@ class Findings:
             say_after("damage" if is_damage else "remark", finding_text(finding, self._directory), **style)
 
 
-class Warnings:
+class Warnings(Observer):
     """An observer for commands that only use what files say: damage is a line on standard error, and nothing else is said."""
 
     def __init__(self, directory: StoppedDirectory) -> None:
         self._directory = directory
-
-    def begin(self, topic_partition: TopicPartition, log_bytes: int) -> None:
-        return
-
-    def advance(self, log_bytes: int, records: int) -> None:
-        return
 
     def found(self, finding: Finding) -> None:
         if finding.severity.value == "damage":

@@ -34,8 +34,8 @@ def stopped(directory: str, topics: tuple[str, ...] = (), *, writes: bool) -> It
 
     Raises UnreadableError when a server holds it, or what is there cannot be read or is no log; OSErrors of the block too.
     """
-    from ....server.storage.directory.directory_lock import DirectoryLock
     from ....server.storage.directory.inventory import read_directory
+    from ....server.storage.directory.log_directory import DirectoryLock
     from ....server.storage.disk.filesystem import OsFileSystem
     from ....server.storage.errors import StorageError
 

@@ -18,7 +18,7 @@ from typing import Final
 import attrs
 import trio
 
-from ....server.config.address import Address
+from ....server.config.values import Address
 from ....server.listeners.addresses import Addresses
 from ...forward.process.supervised_child import SupervisedChild, reachable
 

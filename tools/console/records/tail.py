@@ -19,7 +19,7 @@ from ...client.connection import Client
 from ...client.procedures.topics import LATEST, locate
 from ...client.reading import FetchedBatch, Reading
 from ..events import EventQueue
-from ..parameters import exact
+from ..routes import exact
 from .contents import shown_record
 from .pages import unpacked
 from .search import Needle

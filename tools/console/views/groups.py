@@ -10,12 +10,10 @@ from ....protocol.native.messages import DescribedGroup, GroupMember, SharedPart
 from ....protocol.types import NO_OFFSET, TopicPartition
 from ...client.admin import Admin
 from ...client.procedures.topics import EARLIEST, LATEST, AtOffset, AtTime, Place
-from ...groups.moves import SHARE, Move, ResetError, moves, resettable
-from ...groups.moves import reset as carry_out
-from ...groups.offsets import GroupOffset, group_lags, group_offsets, readers_of
+from ...groups.offsets import SHARE, GroupOffset, Move, ResetError, group_lags, group_offsets, moves, readers_of, resettable
+from ...groups.offsets import reset as carry_out
 from ..errors import ApiError, BadParameterError
-from ..parameters import exact
-from ..routes import Call, Route, change, data, page
+from ..routes import Call, Route, change, data, exact, page
 from ..watching.watcher import now_ms
 
 MAX_GROUPS: Final = 500

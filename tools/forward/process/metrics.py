@@ -14,9 +14,8 @@ import trio
 from ....protocol.errors import InvalidConfigError
 from ....server.config.broker_config import Address
 from ..errors import SettingsError
-from ..progress import LinkProgress
+from ..progress import LinkProgress, LinkState
 from ..settings.forward_settings import ForwardSettings
-from ..states import LinkState
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric

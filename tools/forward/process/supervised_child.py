@@ -10,7 +10,7 @@ from typing import Final
 import attrs
 import trio
 
-from ....server.config.address import Address
+from ....server.config.values import Address
 from ...client.backoff import Backoff
 
 LOGGER: Final = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from ....protocol.coordinator.offsets import (
 )
 from ....protocol.errors import RequestError
 from ....protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Record, TopicPartition
-from ....server.offline.findings import Quiet, Reporter
+from ....server.offline.findings import Observer
 from ....server.offline.stored_records import DecidedTransactions, RecordRange, find_transactions, stored_batches
 from ....server.offline.verify import read_directory_files
 from ....server.storage.directory.inventory import PartitionFiles, StoppedDirectory
@@ -169,7 +169,7 @@ class DirectorySource:
         return next(files for files in self.directory.partitions if files.topic_partition == partition)
 
     def _read_topics(self) -> dict[str, SourceTopic]:
-        says = read_directory_files(self.fs, self.directory, Reporter(Quiet()))
+        says = read_directory_files(self.fs, self.directory, Observer())
         found: dict[str, dict[int, OffsetRange]] = {}
         ids: dict[str, str] = {}
         for files in self.directory.partitions:

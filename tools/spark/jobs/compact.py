@@ -19,7 +19,7 @@ import click
 from ....protocol.types import TopicPartition
 from ....server.config import LogConfig
 from ....server.offline.compact_directory import CompactionOptions, compact_partition
-from ....server.offline.findings import Quiet, Reporter
+from ....server.offline.findings import Observer
 from ....server.offline.repair_directory import topic_config
 from ....server.offline.verify import Known, read_directory_files
 from ....server.storage.directory.inventory import PartitionFiles, StoppedDirectory, read_partition
@@ -40,10 +40,8 @@ from ...cli.compact import check_policies
 from ...cli.terminal.output import count_text, json_option, print_json, say, size_text
 from ...cli.terminal.shapes import fields
 from ...cli.terminal.stopped import directory_argument, stopped
-from ...export.manifest import Manifest
-from ...export.pieces import Piece, Result
-from .job_session import job_session, manifest_option, master_option, watched
-from .runner import Progress, no_progress, run_pieces
+from ...export.manifest import Manifest, Piece, Result
+from .job_session import Progress, job_session, manifest_option, master_option, no_progress, run_pieces, watched
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,7 +73,7 @@ def command(
     As `triolog compact`: records without a key are dropped, there is no way back, and the server must be stopped.
     """
     with stopped(directory, topics, writes=True) as (fs, found):
-        says = read_directory_files(fs, found, Reporter(Quiet()))
+        says = read_directory_files(fs, found, Observer())
         if not force:
             check_policies(found, says)
         with job_session("compact", master) as spark, watched("compacting") as progress:
@@ -122,7 +120,7 @@ def compact(
     Records without a key are dropped, as Kafka does; callers ask first whether the topics are to be compacted.
     """
     fs = OsFileSystem()
-    says = read_directory_files(fs, directory, Reporter(Quiet()))
+    says = read_directory_files(fs, directory, Observer())
     names = sorted(str(files.topic_partition) for files in directory.partitions)
     settings = {"directory": directory.path, "partitions": names, "include_active": include_active}
     kept = Manifest.open(manifest, "compact", settings, is_repeatable=True)

@@ -15,7 +15,7 @@ import attrs
 import click
 
 from ....server.config import LogConfig
-from ....server.offline.findings import Quiet, Reporter
+from ....server.offline.findings import Observer
 from ....server.offline.repair import reindex as reindex_segments
 from ....server.offline.repair_directory import topic_config
 from ....server.offline.small_files_check import SnapshotCheck
@@ -27,10 +27,8 @@ from ...cli.terminal.failures import EXIT_FAILED
 from ...cli.terminal.output import count_text, json_option, print_json, printable, say, size_text
 from ...cli.terminal.shapes import fields
 from ...cli.terminal.stopped import directory_argument, stopped, topics_option
-from ...export.manifest import Manifest
-from ...export.pieces import Piece, Result
-from .job_session import job_session, manifest_option, master_option, watched
-from .runner import Progress, no_progress, run_pieces
+from ...export.manifest import Manifest, Piece, Result
+from .job_session import Progress, job_session, manifest_option, master_option, no_progress, run_pieces, watched
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -91,7 +89,7 @@ def reindex(
     progress: Progress = no_progress,
 ) -> Reindexed:
     """Make all indexes anew in a directory whose lock the caller holds. JobError, ManifestError, OSError."""
-    says = read_directory_files(OsFileSystem(), directory, Reporter(Quiet()))
+    says = read_directory_files(OsFileSystem(), directory, Observer())
     sizes = {files.path: [[each.base_offset, each.log_bytes] for each in files.segments] for files in directory.partitions}
     kept = Manifest.open(manifest, "reindex", {"directory": directory.path}, files=sizes, is_repeatable=True)
     pieces = [
@@ -112,7 +110,7 @@ def reindex(
 def reindex_stretch(what: Stretch) -> Result:
     """In a task: make the indexes of some segments anew. OSError."""
     fs, files = OsFileSystem(), what.files
-    snapshots = SnapshotCheck(fs, files.path, files.snapshots, Reporter(Quiet()))
+    snapshots = SnapshotCheck(fs, files.path, files.snapshots, Observer())
     producers, _ = snapshots.starting_state(files.segments[0].base_offset)
     done = list(reindex_segments(fs, files, what.config, producers, lambda done: None, end_offset=what.end_offset))
     return {

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
-from ....server.offline.findings import Finding, Quiet, Reporter, Severity
+from ....server.offline.findings import Collector, Finding, Observer, Severity
 from ....server.offline.small_files_check import check_topic_id
 from ....server.offline.verify import Known, check_partition, read_directory_files
 from ....server.storage.directory.inventory import PartitionFiles, StoppedDirectory
@@ -22,10 +22,8 @@ from ...cli.terminal.findings import finding_row, finding_text, say_after
 from ...cli.terminal.output import count_text, flush, json_line, json_option, say, size_text, write
 from ...cli.terminal.shapes import fields
 from ...cli.terminal.stopped import directory_argument, stopped, topics_option
-from ...export.manifest import Manifest
-from ...export.pieces import Piece, Result
-from .job_session import job_session, manifest_option, master_option, watched
-from .runner import Progress, no_progress, run_pieces
+from ...export.manifest import Manifest, Piece, Result
+from .job_session import Progress, job_session, manifest_option, master_option, no_progress, run_pieces, watched
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -91,17 +89,6 @@ class Verified:
         return sum(finding.severity is Severity.DAMAGE for finding in self.findings)
 
 
-class Collected(Quiet):
-    """An observer that keeps what is found."""
-
-    def __init__(self) -> None:
-        self.findings: list[Finding] = []
-
-    def found(self, finding: Finding) -> None:
-        """Keep it."""
-        self.findings.append(finding)
-
-
 def verify(
     spark: SparkSession,
     directory: StoppedDirectory,
@@ -111,8 +98,8 @@ def verify(
     progress: Progress = no_progress,
 ) -> Verified:
     """Check a directory that nobody changes meanwhile: callers hold its lock. JobError, ManifestError, OSError."""
-    fs, observer = OsFileSystem(), Collected()
-    says = read_directory_files(fs, directory, Reporter(observer))
+    fs, observer = OsFileSystem(), Collector()
+    says = read_directory_files(fs, directory, observer)
     sizes = {files.path: [[each.base_offset, each.log_bytes] for each in files.segments] for files in directory.partitions}
     settings = {"directory": directory.path, "walk": walk}
     kept = Manifest.open(manifest, "verify", settings, files=sizes, is_repeatable=True)
@@ -121,7 +108,7 @@ def verify(
     for files in directory.partitions:
         topic = files.topic_partition.topic
         known = says.of(files.topic_partition, topic_ids.get(topic))
-        if (topic_id := check_topic_id(fs, files, known.topic_id, Reporter(Quiet()))) is not None:
+        if (topic_id := check_topic_id(fs, files, known.topic_id, Observer())) is not None:
             topic_ids.setdefault(topic, topic_id)
         what = PartitionToVerify(files=files, known=known, walk=walk)
         pieces.append(Piece(str(files.topic_partition), files.log_bytes, what))
@@ -139,7 +126,7 @@ def verify(
 
 def verify_partition(what: PartitionToVerify) -> Result:
     """In a task: check one partition. OSError."""
-    observer = Collected()
+    observer = Collector()
     summary = check_partition(OsFileSystem(), what.files, what.known, observer, walk=what.walk)
     found = [{**attrs.asdict(finding), "severity": finding.severity.value} for finding in observer.findings]
     return {**fields(summary, "batches", "records"), "findings": found}

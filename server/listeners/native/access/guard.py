@@ -134,12 +134,10 @@ RULES: Final[dict[type[messages.RequestMessage], Rules]] = {
     messages.ExplainRequest: Rules(each=_each("partitions", messages.ExplainPartitionResponse, Op.DESCRIBE)),
     messages.MetadataRequest: Rules(each=_each("topics", messages.TopicMetadata, Op.DESCRIBE), hide=seen_answers.topics),
     messages.CreateTopicsRequest: Rules(each=Each(CREATE_TOPIC, _may_create, key="topics", entry=messages.CreatedTopic)),
-    messages.DeleteTopicsRequest: Rules(each=Each(DELETE_TOPIC, _may_delete, key="topics", entry=messages.DeletedTopic)),
+    messages.DeleteTopicsRequest: Rules(each=Each(DELETE_TOPIC, _may_delete, key="topics", entry=messages.TopicAnswer)),
     messages.DescribeConfigsRequest: Rules(each=_each("topics", messages.TopicConfig, Op.DESCRIBE_CONFIGS)),
-    messages.CreatePartitionsRequest: Rules(each=_each("topics", messages.ChangedTopic, Op.ALTER)),
-    messages.AlterConfigsRequest: Rules(
-        each=Each("ALTER_CONFIGS TOPIC", _may_alter, key="topics", entry=messages.ChangedTopic)
-    ),
+    messages.CreatePartitionsRequest: Rules(each=_each("topics", messages.TopicAnswer, Op.ALTER)),
+    messages.AlterConfigsRequest: Rules(each=Each("ALTER_CONFIGS TOPIC", _may_alter, key="topics", entry=messages.TopicAnswer)),
     messages.DeleteRecordsRequest: Rules(each=_each("partitions", messages.DeleteRecordsPartitionResponse, Op.DELETE)),
     messages.InitProducerRequest: Rules((_IN_TRANSACTION, PRODUCER_ID)),
     messages.EndTransactionRequest: Rules((needs(Op.WRITE, TRANSACTION, _of_producer),)),
@@ -153,7 +151,7 @@ RULES: Final[dict[type[messages.RequestMessage], Rules]] = {
     messages.AbortHangingTransactionsRequest: Rules((needs(Op.ALTER, CLUSTER),)),
     messages.CommitOffsetsRequest: Rules(
         (needs(Op.WRITE, TRANSACTION, _of_transaction, ", if one is named"), _named(Op.READ, GROUP, "group")),
-        _each("partitions", messages.CommitOffsetsPartitionResponse, Op.READ),
+        _each("partitions", messages.PartitionAnswer, Op.READ),
     ),
     messages.FetchOffsetsRequest: Rules(
         (_named(Op.DESCRIBE, GROUP, "group"),),
@@ -166,7 +164,7 @@ RULES: Final[dict[type[messages.RequestMessage], Rules]] = {
     ),
     messages.DeleteGroupsRequest: Rules(each=_each("groups", messages.DeletedGroup, Op.DELETE, GROUP)),
     messages.AlterShareGroupOffsetsRequest: Rules(
-        (_named(Op.READ, GROUP, "group"),), _each("partitions", messages.AlterShareGroupOffsetsPartitionResponse, Op.READ)
+        (_named(Op.READ, GROUP, "group"),), _each("partitions", messages.PartitionAnswer, Op.READ)
     ),
     messages.DescribeQuotasRequest: Rules((needs(Op.DESCRIBE_CONFIGS, CLUSTER),)),
     messages.AlterQuotasRequest: Rules((needs(Op.ALTER_CONFIGS, CLUSTER),)),

@@ -16,7 +16,7 @@ from .....protocol.native import messages
 from .....protocol.native.connection import NativeRequest
 from ....broker import Broker
 from ....config.listener_security import PLAIN
-from ....loop.connection_task import Work
+from ....loop.reactor import Work
 from ...access.login import EXPIRED, Login
 from ..session import NativeSession, TakeUp
 

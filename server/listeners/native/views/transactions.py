@@ -102,7 +102,7 @@ def _described(broker: Broker, name: str, now_ms: int) -> messages.DescribedTran
         value.start_ms,
         value.last_update_ms,
         _open_ms(value, now_ms),
-        tuple(messages.TransactionPartition(*each) for each in sorted(value.partitions)),
+        tuple(messages.Partition(*each) for each in sorted(value.partitions)),
     )
 
 

@@ -20,7 +20,7 @@ from triolog.server.listeners.http.access import HttpAccess, read_token
 from triolog.server.listeners.http.messages import Answer, HttpAnswer, HttpRequest, Send, Stream
 from triolog.server.listeners.http.server import http_listener
 from triolog.server.system.open_files import http_connections
-from triolog.tools.console.listening import MAX_CONNECTIONS, ConsoleListener, listening_socket
+from triolog.tools.console.process.serving import MAX_CONNECTIONS, ConsoleListener, listening_socket
 
 GET: Final = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 HELD: Final = {"silent": b"", "half a head": GET[:-2], "keep-alive": GET}

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from triolog.protocol.kafka.messages.configs import ListConfigResourcesRequest
 from triolog.server.config import FORMER_KEYS, KEPT_KEYS, TOPIC_KEYS
-from triolog.server.config.group_keys import GROUP_KEYS
 from triolog.server.config.log_config import FOLLOWED_KEYS
+from triolog.server.config.resource_keys import GROUP_KEYS
 from triolog.server.storage.directory.state_files import BROKERS
 from triolog.server.storage.errors import CheckpointError
 

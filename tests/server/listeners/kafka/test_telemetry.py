@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from triolog.protocol.errors import ErrorCode, InvalidConfigError
 from triolog.protocol.kafka.apis import ApiKey
 from triolog.server.config.broker_config import Address
-from triolog.server.config.client_metrics_keys import MATCHED, subscription
+from triolog.server.config.resource_keys import MATCHED, subscription
 from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.server.figures.prometheus import scrape
 

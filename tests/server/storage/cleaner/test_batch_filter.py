@@ -17,10 +17,10 @@ from triolog.server.storage.cleaner.batch_filter import (
     CleanedTransactions,
     FilteredBatch,
     LastRecord,
+    OffsetMap,
     RetentionRules,
     record_spans,
 )
-from triolog.server.storage.cleaner.offset_map import OffsetMap
 from triolog.server.storage.indexes.transaction_index import AbortedTxn
 
 NOW = 1_000

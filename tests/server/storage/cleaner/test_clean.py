@@ -18,14 +18,13 @@ from triolog.protocol.records.batch import RECORD_BATCH_OVERHEAD, iter_batches
 from triolog.protocol.types import Bytes, CompressionType, Isolation
 from triolog.server.config import LogConfig
 from triolog.server.offline.compact_directory import compact
-from triolog.server.storage.cleaner.clean import CleaningError, build_offset_map, clean, group_segments
-from triolog.server.storage.cleaner.cleaned_segment import SYNC_BYTES
+from triolog.server.storage.cleaner.batch_filter import ENTRY_BYTES, OffsetMap
+from triolog.server.storage.cleaner.clean import SYNC_BYTES, CleaningError, build_offset_map, clean, group_segments
 from triolog.server.storage.cleaner.job import CleaningJob, SourceSegment
-from triolog.server.storage.cleaner.offset_map import ENTRY_BYTES, OffsetMap
 from triolog.server.storage.cleaner.selection import LogToClean, plan_round
 from triolog.server.storage.cleaner.swap import replace_group
 from triolog.server.storage.disk.filesystem import OsFileSystem
-from triolog.server.storage.indexes.offset_and_time import OffsetIndex
+from triolog.server.storage.indexes.index import OffsetIndex
 from triolog.server.storage.indexes.transaction_index import decode_entries
 from triolog.server.storage.lookups import fetch
 from triolog.server.storage.producers.producer_state import ProducerState

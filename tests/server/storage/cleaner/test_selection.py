@@ -275,7 +275,7 @@ def test_it_goes_on_only_when_it_is_told_to(tmp_path: Path) -> None:
     ("name", "damage", "kind", "error"),
     [
         ("00000000000000000004.log", lambda path: flip(path, -1, 0), "damage", "CRC"),
-        ("00000000000000000004.log", Path.unlink, "gone", "00000000000000000004.log is gone"),
+        ("00000000000000000004.log", Path.unlink, "gone", "00000000000000000004.log"),
         ("00000000000000000000.log.cleaned", Path.mkdir, "disk", ""),
     ],
 )

@@ -20,9 +20,9 @@ from triolog.protocol.kafka.scram import ScramCredential, ScramMechanism
 from triolog.protocol.types import TopicPartition
 from triolog.server.access.acls import Acl
 from triolog.server.access.quota_entities import checked_entity
-from triolog.server.offline.findings import Quiet
+from triolog.server.offline.findings import Observer
 from triolog.server.offline.repair_directory import STATES, repair_directory
-from triolog.server.storage.directory import security_file, state_files, topics_file
+from triolog.server.storage.directory import state_files, topics_file
 from triolog.server.storage.directory.inventory import read_directory
 from triolog.server.storage.directory.state_files import BROKERS, GROUPS, Overrides, read_previous, read_state, write_state
 from triolog.server.storage.directory.topics_file import (
@@ -69,10 +69,10 @@ FILES: Final = {
     "groups": JsonFile(GROUPS.encode(Overrides(3, {"group": {"share.delivery.count.limit": "3"}})), GROUPS.decode),
     "brokers": JsonFile(BROKERS.encode(Overrides(3, {"": {"log.retention.ms": "5"}})), BROKERS.decode),
     "security": JsonFile(
-        security_file.encode_security(
-            security_file.SecurityState(3, quotas={checked_entity([("user", "a")]): {"producer_byte_rate": 1024.0}})
+        state_files.encode_security(
+            state_files.SecurityState(3, quotas={checked_entity([("user", "a")]): {"producer_byte_rate": 1024.0}})
         ),
-        security_file.decode_security,
+        state_files.decode_security,
     ),
     "derived": JsonFile(encode_facts(Facts(8, {0: IndexFacts(100, 34, 5)})), decode_facts),
 }
@@ -267,7 +267,7 @@ drawn_quotas = st.dictionaries(
     max_size=4,
 )
 security_states = st.builds(
-    lambda generation, users, rules, drawn_quotas: security_file.SecurityState(
+    lambda generation, users, rules, drawn_quotas: state_files.SecurityState(
         generation, {(name, each.mechanism): each for name, each in users}, rules, drawn_quotas
     ),
     st.integers(0, 2**40),
@@ -275,7 +275,7 @@ security_states = st.builds(
     st.frozensets(drawn_acls, max_size=4),
     drawn_quotas,
 )
-ONE = security_file.SecurityState(
+ONE = state_files.SecurityState(
     3,
     {("alice", ScramMechanism.SCRAM_SHA_256): ScramCredential(ScramMechanism.SCRAM_SHA_256, 4096, b"s", b"k" * 32, b"v" * 32)},
     quotas={checked_entity([("user", "alice"), ("client-id", None)]): {"producer_byte_rate": 1024.0}},
@@ -283,37 +283,37 @@ ONE = security_file.SecurityState(
 
 
 @given(security_states)
-def test_security_comes_back(state: security_file.SecurityState) -> None:
-    assert security_file.decode_security("security.json", security_file.encode_security(state)) == state
+def test_security_comes_back(state: state_files.SecurityState) -> None:
+    assert state_files.decode_security("security.json", state_files.encode_security(state)) == state
 
 
 def test_what_is_wrong_is_said_without_a_key() -> None:
-    document = json.loads(security_file.encode_security(ONE))
+    document = json.loads(state_files.encode_security(ONE))
     document["scram_credentials"][0]["credential"] = "salt=secret"
     with pytest.raises(CheckpointError) as caught:
-        security_file.decode_security("security.json", json.dumps(document).encode())
+        state_files.decode_security("security.json", json.dumps(document).encode())
     assert "secret" not in str(caught.value)
 
 
 def test_nobody_but_its_owner_reads_it(tmp_path: Path) -> None:
     for durable in (True, False):
-        security_file.write_security(OsFileSystem(), str(tmp_path), ONE, durable=durable)
-        assert (tmp_path / security_file.SECURITY_FILE).stat().st_mode & 0o777 == 0o600
-    assert security_file.read_security(OsFileSystem(), str(tmp_path)) == ONE
+        state_files.write_security(OsFileSystem(), str(tmp_path), ONE, durable=durable)
+        assert (tmp_path / state_files.SECURITY_FILE).stat().st_mode & 0o777 == 0o600
+    assert state_files.read_security(OsFileSystem(), str(tmp_path)) == ONE
 
 
 def test_a_power_cut_leaves_the_old_or_the_new() -> None:
     for changes in range(12):
         fs = CrashFileSystem()
-        security_file.write_security(fs, "", security_file.SecurityState(1), durable=True)
+        state_files.write_security(fs, "", state_files.SecurityState(1), durable=True)
         fs.cut_after(changes)
         try:
-            security_file.write_security(fs, "", ONE, durable=True)
+            state_files.write_security(fs, "", ONE, durable=True)
             is_written = True
         except PowerCut:
             is_written = False
-        found = security_file.read_security(fs.crash(random.Random(changes)), "")
-        assert found == ONE if is_written else found in (security_file.SecurityState(1), ONE)
+        found = state_files.read_security(fs.crash(random.Random(changes)), "")
+        assert found == ONE if is_written else found in (state_files.SecurityState(1), ONE)
     assert is_written
 
 
@@ -454,7 +454,7 @@ class WithoutLinks(OsFileSystem):
 
 ENCODED: dict[str, Callable[[int], bytes]] = {
     topics_file.TOPICS_FILE: lambda generation: topics_file.encode_topics(generation, []),
-    security_file.SECURITY_FILE: lambda generation: security_file.encode_security(security_file.SecurityState(generation)),
+    state_files.SECURITY_FILE: lambda generation: state_files.encode_security(state_files.SecurityState(generation)),
     state_files.GROUPS.name: lambda generation: state_files.GROUPS.encode(state_files.Overrides(generation)),
     state_files.CLIENT_METRICS.name: lambda generation: state_files.CLIENT_METRICS.encode(state_files.Overrides(generation)),
     BROKERS.name: lambda generation: BROKERS.encode(Overrides(generation)),
@@ -495,7 +495,7 @@ def test_what_does_not_outlive_its_process_keeps_no_copy(tmp_path: Path) -> None
 
 def _is_repaired(directory: Path) -> bool:
     found = read_directory(FS, str(directory))
-    return not repair_directory(FS, found, Quiet(), dry_run=False, acted=lambda action: None).left
+    return not repair_directory(FS, found, Observer(), dry_run=False, acted=lambda action: None).left
 
 
 @pytest.mark.parametrize("name", ENCODED)

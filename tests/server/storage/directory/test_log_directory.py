@@ -21,11 +21,10 @@ import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.types import TopicPartition
 from triolog.server.config import LogConfig
-from triolog.server.storage.directory import directory_lock, partition_directory
+from triolog.server.storage.directory import log_directory, partition_directory
 from triolog.server.storage.directory.catalogue import ADOPTED_CONFIGS, ADOPTED_INTERNAL_CONFIGS, StoredTopics
-from triolog.server.storage.directory.directory_lock import DirectoryLock
 from triolog.server.storage.directory.inventory import read_directory, read_partition
-from triolog.server.storage.directory.log_directory import LogDirectory, Offsets
+from triolog.server.storage.directory.log_directory import DirectoryLock, LogDirectory, Offsets
 from triolog.server.storage.directory.topics_file import (
     CREATIONS_FILE,
     TOPICS_FILE,
@@ -483,7 +482,7 @@ def test_kafka_is_kept_out_until_the_lock_is_released_also_after_a_second_owner_
 ) -> None:
     """Where locks of open files are missing records are locked."""
     if not has_open_file_locks:
-        monkeypatch.setattr(directory_lock, "_OPEN_FILE_LOCK", None)
+        monkeypatch.setattr(log_directory, "_OPEN_FILE_LOCK", None)
     with held(str(tmp_path)):
         assert not kafka_can_lock(tmp_path)
         with pytest.raises(LogDirectoryError, match="locked by triolog"):
@@ -508,4 +507,4 @@ def test_a_directory_that_kafka_holds_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no locks of open files")
 def test_linux_has_locks_of_open_files() -> None:
-    assert directory_lock._OPEN_FILE_LOCK == fcntl.F_OFD_SETLK
+    assert log_directory._OPEN_FILE_LOCK == fcntl.F_OFD_SETLK

@@ -14,10 +14,10 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from triolog.protocol.records.batch import crc32c
 from triolog.protocol.records.builder import build_batch
-from triolog.protocol.records.crc32c import crc32c
 from triolog.protocol.types import Bytes
-from triolog.server.storage.disk import diskops, path_ops, write_again
+from triolog.server.storage.disk import diskops, write_again
 from triolog.server.storage.disk.filesystem import CREATE, OsFileSystem
 from triolog.server.storage.disk.write_again import force_batches, write_batches_again, write_file_again
 from triolog.server.storage.errors import LostWriteError, SnapshotExpiredError, SyncFailedError
@@ -35,7 +35,7 @@ def test_a_procedure_is_sent_the_answers_and_returns_its_own(tmp_path: Path) -> 
     file = diskops.FileHandle(path=str(path))
 
     def procedure() -> Generator[Any, Any, list[Any]]:
-        return [(yield diskops.Read(file, 2, 3)), (yield path_ops.FileSize(str(path))), (yield diskops.Read(file, 8, 10))]
+        return [(yield diskops.Read(file, 2, 3)), (yield diskops.FileSize(str(path))), (yield diskops.Read(file, 8, 10))]
 
     assert diskops.drive(FS, procedure()) == [b"234", 10, b"89"]
 
@@ -45,9 +45,9 @@ def test_an_operations_error_names_the_file_and_is_thrown_into_the_procedure_whi
 
     def procedure() -> Generator[Any, Any, str]:
         try:
-            yield path_ops.Rename(f"{tmp_path}/a", f"{tmp_path}/b")
+            yield diskops.Rename(f"{tmp_path}/a", f"{tmp_path}/b")
         except FileNotFoundError:
-            yield path_ops.WriteFile(f"{tmp_path}/b", b"made", durable=False)
+            yield diskops.WriteFile(f"{tmp_path}/b", b"made", durable=False)
         yield diskops.Read(diskops.FileHandle(str(tmp_path / "a.log")), 0, 10)
         return "not reached"
 
@@ -99,16 +99,16 @@ def test_a_descriptor_is_not_left_open_when_the_length_cannot_be_given(tmp_path:
     with pytest.raises(OSError, match="full"):
         diskops.Open(diskops.FileHandle(path=str(tmp_path / "a"), writable=True, create_bytes=8)).run(Full())
     with pytest.raises(OSError, match="full"):
-        path_ops.CreateFile(str(tmp_path / "b"), 8).run(Full())
+        diskops.CreateFile(str(tmp_path / "b"), 8).run(Full())
     assert set(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_created_file_is_empty_or_allocated_whatever_was_there(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"left over")
-    diskops.Close(path_ops.CreateFile(str(path)).run(FS)).run(FS)
+    diskops.Close(diskops.CreateFile(str(path)).run(FS)).run(FS)
     assert path.read_bytes() == b""
-    diskops.Close(path_ops.CreateFile(str(path), 4096).run(FS)).run(FS)
+    diskops.Close(diskops.CreateFile(str(path), 4096).run(FS)).run(FS)
     assert path.read_bytes() == bytes(4096)
     assert path.stat().st_blocks * 512 >= 4096
 
@@ -123,7 +123,7 @@ def test_operations_run_in_order_until_the_first_error(tmp_path: Path) -> None:
                 [
                     diskops.Write(file, 0, [b"abc", b"def"]),
                     diskops.Truncate(file, 4),
-                    path_ops.SyncDirectory(str(tmp_path / "missing")),
+                    diskops.SyncDirectory(str(tmp_path / "missing")),
                     diskops.Truncate(file, 0),
                 ],
             )
@@ -137,26 +137,26 @@ def test_many_renames_answer_the_names_that_are_there_now(tmp_path: Path) -> Non
     names = [str(tmp_path / name) for name in ("a", "missing", "b")]
     for name in (names[0], names[2]):
         Path(name).write_text(name)
-    assert path_ops.RenameEach(names, ".gone").run(fs) == [names[0] + ".gone", names[2] + ".gone"]
-    assert path_ops.RenameEach([], ".gone").run(fs) == []
+    assert diskops.RenameEach(names, ".gone").run(fs) == [names[0] + ".gone", names[2] + ".gone"]
+    assert diskops.RenameEach([], ".gone").run(fs) == []
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.gone", "b.gone"]
     for _ in range(2):
-        path_ops.Unlink(names[0] + ".gone").run(fs)
-    assert path_ops.FileSize(names[0] + ".gone").run(fs) is None
+        diskops.Unlink(names[0] + ".gone").run(fs)
+    assert diskops.FileSize(names[0] + ".gone").run(fs) is None
 
 
 def test_the_time_of_a_file_is_that_of_its_last_change(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.touch()
     os.utime(path, ns=(0, 1_700_000_000_123_456_789))
-    assert path_ops.ModifiedMs(str(path)).run(OsFileSystem()) == 1_700_000_000_123
+    assert diskops.ModifiedMs(str(path)).run(OsFileSystem()) == 1_700_000_000_123
     with pytest.raises(FileNotFoundError):
-        path_ops.ModifiedMs(str(tmp_path / "missing")).run(OsFileSystem())
+        diskops.ModifiedMs(str(tmp_path / "missing")).run(OsFileSystem())
 
 
-@pytest.mark.parametrize("operation", [diskops.Sync, path_ops.SyncDirectory])
+@pytest.mark.parametrize("operation", [diskops.Sync, diskops.SyncDirectory])
 async def test_only_a_sync_that_was_begun_can_have_failed(
-    tmp_path: Path, operation: type[diskops.Sync | path_ops.SyncDirectory]
+    tmp_path: Path, operation: type[diskops.Sync | diskops.SyncDirectory]
 ) -> None:
     """What fails before can be tried again: opening the file, or the directory."""
     (tmp_path / "file").write_bytes(b"data")
@@ -164,7 +164,7 @@ async def test_only_a_sync_that_was_begun_can_have_failed(
     wanted = (
         diskops.Sync(diskops.FileHandle(str(tmp_path / "file")))
         if operation is diskops.Sync
-        else path_ops.SyncDirectory(str(tmp_path))
+        else diskops.SyncDirectory(str(tmp_path))
     )
     kind, step = ("sync", "open") if operation is diskops.Sync else ("sync_directory", "sync_directory")
 
@@ -177,7 +177,7 @@ async def test_only_a_sync_that_was_begun_can_have_failed(
         diskops.drive(fs, (each for each in [wanted]))
     assert failed.value.errno == errno.EIO
     assert str(tmp_path) in str(failed.value)
-    if operation is path_ops.SyncDirectory:
+    if operation is diskops.SyncDirectory:
         diskops.drive(fs, (each for each in [wanted]))
 
 

@@ -19,8 +19,8 @@ from triolog.server.config import DataPermissions, LogConfig
 from triolog.server.storage.child_process import MAX_PAUSE_S, Throttle
 from triolog.server.storage.disk import filesystem
 from triolog.server.storage.disk.filesystem import CREATE, OsFileSystem, replace_file
-from triolog.server.system import whole_sync
-from triolog.server.system.whole_sync import file_system_type, lies_in_memory
+from triolog.server.system import block_devices
+from triolog.server.system.block_devices import file_system_type, lies_in_memory
 
 from tests.support.brokers import PARTITION, TOPIC, one_partition, value
 from tests.support.crash_fs import CrashFileSystem
@@ -111,7 +111,7 @@ def test_a_mount_that_does_not_know_the_flag_says_so(fd: int, monkeypatch: pytes
 @pytest.fixture
 def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """What the system says of its mounts."""
-    monkeypatch.setattr(whole_sync, "MOUNTS", str(tmp_path / "mountinfo"))
+    monkeypatch.setattr(block_devices, "MOUNTS", str(tmp_path / "mountinfo"))
     file_system_type.cache_clear()
     yield tmp_path / "mountinfo"
     file_system_type.cache_clear()

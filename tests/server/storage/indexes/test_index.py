@@ -24,8 +24,7 @@ from triolog.server.storage.disk.diskops import DiskOp, FileHandle, Map, Procedu
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import CorruptIndexError, SnapshotExpiredError, StorageError
 from triolog.server.storage.indexes.file_records import FIRST_READ_BYTES, LARGEST_READ_BYTES, FileSlice, whole_file
-from triolog.server.storage.indexes.index import WARM_BYTES, AbstractIndex
-from triolog.server.storage.indexes.offset_and_time import OffsetIndex, TimeIndex
+from triolog.server.storage.indexes.index import WARM_BYTES, AbstractIndex, OffsetIndex, TimeIndex
 from triolog.server.storage.indexes.transaction_index import (
     ENTRY_BYTES,
     AbortedTxn,

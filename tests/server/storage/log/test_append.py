@@ -28,11 +28,9 @@ from triolog.protocol.records.record import iter_records
 from triolog.protocol.records.steps import UNLIMITED, BatchLimits
 from triolog.protocol.types import NO_TIMESTAMP, AppendResult, Bytes, CompressionType, TimestampType
 from triolog.server.config import LogConfig, RecordValidation
-from triolog.server.storage.disk.diskops import Sync, Write
-from triolog.server.storage.disk.path_ops import SyncDirectory
+from triolog.server.storage.disk.diskops import Sync, SyncDirectory, Write
 from triolog.server.storage.log.append import plan_append
-from triolog.server.storage.log.prepare import PreparedAppend, prepare_append
-from triolog.server.storage.log.prepare_one import MOST_RECORDS, prepare_one, steps_of
+from triolog.server.storage.log.prepare import MOST_RECORDS, PreparedAppend, prepare_append, prepare_one, steps_of
 from triolog.server.storage.producers.producer_cursor import AppendOrigin
 
 from tests.support.logs import START_MS, TOPIC_PARTITION, Clock, DrivenLog, batch, open_driven

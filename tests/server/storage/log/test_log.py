@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from triolog.server.config import Durability, LogConfig
-from triolog.server.storage.disk.diskops import Sync
-from triolog.server.storage.disk.path_ops import SyncDirectory
+from triolog.server.storage.disk.diskops import Sync, SyncDirectory
 from triolog.server.storage.errors import CheckpointError
 from triolog.server.storage.log.changes import reconfigure, truncate_fully_and_start_at, truncate_to
 from triolog.server.storage.log.leader_epochs import FILE_NAME, EpochEntry, LeaderEpochs, decode_leader_epochs

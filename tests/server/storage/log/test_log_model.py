@@ -30,8 +30,7 @@ from triolog.server.storage.errors import SnapshotExpiredError
 from triolog.server.storage.log.append import AppendPlan
 from triolog.server.storage.log.changes import truncate_fully_and_start_at, truncate_to
 from triolog.server.storage.log.gaps import gap_at
-from triolog.server.storage.log.log import FlushPlan, Log
-from triolog.server.storage.log.log_snapshot import LogSnapshot
+from triolog.server.storage.log.log import FlushPlan, Log, LogSnapshot
 from triolog.server.storage.log.prepare import PreparedAppend, prepare_append
 
 from tests.support.counts import counts

@@ -20,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from triolog.protocol.errors import ErrorCode, OffsetOutOfRangeError
 from triolog.protocol.types import NO_TIMESTAMP
 from triolog.server.config import LogConfig
-from triolog.server.storage.disk.path_ops import ListDirectory, RenameEach
+from triolog.server.storage.disk.diskops import ListDirectory, RenameEach
 from triolog.server.storage.log.derived_files import NOTHING_DROPPED, Dropped
 from triolog.server.storage.log.leader_epochs import EpochEntry
 from triolog.server.storage.log.retention import (

@@ -23,7 +23,7 @@ from triolog.server.storage.indexes.file_records import FIRST_READ_BYTES, UNTOLD
 from triolog.server.storage.log.changes import truncate_to
 from triolog.server.storage.log.derived_files import FILE_NAME as DERIVED_FILE
 from triolog.server.storage.log.gaps import OffsetGap
-from triolog.server.storage.log.log_snapshot import LogSnapshot
+from triolog.server.storage.log.log import LogSnapshot
 from triolog.server.storage.lookups import explain
 from triolog.server.storage.lookups.explain import explain_offset, explain_timestamp, whole_log, with_segments
 from triolog.server.storage.lookups.fetch import READ_WITH_ANSWER_BYTES, FetchedRecords, fetch_at_once

@@ -17,8 +17,8 @@ from triolog.server.config import LogConfig
 from triolog.server.storage.disk.diskops import drive
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import SegmentOffsetOverflowError
-from triolog.server.storage.segments.least_timestamps import MOST_STRETCHES, NOT_KNOWN, NOTHING, LeastTimestamps, Stretch
 from triolog.server.storage.segments.segment import LogSegment, LogSegments, SegmentCursor
+from triolog.server.storage.segments.segment_view import MOST_STRETCHES, NOT_KNOWN, NOTHING, LeastTimestamps, Stretch
 
 from tests.support.logs import batch
 from tests.support.segment_files import contents

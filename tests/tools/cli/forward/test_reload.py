@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from triolog.tools.forward.process.asking import ask
-from triolog.tools.forward.process.place import CONTROL
+from triolog.tools.forward.process.place import CONTROL, ask
 
 from tests.support.forwarding import TOPIC, Forwarding, forwarding, until
 from tests.support.server_process import ServerFolder, ServerProcess

@@ -83,7 +83,7 @@ async def test_both_clients_see_and_abort_transactions(broker: BlockingBroker, c
         admin = door.admin(other)
         assert [each.transactional_id for each in (await admin.list_transactions(open_for_ms=0)).transactions] == ["mover"]
         [mover] = await admin.describe_transactions("mover")
-        assert mover.partitions == (m.TransactionPartition("t", 0),)
+        assert mover.partitions == (m.Partition("t", 0),)
         [producers] = await admin.describe_producers("t", open_only=True)
         assert [each.producer_id for each in producers.producers] == [mover.producer_id, 77_000]
         assert await admin.describe_producers(T0, open_only=True) == [producers]

@@ -16,7 +16,7 @@ from triolog.server.embedded import BlockingBroker
 from triolog.tools.client.blocking.admin import BlockingAdmin
 from triolog.tools.client.blocking.client import BlockingClient
 from triolog.tools.client.blocking.producer import BlockingProducer
-from triolog.tools.forward.process.asking import ask
+from triolog.tools.forward.process.place import ask
 
 from tests.support.forwarding import PATIENCE_S, TOPIC, Forwarding, until
 from tests.support.server_process import ServerFolder, ServerProcess

@@ -14,9 +14,8 @@ from triolog.server.embedded import BlockingBroker
 from triolog.tools.cli.forward.options import open_source
 from triolog.tools.forward.errors import SourceFailedError
 from triolog.tools.forward.settings.forward_settings import ForwardSettings, read_link
-from triolog.tools.forward.settings.secrets import Secret
-from triolog.tools.forward.source.places import Places
-from triolog.tools.forward.source.source import Gap, Piece
+from triolog.tools.forward.settings.link_settings import Secret
+from triolog.tools.forward.source.source import Gap, Piece, Places
 
 from tests.support.forwarding import ANY_PORT, FOR_EVER, TOPIC, Forwarding
 from tests.tools.cli.conftest import call

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from triolog.protocol.types import TopicPartition
 from triolog.server.embedded import BlockingBroker
 from triolog.server.offline import verify as storage_verify
+from triolog.server.offline.findings import Collector
 from triolog.server.storage.directory.inventory import StoppedDirectory, read_directory
 from triolog.server.storage.disk.checkpoints import encode_partition_metadata
 from triolog.server.storage.disk.filesystem import OsFileSystem
@@ -25,14 +26,12 @@ from triolog.tools.cli.terminal.failures import FailedError
 from triolog.tools.client.blocking import BlockingAdmin, BlockingClient
 from triolog.tools.export.layout import MANIFEST, Export
 from triolog.tools.export.log_pieces import LogSource
-from triolog.tools.export.manifest import ManifestError
-from triolog.tools.export.pieces import JobError
+from triolog.tools.export.manifest import JobError, ManifestError
 from triolog.tools.spark.jobs.compact import compact
 from triolog.tools.spark.jobs.export import export
-from triolog.tools.spark.jobs.job_session import job_session
+from triolog.tools.spark.jobs.job_session import JobProgress, job_session
 from triolog.tools.spark.jobs.reindex import reindex
-from triolog.tools.spark.jobs.runner import JobProgress
-from triolog.tools.spark.jobs.verify import Collected, verify
+from triolog.tools.spark.jobs.verify import verify
 
 from tests.support.server_process import Address
 from tests.support.stopped_logs import TOPIC, write_stopped_logs
@@ -206,7 +205,7 @@ def test_verify_finds_what_the_command_without_spark_finds(spark: SparkSession, 
         for path in segment.parent.glob(f"{segment.stem}.*"):
             path.unlink()
     (logs.partition(2) / f"{1:020}.snapshot").write_bytes(b"no snapshot")
-    seen = Collected()
+    seen = Collector()
     found = directory(logs.path)
     storage_verify.verify(OsFileSystem(), found, seen)
     expected = {"topic id", "quarantine", "snapshot", "gap", "batch", "index", "time index"}

@@ -12,9 +12,8 @@ from pyspark.sql.types import StructType
 from triolog.protocol.records.columnar.schema import arrow_type
 from triolog.protocol.types import Record
 from triolog.tools.client.blocking import BlockingAdmin, BlockingClient, BlockingConsumer
-from triolog.tools.spark.jobs.job_session import cause
+from triolog.tools.spark.jobs.job_session import JobProgress, cause
 from triolog.tools.spark.jobs.load import Load, LoadError, find_files, load, plan_load, read_files, record_columns
-from triolog.tools.spark.jobs.runner import JobProgress
 
 from tests.support.server_process import Address
 

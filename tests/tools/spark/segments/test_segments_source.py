@@ -18,8 +18,8 @@ from triolog.tools.spark.segments.segments_source import SegmentsReader, Triolog
 from triolog.tools.spark.sink.write_options import OptionError
 from triolog.tools.spark.source.bounds import BoundError, Earliest, Latest
 from triolog.tools.spark.source.broker import TopicMissingError, close_connections
-from triolog.tools.spark.source.data_loss import DataLossError
 from triolog.tools.spark.source.options import Matching
+from triolog.tools.spark.source.reader import DataLossError
 from triolog.tools.spark.source.schema import columns_of, spark_schema
 
 from tests.support.segment_files import START_MS, DrawnBatch, write_log

@@ -12,7 +12,7 @@ from pyspark.sql.types import StringType, StructType
 from triolog.protocol.types import CompressionType
 from triolog.server.embedded import BlockingBroker
 from triolog.tools.spark.sink import writer
-from triolog.tools.spark.sink.server_link import DeliveryError
+from triolog.tools.spark.sink.delivery import DeliveryError
 from triolog.tools.spark.sink.sink import BatchWriter, StreamWriter, Written, batch_writer, stream_writer
 from triolog.tools.spark.sink.worker import PerProcess, settle
 from triolog.tools.spark.sink.write_options import DeliveryGuarantee, OptionError, WriteOptions

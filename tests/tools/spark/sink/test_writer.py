@@ -15,13 +15,13 @@ import pytest
 from triolog.protocol.native.messages import StagedPartition
 from triolog.protocol.records.columnar.schema import header_type
 from triolog.protocol.types import Record
-from triolog.server.config.address import Address
+from triolog.server.config.values import Address
 from triolog.server.embedded import BlockingBroker
 from triolog.tools.client import backoff
 from triolog.tools.client.blocking import BlockingAdmin, BlockingClient, BlockingConsumer
 from triolog.tools.client.sending.partitioner import partition_for_key
 from triolog.tools.spark.sink import delivery, writer
-from triolog.tools.spark.sink.server_link import DeliveryError
+from triolog.tools.spark.sink.delivery import DeliveryError
 from triolog.tools.spark.sink.write_options import WriteOptions
 from triolog.tools.spark.sink.write_rows import RowError
 from triolog.tools.spark.sink.writer import Staged, WriteTask

@@ -13,10 +13,10 @@ from pyspark.sql.types import ArrayType, LongType, StringType, StructField, Stru
 from triolog.protocol.records.columnar.schema import COLUMNS, arrow_schema
 from triolog.protocol.types import NO_OFFSET, Isolation, TopicPartition
 from triolog.tools.spark.sink.write_options import ACCESS, OptionError
-from triolog.tools.spark.source import bounds, offsets
+from triolog.tools.spark.source import bounds
 from triolog.tools.spark.source.bounds import AtOffsets, AtTime, AtTimes, Bound, BoundError, Earliest, Latest, PartitionRange
 from triolog.tools.spark.source.options import NAMES, Assigned, Matching, ReadOptions, Subscribed
-from triolog.tools.spark.source.ranges import OffsetRange, divide, estimated_bytes, raise_count
+from triolog.tools.spark.source.reader import OffsetRange, divide, estimated_bytes, raise_count
 from triolog.tools.spark.source.schema import DDL, SchemaError, columns_of, spark_schema
 
 NEEDED = {"kafka.bootstrap.servers": "localhost:9095", "subscribe": "events"}
@@ -336,27 +336,27 @@ MAPS = st.dictionaries(PARTITIONS, st.integers(0, 2**63 - 1))
 
 def test_topics_and_partitions_are_in_order_and_partitions_by_their_number() -> None:
     given_ = {TopicPartition("b", 10): 1, TopicPartition("b", 9): 2, TopicPartition("a", 0): 3}
-    assert json.dumps(offsets.to_json(given_)) == '{"a": {"0": 3}, "b": {"9": 2, "10": 1}}'
+    assert json.dumps(bounds.to_json(given_)) == '{"a": {"0": 3}, "b": {"9": 2, "10": 1}}'
 
 
 @given(MAPS, st.randoms())
 def test_the_same_offsets_are_the_same_text(offset_map: dict[TopicPartition, int], random: object) -> None:
     shuffled = sorted(offset_map.items(), key=lambda _: random.random())  # type: ignore[attr-defined]
-    assert json.dumps(offsets.to_json(dict(shuffled))) == json.dumps(offsets.to_json(offset_map))
-    assert offsets.from_json(json.loads(json.dumps(offsets.to_json(offset_map)))) == offset_map
+    assert json.dumps(bounds.to_json(dict(shuffled))) == json.dumps(bounds.to_json(offset_map))
+    assert bounds.from_json(json.loads(json.dumps(bounds.to_json(offset_map)))) == offset_map
 
 
 @pytest.mark.parametrize("value", [{"a": 1}, {"a": {"x": 1}}, {"a": {"0": None}}])
 def test_a_checkpoint_of_another_source_is_refused_with_what_it_has(value: dict[str, object]) -> None:
     with pytest.raises(OptionError, match="which are not of this source"):
-        offsets.from_json(value)
+        bounds.from_json(value)
 
 
 @given(st.dictionaries(PARTITIONS, st.tuples(st.integers(0, 1000), st.integers(0, 1000))), st.integers(1, 3000))
 def test_a_limit_is_shared_out_and_every_backlog_moves(spans: dict[TopicPartition, tuple[int, int]], limit: int) -> None:
     start = {partition: low for partition, (low, _) in spans.items()}
     end = {partition: low + size for partition, (low, size) in spans.items()}
-    limited = offsets.prorate(start, end, limit)
+    limited = bounds.prorate(start, end, limit)
     taken = {partition: limited[partition] - start[partition] for partition in start}
     waiting = {partition: size for partition, (_, size) in spans.items()}
     assert all(min(1, waiting[partition]) <= taken[partition] <= waiting[partition] for partition in start)
@@ -367,10 +367,10 @@ def test_a_limit_is_shared_out_and_every_backlog_moves(spans: dict[TopicPartitio
 
 def test_shares_follow_the_backlog_and_partitions_without_a_start_stay() -> None:
     a, b, c = (TopicPartition("t", number) for number in range(3))
-    limited = offsets.prorate({a: 0, b: 10, c: 5}, {a: 900, b: 110, c: 5}, 100)
+    limited = bounds.prorate({a: 0, b: 10, c: 5}, {a: 900, b: 110, c: 5}, 100)
     assert limited == {a: 90, b: 20, c: 5}
     a, b = TopicPartition("t", 0), TopicPartition("t", 1)
-    assert offsets.prorate({a: 0}, {a: 100, b: 7}, 10) == {a: 10, b: 7}
+    assert bounds.prorate({a: 0}, {a: 100, b: 7}, 10) == {a: 10, b: 7}
 
 
 def test_sparks_schema_is_arrows_and_the_documented_one_or_some_of_its_columns() -> None:

@@ -20,10 +20,8 @@ from triolog.protocol.types import CompressionType, TopicPartition
 from triolog.server.embedded import BlockingBroker
 from triolog.tools.spark.source.bounds import BoundError, PartitionRange
 from triolog.tools.spark.source.broker import Broker, BrokerUnavailableError, TopicMissingError, close_connections
-from triolog.tools.spark.source.data_loss import DataLossError
 from triolog.tools.spark.source.options import ReadOptions
-from triolog.tools.spark.source.ranges import OffsetRange, plan_ranges
-from triolog.tools.spark.source.reader import BatchReader
+from triolog.tools.spark.source.reader import BatchReader, DataLossError, OffsetRange, plan_ranges
 from triolog.tools.spark.source.schema import spark_schema
 from triolog.tools.spark.source.source import TriologDataSource
 

@@ -19,8 +19,7 @@ from triolog.server.listeners.native import log_calls
 from triolog.tools.client.blocking.client import BlockingClient
 from triolog.tools.client.procedures.groups import fetch_offsets
 from triolog.tools.spark.source.broker import close_connections
-from triolog.tools.spark.source.data_loss import DataLossError
-from triolog.tools.spark.source.ranges import OffsetRange
+from triolog.tools.spark.source.reader import DataLossError, OffsetRange
 from triolog.tools.spark.source.source import TriologDataSource
 from triolog.tools.spark.source.stream_reader import StreamReader
 

@@ -88,7 +88,7 @@ CASES: Final = [
     Case(lambda _: m.InitProducerRequest(), ((Op.IDEMPOTENT_WRITE, CLUSTER, CLUSTER_NAME),)),
     Case(lambda _: m.EndTransactionRequest(m.TransactionProducer("tx", 0, 0), True), (IN_TRANSACTION,)),
     Case(lambda _: m.DescribeTransactionsRequest(("tx",)), ((Op.DESCRIBE, TRANSACTION, "tx"),)),
-    on_topic(lambda topic: m.DescribeProducersRequest((m.DescribeProducersPartition(topic, 0),)), Op.READ),
+    on_topic(lambda topic: m.DescribeProducersRequest((m.Partition(topic, 0),)), Op.READ),
     Case(lambda _: m.AbortTransactionRequest("tx"), (IN_TRANSACTION,)),
     Case(
         lambda topic: m.AbortHangingTransactionsRequest((m.HangingTransaction(topic, 0, 1),)),
@@ -104,7 +104,7 @@ CASES: Final = [
         IN_TRANSACTION,
     ),
     on_topic(
-        lambda topic: m.FetchOffsetsRequest("group", (m.OffsetsPartition(topic, 0),)),
+        lambda topic: m.FetchOffsetsRequest("group", (m.Partition(topic, 0),)),
         Op.DESCRIBE,
         (Op.DESCRIBE, GROUP, "group"),
     ),
@@ -130,7 +130,7 @@ CASES: Final = [
     Case(lambda _: m.AbortStageRequest("app", 0), (OF_APPLICATION,)),
     Case(lambda _: m.LastCommitRequest("app"), ((Op.DESCRIBE, TRANSACTION, "app"),)),
     on_topic(
-        lambda topic: m.LeaseSegmentsRequest((m.LeasePartition(topic, 0),), 1000),
+        lambda topic: m.LeaseSegmentsRequest((m.Partition(topic, 0),), 1000),
         Op.READ,
         (Op.CLUSTER_ACTION, CLUSTER, CLUSTER_NAME),
     ),

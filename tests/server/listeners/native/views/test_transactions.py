@@ -92,7 +92,7 @@ async def test_producers_are_told_with_what_they_have_open_and_whether_it_hangs(
     owner = await TransactionalProducer.start(broker)
     await owner.produce(PARTITION, "v")
     await append_without_joining(broker)
-    asked = tuple(m.DescribeProducersPartition(*each) for each in (PARTITION, OTHER, TopicPartition(TOPIC, 9)))
+    asked = tuple(m.Partition(*each) for each in (PARTITION, OTHER, TopicPartition(TOPIC, 9)))
     first, empty, missing = (await describe_producers(broker, m.DescribeProducersRequest(asked))).partitions
     assert [(each.producer_id, each.transaction_start_offset, each.is_hanging) for each in first.producers] == [
         (owner.producer_id, 1, False),
