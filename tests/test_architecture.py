@@ -277,8 +277,7 @@ JUDGES: Final = frozenset(
 JUDGES_BY_THEMSELVES: Final = frozenset(
     {
         *("door", "guard", "seen_answers"),
-        *("produce", "fetch_partitions", "metadata", "describe_topic_partitions", "add_partitions", "acls", "sasl"),
-        *("share_fetch", "share_acknowledgements", "streams_topologies"),
+        *("produce", "fetch", "metadata", "transactions", "security", "share_fetch", "streams_groups"),
     }
 )
 """Who may ask what a Kafka client may do: the one table of all APIs, and those whose answer hangs on it."""
@@ -405,7 +404,7 @@ def test_what_a_client_may_do_is_asked_in_one_place() -> None:
 
 def test_a_handler_that_asks_by_itself_is_reported(tmp_path: Path) -> None:
     (tmp_path / "groups.py").write_text("def join_group(call):\n    call.check_authorized(1, 2)\n")
-    (tmp_path / "fetch_partitions.py").write_text("def fetch(call):\n    call.authorize(1, 2)\n")
+    (tmp_path / "fetch.py").write_text("def fetch(call):\n    call.authorize(1, 2)\n")
     assert _judging(tmp_path) == ["groups.py:2: check_authorized"]
 
 

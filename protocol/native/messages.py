@@ -19,6 +19,7 @@ from .calls.fetch import *
 from .calls.groups import *
 from .calls.lookups import *
 from .calls.produce import *
+from .calls.security import *
 from .calls.stages import *
 from .calls.topics import *
 from .calls.transactions import *
@@ -62,6 +63,11 @@ _CALLS: Final[dict[str, tuple[type[RequestMessage], type[ResponseMessage]]]] = {
     "alter_share_group_offsets": (AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse),
     "describe_quotas": (DescribeQuotasRequest, DescribeQuotasResponse),
     "alter_quotas": (AlterQuotasRequest, AlterQuotasResponse),
+    "describe_users": (DescribeUsersRequest, DescribeUsersResponse),
+    "alter_users": (AlterUsersRequest, AlterUsersResponse),
+    "describe_acls": (DescribeAclsRequest, DescribeAclsResponse),
+    "create_acls": (CreateAclsRequest, CreateAclsResponse),
+    "delete_acls": (DeleteAclsRequest, DeleteAclsResponse),
     "list_gaps": (ListGapsRequest, ListGapsResponse),
     "accept_gaps": (AcceptGapsRequest, AcceptGapsResponse),
     "describe_segments": (DescribeSegmentsRequest, DescribeSegmentsResponse),

@@ -98,9 +98,6 @@ def check_sizes(overrides: Mapping[str, Any], before: Mapping[str, str] | None =
             )
 
 
-# ---- reading ---------------------------------------------------------------------------------------------------------------
-
-
 def number_reader(low: int, high: int) -> Callable[[Any], int]:
     """Reads a whole number, both ends of the range inclusive, from text or from TOML."""
 
@@ -153,9 +150,6 @@ def one_of(kind: type[E]) -> Callable[[Any], E]:
             raise ValueError(f"{value!r} is none of {', '.join(each.value for each in kind)}") from None
 
     return read
-
-
-# ---- keys by their type; `more` are further fields of ConfigKey ------------------------------------------------------------
 
 
 def number(default: Any, doc: str, *, low: int = 0, high: int = INT64_MAX, kind: str = "", **more: Any) -> ConfigKey:
@@ -219,9 +213,6 @@ def list_of(read: Callable[[str], tuple[str, ...]], default: tuple[str, ...], do
 def named(keys: Mapping[str, ConfigKey]) -> dict[str, ConfigKey]:
     """A table of keys, each with the name under which it stands there."""
     return {name: attrs.evolve(key, name=name) for name, key in keys.items()}
-
-
-# ---- fields of classes of settings -----------------------------------------------------------------------------------------
 
 
 def field(key: ConfigKey) -> Any:

@@ -261,9 +261,6 @@ class LogConfig:
 TOPIC_KEYS: Final = keys_of(LogConfig, ".")
 
 
-# ---- keys without effect ---------------------------------------------------------------------------------------------------
-
-
 def _read_throttled_replicas(text: str) -> str:
     if text.strip() not in ("", "*") and not all(re.fullmatch(r"\s*\d+:\d+\s*", part) for part in text.split(",")):
         raise ValueError(f"{text!r} is neither * nor a list of partition:node")
@@ -328,8 +325,6 @@ KNOWN_KEYS: Final[dict[str, ConfigKey]] = {
 }
 
 
-# ---- the broker's keys that topics follow ----------------------------------------------------------------------------------
-
 FOLLOWED_KEYS: Final[Mapping[str, ConfigKey]] = {
     key.broker_name: key for key in (*TOPIC_KEYS.values(), *KEPT_KEYS.values()) if key.broker_name
 }
@@ -344,8 +339,6 @@ def topic_defaults_of(overrides: Mapping[str, str]) -> dict[str, str]:
         )
     return {FOLLOWED_KEYS[name].name: value for name, value in overrides.items()}
 
-
-# ---- the server's own topics -----------------------------------------------------------------------------------------------
 
 INTERNAL_KEYS: Final = frozenset(key.name for key in KNOWN_KEYS.values() if key.internal)
 """They decide how files are cut, cleaned and synced, and not which records are accepted or kept: committed offsets and

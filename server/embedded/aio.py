@@ -19,14 +19,14 @@ import trio
 
 from ...protocol.following import Follow as Follow
 from ...protocol.following import FollowedRecord as FollowedRecord
-from ..fake.proxies import AwaitedProxy, awaited, awaited_at_once, made_for_tasks
+from ..fake.proxies import AwaitedCaller, Proxy, awaited, awaited_sync, made
 from ..fake.views.groups_view import GroupsView
 from ..fake.views.log_view import LogView
 from . import opening
+from .blocking import BrokerThread, clock_of
 from .broker import EmbeddedBroker, open_fork
 from .living import directory_like
-from .thread import BrokerThread, clock_of
-from .transaction import Transaction
+from .records import Transaction
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -50,7 +50,7 @@ class Call(Generic[T]):
         except RuntimeError:  # it is closed
             self._answer(error=stopped())
 
-    def begin_now(self, function: Callable[[], T]) -> None:
+    def begin_sync(self, function: Callable[[], T]) -> None:
         """Call a function."""
         try:
             self._answer(function())
@@ -178,7 +178,7 @@ class AioThread(BrokerThread):
     async def call_now(self, function: Callable[[], T]) -> T:
         """Run a function in the broker's thread. Raises RuntimeError as `call` does."""
         call: Call[T] = self._new_call()
-        return await self._answer(call, partial(call.begin_now, function))
+        return await self._answer(call, partial(call.begin_sync, function))
 
     def _new_call(self) -> Call[Any]:
         _ = self._target
@@ -211,7 +211,7 @@ class AioThread(BrokerThread):
 # ---- what stands for the broker and its parts ------------------------------------------------------------------------------
 
 
-class AioLog(AwaitedProxy[LogView]):
+class AioLog(Proxy[LogView, AwaitedCaller]):
     """The records of one topic. Raises RequestError where the broker would answer one."""
 
     records = awaited(LogView.records)
@@ -219,28 +219,28 @@ class AioLog(AwaitedProxy[LogView]):
     produce = awaited(LogView.produce)
     produce_all = awaited(LogView.produce_all)
     wait_for = awaited(LogView.wait_for)
-    start_offsets = awaited_at_once(LogView.start_offsets)
-    end_offsets = awaited_at_once(LogView.end_offsets)
+    start_offsets = awaited_sync(LogView.start_offsets)
+    end_offsets = awaited_sync(LogView.end_offsets)
     delete_records = awaited(LogView.delete_records)
     compact = awaited(LogView.compact)
 
 
-class AioGroups(AwaitedProxy[GroupsView]):
+class AioGroups(Proxy[GroupsView, AwaitedCaller]):
     """`broker.groups`. Raises RequestError where the broker would answer one."""
 
-    is_known = awaited_at_once(GroupsView.is_known)
+    is_known = awaited_sync(GroupsView.is_known)
     committed = awaited(GroupsView.committed)
     commit = awaited(GroupsView.commit)
     lag = awaited(GroupsView.lag)
     wait_committed = awaited(GroupsView.wait_committed)
     wait_no_lag = awaited(GroupsView.wait_no_lag)
-    state = awaited_at_once(GroupsView.state)
-    members = awaited_at_once(GroupsView.members)
+    state = awaited_sync(GroupsView.state)
+    members = awaited_sync(GroupsView.members)
     wait_assigned = awaited(GroupsView.wait_assigned)
     kick = awaited(GroupsView.kick)
 
 
-class AioTransaction(AwaitedProxy[Transaction]):
+class AioTransaction(Proxy[Transaction, AwaitedCaller]):
     """A transaction under a transactional id. As a block, it commits at its end and aborts on an exception; you can also call
     the methods."""
 
@@ -259,6 +259,10 @@ class AioTransaction(AwaitedProxy[Transaction]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.leave(failed=kind is not None)
+
+
+def _for_tasks(follow: Follow, caller: AioThread) -> Follow:
+    return follow.through(caller.call)
 
 
 class AioBroker(AioThread):
@@ -296,14 +300,14 @@ class AioBroker(AioThread):
     alter_group_config = awaited(EmbeddedBroker.alter_group_config)
     create_partitions = awaited(EmbeddedBroker.create_partitions)
     delete_records = awaited(EmbeddedBroker.delete_records)
-    topics = awaited_at_once(EmbeddedBroker.topics)
-    describe_topic = awaited_at_once(EmbeddedBroker.describe_topic)
+    topics = awaited_sync(EmbeddedBroker.topics)
+    describe_topic = awaited_sync(EmbeddedBroker.describe_topic)
 
     append = awaited(EmbeddedBroker.append)
     append_by_key = awaited(EmbeddedBroker.append_by_key)
     fetch = awaited(EmbeddedBroker.fetch)
-    follow = made_for_tasks(lambda follow, caller: follow.through(caller.call), EmbeddedBroker.follow)
-    transaction = made_for_tasks(AioTransaction, EmbeddedBroker.transaction)
+    follow = made(_for_tasks, EmbeddedBroker.follow)
+    transaction = made(AioTransaction, EmbeddedBroker.transaction)
     offset_for_time = awaited(EmbeddedBroker.offset_for_time)
     offsets_for_times = awaited(EmbeddedBroker.offsets_for_times)
 

@@ -20,10 +20,8 @@ from ...protocol.records.plain_records import WrongRecordsNamed, by_partition, c
 from ...protocol.types import NO_OFFSET, AppendResult, Bytes, Record, TimestampAndOffset, TopicPartition, range_of
 from ..broker import Broker, BrokerStatistics, PlainRecord, TopicDescription
 from ..config.broker_config import Address, BrokerConfig
-from ..fake.audited import EMBEDDED, noted
 from ..fake.clock import MovedClock
-from ..fake.life import Life
-from ..fake.seed import Seed
+from ..fake.life import EMBEDDED, Life, Seed, noted
 from ..fake.views.fault_views import FaultsView, RequestsView
 from ..fake.views.groups_view import GroupsView
 from ..fake.views.log_view import LogView
@@ -33,9 +31,7 @@ from ..listeners.addresses import Addresses
 from ..loop.procedures import perform
 from .follow import ReadOn
 from .living import directory_like, living
-from .reading import from_offset, range_of_times
-from .records import partition_of
-from .transaction import TIMEOUT_MS, Transaction
+from .records import TIMEOUT_MS, Transaction, from_offset, partition_of, range_of_times
 
 T = TypeVar("T")
 

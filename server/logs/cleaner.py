@@ -23,6 +23,7 @@ import trio
 
 from ...protocol.errors import RequestError
 from ...protocol.types import TopicPartition
+from ..loop.procedures import in_turns
 from ..storage.cleaner.job import CleaningJob, CleaningResult
 from ..storage.cleaner.selection import LogToClean, choose, cleanable_offsets, plan_round
 from ..storage.cleaner.swap import SegmentsChangedError, discard_cleaned, replace_group
@@ -92,7 +93,7 @@ class Cleaner:
             self.manager.disk.errors.note("compaction", log.topic_partition, exc)
             return False
 
-    async def clean_now(self, hosted: HostedPartition) -> bool | None:
+    async def clean(self, hosted: HostedPartition) -> bool | None:
         """Clean one log, however little of it is dirty; None when nothing is, False when it could not be done."""
         log = hosted.actor.log
         if log.refusal is not None:
@@ -113,13 +114,9 @@ class Cleaner:
                 del known[log]
         self.counters.uncleanable = len(self.uncleanable)
 
-    # ---- choosing --------------------------------------------------------------------------------------------------------
-
     async def _find_dirtiest(self) -> _Candidate | None:
         found: _Candidate | None = None
-        for number, hosted in enumerate(self.manager.topics.hosted()):
-            if number % LOOKS_PER_TURN == 0:
-                await trio.lowlevel.checkpoint()
+        async for hosted in in_turns(self.manager.topics.hosted(), LOOKS_PER_TURN):
             with self.manager.disk.errors.isolate("compaction", hosted.actor.topic_partition):
                 candidate = await self._candidate(hosted)
                 if candidate is not None and (found is None or self._rank(candidate) < self._rank(found)):
@@ -157,8 +154,6 @@ class Cleaner:
                 log.log_end_offset,
             )
         self.clean_up_to[log] = log.log_start_offset
-
-    # ---- one round -------------------------------------------------------------------------------------------------------
 
     async def _clean(self, candidate: _Candidate) -> bool:
         log = candidate.hosted.actor.log

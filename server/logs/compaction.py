@@ -79,7 +79,7 @@ class Compaction:
             cleaner = await self._loaded()
             await hosted.actor.perform(_close_active)
             rounds = 0
-            while (went_well := await cleaner.clean_now(hosted)) is not None:
+            while (went_well := await cleaner.clean(hosted)) is not None:
                 if not went_well:
                     said = "its compaction was given up or failed; the server's log says why"
                     raise RequestError(f"{topic_partition}: {said}", ErrorCode.KAFKA_STORAGE_ERROR)

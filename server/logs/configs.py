@@ -25,6 +25,7 @@ from ..storage.directory.state_files import (
     GROUPS,
     Overrides,
     OverridesFile,
+    SecurityState,
 )
 from ..storage.disk.filesystem import FileSystem
 from ..storage.errors import FileTooLargeError, LogOfflineError, StorageError
@@ -36,7 +37,7 @@ class Write(Protocol):
     def __call__(self, fs: FileSystem, directory: str, state: Any, /, *, durable: bool) -> None: ...
 
 
-S = TypeVar("S")
+S = TypeVar("S", Overrides, SecurityState)
 """A frozen attrs class with the field `generation`: of several copies the highest one counts."""
 
 
@@ -58,12 +59,12 @@ class Copies(Generic[S]):
     async def load(self) -> S:
         """Read what is stored. Raises CheckpointError, OSError."""
         states = await self._manager.disk.call(self._read_all)
-        newest = max(states, key=_generation)
-        self._generation = _generation(newest)
+        newest = max(states, key=lambda state: state.generation)
+        self._generation = newest.generation
         self.state = newest
         self._account.clear()
         self._charge(None, newest)
-        if any(_generation(state) != self._generation for state in states):
+        if any(state.generation != self._generation for state in states):
             await self._write(newest)
         return newest
 
@@ -79,7 +80,7 @@ class Copies(Generic[S]):
                 return
             self._check_memory(changed)
             self._generation += 1  # also of a change that fails: some directory may have it
-            changed = _with_generation(changed, self._generation)
+            changed = attrs.evolve(changed, generation=self._generation)
             with trio.CancelScope(shield=True):
                 await self._write(changed)
             before, self.state = self.state, changed
@@ -134,16 +135,6 @@ def _changes(before: Any, state: Any) -> dict[tuple[str, Hashable], int]:
             sizes |= {(field.name, each): 2 * deep_bytes(each) for each in new - old}
             sizes |= {(field.name, each): 0 for each in old - new}
     return sizes
-
-
-def _generation(state: Any) -> int:
-    generation: int = state.generation
-    return generation
-
-
-def _with_generation(state: S, generation: int) -> S:
-    changed: S = attrs.evolve(state, generation=generation)  # type: ignore[misc]
-    return changed
 
 
 Change = Callable[[Mapping[str, str]], Mapping[str, str]]

@@ -29,6 +29,7 @@ import trio
 from ...protocol.errors import ErrorCode, RequestError
 from ...protocol.limits import MIB
 from ..config import DiskFullPolicy
+from ..loop.procedures import in_turns
 from ..partitions.room import Room
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.disk.paths import is_internal
@@ -137,8 +138,6 @@ class DiskGuard:
         known = self.spaces.get(path)
         return max(0, self.reserve_bytes) if known is None else known.reserve_bytes
 
-    # ---- the bounds ------------------------------------------------------------------------------------------------------
-
     async def _check_total(self, wanted: Sequence[int]) -> tuple[float, bool]:
         """Return how many bytes all logs together may grow, and whether no more space can be freed."""
         space = self.total
@@ -148,7 +147,7 @@ class DiskGuard:
         wanted_bytes = max(wanted, default=0) * len(wanted)
         space.wanted_bytes = wanted_bytes or (space.wanted_bytes if space.is_refusing else 0)
         space.free_bytes = self.log_max_bytes - await self._size_of_all()
-        if space.free_bytes < space.wanted_bytes and await self.retention.expire_now():
+        if space.free_bytes < space.wanted_bytes and await self.retention.make_room():
             space.free_bytes = self.log_max_bytes - await self._size_of_all()
         missing = space.wanted_bytes - space.free_bytes
         before, given_up = space.free_bytes, await self._give_up(space, missing)
@@ -178,7 +177,7 @@ class DiskGuard:
         space, floor = self.spaces.setdefault(directory.path, GuardedSpace(reserve)), reserve // FLOOR
         most = max(reserve, wanted_bytes + floor if wanted_bytes else 0)
         free = await self._free_bytes(directory)
-        if free < most and (await self.retention.unlink_of(directory) or await self.retention.expire_now()):
+        if free < most and (await self.retention.unlink_of(directory) or await self.retention.make_room()):
             free = await self._free_bytes(directory)
         before, missing = free, most - free
         given_up = await self._give_up(space, missing, directory)
@@ -214,14 +213,7 @@ class DiskGuard:
         return await self.directories.disk.call(directory.free_bytes, at=directory.path)
 
     async def _size_of_all(self) -> int:
-        size = 0
-        for number, hosted in enumerate(self.topics.hosted()):
-            if number % LOOKS_PER_TURN == 0:
-                await trio.lowlevel.checkpoint()
-            size += hosted.actor.log.size_in_bytes
-        return size
-
-    # ---- making room -----------------------------------------------------------------------------------------------------
+        return sum([hosted.actor.log.size_in_bytes async for hosted in in_turns(self.topics.hosted(), LOOKS_PER_TURN)])
 
     async def _give_up(self, space: GuardedSpace, missing: int, directory: LogDirectory | None = None) -> int:
         """Take the oldest segments out, of one directory or of all, that make up what is missing; answers how many."""
@@ -262,8 +254,6 @@ class DiskGuard:
 
     def _room(self, directory: LogDirectory) -> Room:
         return self.directories.disk.rooms.of(directory.path)
-
-    # ---- refusing --------------------------------------------------------------------------------------------------------
 
     def _change(self, space: GuardedSpace, what: str, key: str, *, is_refusing: bool) -> None:
         """Say it when appends are refused from now on, or taken again."""
@@ -312,9 +302,7 @@ class DiskGuard:
     async def _check_holds(self) -> None:
         """Refuse appends to logs whose holds are at their bounds, where that is their topic's policy."""
         now_ms, holds, by_time = self.retention.now_ms(), self.retention.holds, self.retention.trusts_clock
-        for number, hosted in enumerate(self.topics.hosted()):
-            if number % LOOKS_PER_TURN == 0:
-                await trio.lowlevel.checkpoint()
+        async for hosted in in_turns(self.topics.hosted(), LOOKS_PER_TURN):
             log = hosted.actor.log
             if not log.config.retention_hold_groups and hosted.hold_refusal is None:
                 continue

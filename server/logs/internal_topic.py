@@ -8,7 +8,7 @@ The state that a coordinator keeps in memory is what a replay of its log up to t
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 import attrs
@@ -24,6 +24,7 @@ from ...protocol.types import AppendResult, Bytes, TopicPartition
 from ..partitions.appender import ACKS_ALL, Answer
 from ..partitions.disk import STEPS_PER_PROCEDURE
 from ..partitions.partition import PartitionActor
+from ..partitions.task_errors import TaskErrors
 from ..storage.errors import LogOfflineError
 from ..storage.log.prepare import PreparedAppend, prepare_append, prepare_one
 from ..storage.lookups.fetch import fetch_batches
@@ -60,9 +61,23 @@ class InternalTopic:
     config: Mapping[str, str] = INTERNAL_TOPIC_CONFIG
 
     @property
+    def errors(self) -> TaskErrors:
+        """Return the record of unhandled exceptions in tasks of the coordinators."""
+        return self.manager.disk.errors
+
+    @property
+    def exists(self) -> bool:
+        return self.name in self.manager.topics
+
+    @property
+    def places(self) -> Sequence[TopicPartition]:
+        """The partitions of the topic; none before it is there."""
+        return [TopicPartition(self.name, number) for number in range(self.partitions if self.exists else 0)]
+
+    @property
     def partitions(self) -> int:
         """Return the number of partitions that the topic has, or will have."""
-        if self.name not in self.manager.topics:
+        if not self.exists:
             return self.new_partitions
         return len(self.manager.topics.get(self.name).partitions)
 
@@ -77,7 +92,7 @@ class InternalTopic:
 
     async def ensure(self) -> None:
         """Make the topic if it is not there. Raises RequestError."""
-        if self.name not in self.manager.topics:
+        if not self.exists:
             try:
                 await self.manager.changes.create(self.name, self.new_partitions, self.config, internal=True)
             except TopicAlreadyExistsError:
@@ -138,7 +153,7 @@ class InternalTopic:
                     )
                 return
 
-    async def load(self, read: Callable[[], Awaitable[V]], contents: str, place: object) -> V | LogOfflineError:
+    async def loaded(self, read: Callable[[], Awaitable[V]], contents: str, place: object) -> V | LogOfflineError:
         """Return the outcome of `read`, or the error, logged, that says why these contents cannot be served. `place`: the
         partition or topic that is read."""
         try:
@@ -147,7 +162,7 @@ class InternalTopic:
             error = LogOfflineError(f"{contents} cannot be served: {exc}; `triolog verify` says what is wrong with the log")
             LOGGER.error("%s", error)
         except Exception as exc:
-            self.manager.disk.errors.note("coordinator-load", place, exc)
+            self.errors.note("coordinator-load", place, exc)
             error = LogOfflineError(f"{contents} cannot be served: unhandled exception ({exc!r})")
         return error
 

@@ -21,6 +21,7 @@ import trio
 
 from ...protocol.types import TopicPartition
 from ..config.broker_config import BrokerConfig
+from ..loop.procedures import in_turns
 from ..partitions.disk import Disk
 from ..storage.directory.catalogue import Catalogue
 from ..storage.directory.log_directory import Contents, LogDirectory, Offsets, is_passing
@@ -69,8 +70,6 @@ class LogDirectories:
     _writing_checkpoints: dict[str, trio.Lock] = attrs.field(factory=lambda: defaultdict(trio.Lock))
     """By path of a log directory. Held while its offsets are collected and written, so that no older collection overwrites a
     newer one."""
-
-    # ---- start -----------------------------------------------------------------------------------------------------------
 
     def open(self) -> None:
         """Lock every directory and settle whose it is. Blocks."""
@@ -134,8 +133,6 @@ class LogDirectories:
             reasons = "; ".join(f"{path}: {reason}" for path, reason in self.failed.items())
             raise LogDirectoryError(f"no log directory can be used: {reasons}")
 
-    # ---- placing ---------------------------------------------------------------------------------------------------------
-
     def loads(self) -> Counter[int]:
         """Return the number of partitions in each directory, by its `id`."""
         return Counter(map(id, map(_directory, self.topics.hosted())))
@@ -143,8 +140,6 @@ class LogDirectories:
     def by_load(self, loads: Mapping[int, int]) -> list[LogDirectory]:
         """Those in service, the one with the fewest partitions first."""
         return sorted(self.live, key=lambda directory: loads.get(id(directory), 0))
-
-    # ---- failures --------------------------------------------------------------------------------------------------------
 
     def fail(self, directory: LogDirectory, error: OSError) -> None:
         """Take a directory out of service with everything in it. Raises LogDirectoryError when it was the last one."""
@@ -207,8 +202,6 @@ class LogDirectories:
             if passing is not None:
                 raise passing
 
-    # ---- topics.json -----------------------------------------------------------------------------------------------------
-
     async def write_topics(self, catalogue: Catalogue, topics: list[Topic]) -> None:
         """Put a new generation of topics.json into every directory in service. Raises an OSError that may pass, and
         LogDirectoryError when none is in service any more."""
@@ -218,8 +211,6 @@ class LogDirectories:
     async def write_creations(self, creations: Sequence[Creation]) -> None:
         """Let every directory in service say what is being made. Raises an OSError that may pass."""
         await self.write_each(lambda directory: directory.write_creations(creations))
-
-    # ---- checkpoints -----------------------------------------------------------------------------------------------------
 
     async def write_checkpoints(self, directories: Sequence[LogDirectory] | None = None) -> None:
         """Write what changed of recovery points, high watermarks and log start offsets; they are on the device afterwards.
@@ -262,9 +253,7 @@ class LogDirectories:
         is taken out of them afterwards."""
         offsets: dict[TopicPartition, Offsets] = {}
         unknown = [offline.topic_partition for offline in self.topics.offline() if offline.directory is directory]
-        for number, hosted in enumerate(self.topics.hosted(), 1):
-            if number % LOGS_PER_TURN == 0:
-                await trio.lowlevel.checkpoint()
+        async for hosted in in_turns(self.topics.hosted(), LOGS_PER_TURN):
             if hosted.directory is directory:
                 unknown.append(hosted.actor.topic_partition)
                 with self.disk.errors.isolate("checkpoints", hosted.actor.topic_partition):
@@ -285,8 +274,6 @@ class LogDirectories:
                 parts = [here[number::SYNCING] for number in range(min(SYNCING, len(here)))]
                 await side_by_side(SYNCING, parts, partial(self.disk.call, _sync_each, is_stopped))
 
-    # ---- stop ------------------------------------------------------------------------------------------------------------
-
     async def mark_clean(self, unclean: set[int]) -> None:
         """Put the clean marker into every directory in service whose `id` is not in `unclean`."""
         for directory in list(self.live):
@@ -303,7 +290,7 @@ def _sync_each(is_stopped: Callable[[], bool], logs: Sequence[Unsynced]) -> None
         if is_stopped():
             break
         try:
-            each.syncs.sync_now()
+            each.syncs.settle()
         except OSError as exc:
             each.failure = exc.with_traceback(None)
 

@@ -16,14 +16,20 @@ disks), `waiting` (logs that found no space at the start), `gap_passes` (who has
 | producers whose ids expired | 10 minutes |
 | unlinking removed files, the space on the disks, logs that wait for space | one second; the space also on request |
 | directories of logs that went offline, the clock | one second |
+
+Closing all logs when the server stops: in threads, many in one hop, and what they wrote is brought to the device at once.
+
+Closing a log is a dozen operations and six syncs. Nothing is promised before the checkpoints are written, so in which order the
+files of all logs reach the device is no matter. A log's recovery point counts once its files are there.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Final
 
 import attrs
@@ -33,22 +39,23 @@ from ...protocol.errors import InvalidConfigError, RequestError, TriologError
 from ...protocol.records.steps import BatchLimits
 from ...protocol.types import TopicPartition
 from ..config.broker_config import BrokerConfig, waiting_logs_bytes
+from ..loop.procedures import in_turns
 from ..partitions.disk import Disk
 from ..partitions.partition import PartitionActor
 from ..partitions.task_errors import TaskErrors
 from ..storage.directory.catalogue import Catalogue, Found
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.directory.topics_file import TOPICS_FILE, Topic
-from ..storage.disk.diskops import Procedure
+from ..storage.disk.diskops import FileHandle, Procedure, drive
 from ..storage.disk.filesystem import FileSystem
+from ..storage.disk.filesystem_layers import LaterSyncs
 from ..storage.errors import CheckpointError, StorageError
 from ..storage.log.log import Log
 from ..system.client_memory import ClientMemory
 from ..system.clock import ClockWatch, NowMs
 from .disk_guard import DiskGuard
 from .gap_passes import GapPasses
-from .log_closing import close_logs
-from .log_directories import LogDirectories
+from .log_directories import LogDirectories, Unsynced, side_by_side
 from .log_opening import Job, LogOpener, Opened, Report, WaitsForSpace
 from .log_retention import Holds, LogRetention
 from .topic_changes import TopicChanges
@@ -124,8 +131,6 @@ class LogManager:
     @property
     def node_id(self) -> int:
         return self.log_directories.node_id
-
-    # ---- start -----------------------------------------------------------------------------------------------------------
 
     async def start(self, report: Report | None = None) -> None:
         """Open everything and start the actors. On an error everything that was locked is unlocked."""
@@ -205,16 +210,12 @@ class LogManager:
             hosted = OfflinePartition(opened.topic_partition, opened.log, opened.directory)
         self.topics.get(opened.topic_partition.topic).partitions.append(hosted)
 
-    # ---- while it runs --------------------------------------------------------------------------------------------------
-
     async def delete_doomed(self) -> None:
         """Delete directories and segment files whose delay is over. Raises an OSError once everything had its turn."""
         try:
             await self.changes.delete_doomed()
         finally:
             await self.retention.delete_doomed()
-
-    # ---- stop ------------------------------------------------------------------------------------------------------------
 
     def stop_by(self) -> float:
         """Return the time at which the stop is over, by trio's clock: stop_timeout_ms after the first call."""
@@ -232,7 +233,7 @@ class LogManager:
         partitions = self.topics.hosted()
         with trio.move_on_at(self.stop_by()) as in_time:
             try:
-                await self._delete_at_once()
+                await self._delete_doomed()
             finally:  # nothing else ends an actor
                 for hosted in partitions:
                     hosted.actor.close()
@@ -245,7 +246,7 @@ class LogManager:
             for hosted in partitions:
                 hosted.actor.abandon()
 
-    async def _delete_at_once(self) -> None:
+    async def _delete_doomed(self) -> None:
         """Nobody reads any more, so what is deleted does not stay until the next start for want of its file.delete.delay.ms."""
         try:
             await self.changes.delete_doomed(at_once=True)
@@ -385,9 +386,6 @@ async def run_maintenance(manager: LogManager, *, task_status: trio.TaskStatus[N
             nursery.start_soon(each.repeat)
 
 
-LOGS_PER_TURN: Final = 32
-
-
 async def expire_producers(topics: Topics, now_ms: NowMs, config: BrokerConfig, errors: TaskErrors) -> None:
     """Forget producers that have not appended for `producer_id_expiration_ms` (Kafka: PeriodicProducerExpirationCheck), in
     every log's turn; a log without producers is left alone."""
@@ -396,9 +394,81 @@ async def expire_producers(topics: Topics, now_ms: NowMs, config: BrokerConfig, 
         yield from ()
         return log.producers.expire(now_ms(), config.producer_id_expiration_ms)
 
-    for number, hosted in enumerate(topics.hosted()):
-        if number % LOGS_PER_TURN == 0:
-            await trio.lowlevel.checkpoint()
+    async for hosted in in_turns(topics.hosted()):
         if hosted.actor.log.producers.entries and hosted.actor.log.refusal is None:
             with errors.isolate("producer-expiry", hosted.actor.topic_partition), contextlib.suppress(RequestError):
                 await hosted.actor.perform(expire)
+
+
+CLOSED_PER_HOP: Final = 16
+CLOSERS: Final = 2
+"""Threads that write; the interpreter runs one of them at a time."""
+
+
+@attrs.define(eq=False, repr=False, kw_only=True)
+class _Closing(Unsynced):
+    """A log whose actor has ended."""
+
+    hosted: HostedPartition
+    log: Log
+    recovery_point: int
+    """What it was before."""
+
+
+async def close_logs(directories: LogDirectories, partitions: Sequence[HostedPartition]) -> set[int]:
+    """Force all logs to the device and trim their files; their actors have ended. Answers the `id` of each directory with a log
+    that cannot be called clean. Cancelled: what is not known to be on the device is as if it were not."""
+    refused = {id(hosted.directory) for hosted in partitions if hosted.actor.log.refusal is not None}
+    closing = [
+        _Closing(
+            directory=each.directory,
+            syncs=LaterSyncs(directories.disk.fs),
+            hosted=each,
+            log=log,
+            recovery_point=log.recovery_point,
+        )
+        for each in partitions
+        if (log := each.actor.log).refusal is None and (log.modified or log.derived.is_refused or log.distrusted_indexes)
+    ]
+    is_done = False
+    try:
+        async with AsyncExitStack() as at_rest:
+            for each in closing:
+                await at_rest.enter_async_context(each.hosted.actor.at_rest)
+            step = max(1, min(CLOSED_PER_HOP, len(closing) // CLOSERS))
+            parts = [closing[start : start + step] for start in range(0, len(closing), step)]
+            await side_by_side(CLOSERS, parts, partial(directories.disk.call, _write_each))
+            await directories.force([each for each in closing if each.failure is None])
+            is_done = True
+    finally:
+        for each in closing:
+            if each.failure is not None or not is_done:
+                each.log.recovery_point = each.recovery_point
+            if each.failure is not None:
+                each.hosted.actor.take_offline(f"closing failed ({each.failure})")
+                refused.add(id(each.directory))
+    return refused
+
+
+def _write_each(closing: Sequence[_Closing]) -> None:
+    for each in closing:
+        try:
+            _drive_apart(each.syncs.fs, each.log.close())
+        except Exception as exc:
+            if not isinstance(exc, (OSError, StorageError)):
+                LOGGER.exception("unhandled exception: closing %s", each.log.topic_partition)
+            each.failure = exc.with_traceback(None)
+
+
+def _drive_apart(fs: FileSystem, procedure: Procedure[None]) -> None:
+    """`drive` with descriptors of its own: those of the handles belong to the trio thread, where readers may be."""
+    apart: dict[int, tuple[FileHandle, FileHandle]] = {}
+
+    def own(file: FileHandle) -> FileHandle:
+        return apart.setdefault(id(file), (file, attrs.evolve(file, fd=None)))[1]
+
+    try:
+        drive(fs, procedure, own)
+    finally:
+        for file, mine in apart.values():
+            file.failed_sync = mine.failed_sync

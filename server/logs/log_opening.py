@@ -155,8 +155,6 @@ class LogOpener:
         scanned = self._scan_bytes if self._done == logs else min(self._meter.bytes_read, self._scan_bytes)
         return StartProgress(logs=logs, logs_done=self._done, scan_bytes=self._scan_bytes, scanned_bytes=scanned)
 
-    # ---- in threads --------------------------------------------------------------------------------------------------------
-
     def _count_scan_bytes(self, jobs: Sequence[Job]) -> int:
         return sum(self._scan_bytes_of(job.topic_partition) for job in jobs)
 
@@ -316,8 +314,6 @@ class PartitionMaker:
         for each in [each for each in self.made if each.failure is not None]:
             await self.directories.disk.call(self._make_elsewhere, each)
 
-    # ---- in threads --------------------------------------------------------------------------------------------------------
-
     def _make_some(self, numbers: Sequence[int]) -> None:
         for number in numbers:
             self._make(number, self.directories.by_load(self._loads))
@@ -353,7 +349,7 @@ class PartitionMaker:
         self._loads[id(made.directory)] -= 1
         self._refuse(made.directory, made.log.directory, made.log.topic_partition, made.failure)
         others = [each for each in self.directories.by_load(self._loads) if each is not made.directory]
-        self._make(made.number, others, made.failure).syncs.sync_now()
+        self._make(made.number, others, made.failure).syncs.settle()
 
     def _refuse(self, directory: LogDirectory, path: str, topic_partition: TopicPartition, error: OSError) -> OSError:
         LOGGER.error("%s cannot be made in %s: %s", topic_partition, directory.path, error)

@@ -29,6 +29,7 @@ from ...protocol.errors import ErrorCode, InvalidTopicError, OffsetOutOfRangeErr
 from ...protocol.limits import MIB
 from ...protocol.types import TopicPartition
 from ..config import DiskFullPolicy
+from ..loop.procedures import in_turns
 from ..partitions.disk import Disk
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.disk.diskops import Procedure
@@ -91,8 +92,6 @@ class LogRetention:
     taken_segments: int = 0
     """Taken out since the start, for their age, for the size of their log, or because the disk is full."""
 
-    # ---- the regular look ------------------------------------------------------------------------------------------------
-
     async def run_pass(self, *, by_time: bool = True) -> int:
         """Take out what retention lets go, and answer how many segments that were. Raises OSError when a checkpoint cannot
         be written, and not for want of space: then nothing was renamed, and the next pass goes on from there."""
@@ -103,13 +102,13 @@ class LogRetention:
         would fill its disk in the minutes between two passes. Raises as `run_pass` does."""
         return await self._take_out(await self._expire_all(by_time=False, only=_has_outgrown), PAUSE_S)
 
-    async def expire_now(self) -> bool:
+    async def make_room(self) -> bool:
         """`run_pass` without pauses, with files unlinked at once, before appends are refused for want of space. Returns whether
         something was taken out. Raises as `run_pass` does."""
         expired = await self._expire_all(by_time=self.trusts_clock, makes_room=True)
         await self._take_out(expired, 0)
         for hosted in expired:
-            await self._unlink_now(hosted)
+            await self._give_space_back(hosted)
         return bool(expired)
 
     async def _expire_all(
@@ -117,9 +116,7 @@ class LogRetention:
     ) -> list[HostedPartition]:
         now_ms = self.now_ms()
         expired: list[HostedPartition] = []
-        for number, hosted in enumerate(self.topics.hosted()):
-            if number % LOOKS_PER_TURN == 0:
-                await trio.lowlevel.checkpoint()
+        async for hosted in in_turns(self.topics.hosted(), LOOKS_PER_TURN):
             with self.disk.errors.isolate("retention", hosted.actor.topic_partition):
                 if only(hosted.actor.log) and await self._expire_one(hosted, now_ms, by_time=by_time, makes_room=makes_room):
                     expired.append(hosted)
@@ -128,7 +125,9 @@ class LogRetention:
     async def _expire_one(self, hosted: HostedPartition, now_ms: int, *, by_time: bool, makes_room: bool) -> bool:
         """Expire segments of one log; return whether any was removed from the log."""
         log = hosted.actor.log
-        if log.offline is not None or not self.holds.may_judge(log) or not self._may_expire(log, now_ms, by_time):
+        if log.offline is not None or not self.holds.may_judge(log):
+            return False
+        if not may_expire(log, now_ms, by_time=by_time, held_from=self.holds.held_from(log)):
             return False
         before = log.derived.dropped
         try:
@@ -142,9 +141,6 @@ class LogRetention:
         say_dropped(log, before)
         return count > 0
 
-    def _may_expire(self, log: Log, now_ms: int, by_time: bool) -> bool:
-        return may_expire(log, now_ms, by_time=by_time, held_from=self.holds.held_from(log))
-
     async def _take_out(self, expired: Sequence[HostedPartition], pause_s: float) -> int:
         if not expired:
             return 0
@@ -154,10 +150,10 @@ class LogRetention:
         for hosted, start in zip(expired, starts, strict=True):
             with self.disk.errors.isolate("retention", hosted.actor.topic_partition):
                 try:
-                    if has_checkpoint and hosted.actor.log.waiting is None:
-                        taken += await self._take_out_of(hosted, start, pause_s)
-                    else:
-                        taken += await self._let_go_of(hosted, start, pause_s)
+                    is_renamed = has_checkpoint and hosted.actor.log.waiting is None
+                    count = await (self._take_out_of if is_renamed else self._let_go_of)(hosted, start, pause_s)
+                    taken += count
+                    LOGGER.info("%s: %d segments up to offset %d are given up", hosted.actor.topic_partition, count, start)
                 except RequestError as exc:
                     LOGGER.debug("retention leaves %s out: %s", hosted.actor.topic_partition, exc)
         return taken
@@ -178,7 +174,6 @@ class LogRetention:
         """Take segments out that are unlinked at once, in order, with the next look at what is to be unlinked."""
         taken = await hosted.actor.perform(partial(let_go_below, offset=start), writes=False, makes_room=not pause_s)
         self.taken_segments += taken
-        LOGGER.info("%s: %d segments up to offset %d are given up", hosted.actor.topic_partition, taken, start)
         return taken
 
     async def _take_out_of(self, hosted: HostedPartition, start: int, pause_s: float) -> int:
@@ -190,8 +185,6 @@ class LogRetention:
             self.taken_segments += count
             if count == TAKEN_OUT_PER_TURN:
                 await trio.sleep(pause_s)
-        log = hosted.actor.log
-        LOGGER.info("%s: %d segments up to offset %d are given up", log.topic_partition, taken, start)
         return taken
 
     async def confirm(self, offsets: Sequence[tuple[HostedPartition, int]]) -> bool:
@@ -216,10 +209,8 @@ class LogRetention:
                 partitions.append(hosted)
             say_dropped(log, before)
         taken = await self._take_out(partitions, 0)
-        await self._unlink_each(partitions, self._unlink_now)
+        await self._unlink_each(partitions, self._give_space_back)
         return taken
-
-    # ---- on request ------------------------------------------------------------------------------------------------------
 
     async def delete_records(self, wanted: Sequence[tuple[TopicPartition, int]]) -> list[int | RequestError]:
         """Make offsets (-1: the high watermark) the first readable ones, on the device too; answers the log start offsets, or
@@ -235,9 +226,13 @@ class LogRetention:
             else:
                 raised.setdefault(id(hosted.directory), []).append((slot, hosted))
         for of_directory in raised.values():
-            failure = await self._write_checkpoints(of_directory[0][1])
+            failure: OSError | None = None
+            try:
+                await self.directories.write_checkpoints([of_directory[0][1].directory])
+            except OSError as exc:
+                failure = exc
             for slot, hosted in of_directory:
-                error = _checkpoint_error(hosted, "the records are deleted", failure)
+                error = _checkpoint_error(hosted, failure)
                 answers[slot] = hosted.actor.log.log_start_offset if error is None else error
         return answers  # type: ignore[return-value]
 
@@ -263,24 +258,14 @@ class LogRetention:
         await hosted.actor.perform(partial(_increment, before_offset=before_offset), writes=False)
         return hosted
 
-    async def _write_checkpoints(self, hosted: HostedPartition) -> OSError | None:
-        """Those of the partition's directory; answers why they could not be written."""
-        try:
-            await self.directories.write_checkpoints([hosted.directory])
-        except OSError as exc:
-            return exc
-        return None
-
-    # ---- unlinking -------------------------------------------------------------------------------------------------------
-
     async def delete_doomed(self) -> None:
         """Unlink the segment files whose delay is over. Raises an OSError once all logs had their turn."""
         now_ms = self.now_ms()
 
         async def unlink(hosted: HostedPartition) -> None:
             log = hosted.actor.log
-            if log.doomed and log.offline is None and any(doomed.due_ms <= now_ms for doomed in log.doomed):
-                await self._unlink_due(hosted, PAUSE_S)
+            if log.offline is None and (due := [doomed for doomed in log.doomed if doomed.due_ms <= now_ms]):
+                await self._unlink(hosted, due, PAUSE_S)
 
         await self._unlink_each(self.topics.hosted(), unlink)
 
@@ -305,23 +290,17 @@ class LogRetention:
             for hosted in self.topics.hosted()
             if hosted.directory is directory and hosted.actor.log.doomed and hosted.actor.log.offline is None
         ]
-        await self._unlink_each(doomed, self._unlink_now)
+        await self._unlink_each(doomed, self._give_space_back)
         return bool(doomed)
 
-    async def _unlink_now(self, hosted: HostedPartition) -> None:
-        for doomed in hosted.actor.log.doomed:
-            doomed.due_ms = min(doomed.due_ms, self.now_ms())
-        await self._unlink_due(hosted, 0)
+    async def _give_space_back(self, hosted: HostedPartition) -> None:
+        await self.unlink_all(hosted)
         await hosted.actor.disk.files.close_released()
 
     async def unlink_all(self, hosted: HostedPartition) -> None:
         """Unlink what was taken out of a log, due or not, because it is to be opened anew and must not see files go meanwhile.
         Its actor has stopped. Raises OSError."""
         await self._unlink(hosted, list(hosted.actor.log.doomed), 0)
-
-    async def _unlink_due(self, hosted: HostedPartition, pause_s: float) -> None:
-        now_ms = self.now_ms()
-        await self._unlink(hosted, [doomed for doomed in hosted.actor.log.doomed if doomed.due_ms <= now_ms], pause_s)
 
     async def _unlink(self, hosted: HostedPartition, gone: Sequence[Doomed], pause_s: float) -> None:
         """The new names are on the device before the first goes: a later file's old name must not outlive an earlier one. Ends
@@ -347,12 +326,12 @@ class LogRetention:
         log.doomed = [doomed for doomed in log.doomed if id(doomed) not in unlinked]
 
 
-def _checkpoint_error(hosted: HostedPartition, state: str, failure: OSError | None) -> RequestError | None:
+def _checkpoint_error(hosted: HostedPartition, failure: OSError | None) -> RequestError | None:
     """Return the error of a partition after its checkpoint was written, or failed; None: no error."""
     if failure is not None:
         return LogOfflineError(
-            f"{hosted.actor.topic_partition}: {state}, but the checkpoint in {hosted.directory.path} cannot be written: "
-            f"{failure}; free space, then ask again"
+            f"{hosted.actor.topic_partition}: the records are deleted, but the checkpoint in {hosted.directory.path} cannot be "
+            f"written: {failure}; free space, then ask again"
         )
     offline = hosted.actor.log.offline
     return None if offline is None else offline.as_answer()

@@ -42,8 +42,7 @@ from ...protocol.kafka.scram import (
 )
 from ...protocol.limits import MAX_RULE_NAME_CHARS, MIB
 from ..access.acls import Acl, AclAuthorizer, AclFilter
-from ..access.quota_entities import QuotaEntity
-from ..access.quotas import ClientQuotas
+from ..access.quotas import ClientQuotas, QuotaEntity
 from ..access.users import MAX_USERS_FILE_BYTES, ConfiguredUser, decode_users
 from ..config.broker_config import BrokerConfig
 from ..partitions.disk import Disk
@@ -107,8 +106,6 @@ class Security:
         audit = None if config.audit_file is None else AuditLog(config.audit_file, manager.disk, manager.now_ms)
         return cls(manager, copies, authorizer=authorizer, audit=audit)
 
-    # ---- start -----------------------------------------------------------------------------------------------------------
-
     async def load(self) -> None:
         """Read what is stored, and the configuration's users. Raises CheckpointError, InvalidConfigError, OSError."""
         self._apply(await self._copies.load())
@@ -133,8 +130,6 @@ class Security:
                 self.authorizer.replace(self._copies.state.acls)
 
         return _said_of_users(self._users, users), apply
-
-    # ---- logins ----------------------------------------------------------------------------------------------------------
 
     def is_password(self, user: str, password: str) -> bool:
         """Return whether a user of the configuration has this password (PLAIN)."""
@@ -173,8 +168,6 @@ class Security:
             self._shapes[mechanism] = [shape for shape, _ in counts.most_common(MOST_SHAPES)]
         return self._shapes[mechanism]
 
-    # ---- SCRAM users -----------------------------------------------------------------------------------------------------
-
     def scram_users(self) -> Mapping[CredentialKey, ScramCredential]:
         """The stored SCRAM credentials."""
         return self._copies.state.credentials
@@ -190,8 +183,6 @@ class Security:
             return attrs.evolve(state, credentials={**kept, **upsertions})
 
         await self._change(change)
-
-    # ---- ACLs ------------------------------------------------------------------------------------------------------------
 
     def acls(self, wanted: AclFilter) -> list[Acl]:
         """The ACLs that match a filter, in order."""
@@ -234,8 +225,6 @@ class Security:
                     )
         return allowed
 
-    # ---- client quotas -----------------------------------------------------------------------------------------------------
-
     def client_quotas(self) -> Mapping[QuotaEntity, Mapping[str, float]]:
         """The stored quotas, by entity and key."""
         return self._copies.state.quotas
@@ -256,8 +245,6 @@ class Security:
             return attrs.evolve(state, quotas=quotas)
 
         await self._change(change)
-
-    # ---- changes ---------------------------------------------------------------------------------------------------------
 
     async def _change(self, change: Callable[[SecurityState], SecurityState]) -> None:
         def with_secret(state: SecurityState) -> SecurityState:

@@ -26,6 +26,7 @@ from ...protocol.errors import (
 from ...protocol.limits import MAX_PARTITIONS_PER_TOPIC
 from ...protocol.types import TopicPartition
 from ..config import KNOWN_KEYS, LogConfig, check_internal_change, check_sizes
+from ..loop.procedures import in_turns
 from ..partitions.partition import PartitionActor, deleted_error
 from ..storage.directory.catalogue import Catalogue, adopted_configs
 from ..storage.directory.log_directory import LogDirectory
@@ -80,8 +81,6 @@ class TopicChanges:
         self._unfinished += unfinished
         if all(directory.topics_generation == self.catalogue.generation for directory in self.directories.live):
             await self._forget()
-
-    # ---- make ------------------------------------------------------------------------------------------------------------
 
     def check_new(
         self, name: str, partitions: int, configs: Mapping[str, str], *, internal: bool = False, lenient: bool = False
@@ -167,12 +166,10 @@ class TopicChanges:
             self._unfinished.append(creation)
         await self._forget()
         begun = []
-        for each in sorted(maker.made, key=lambda made: made.number):
+        async for each in in_turns(sorted(maker.made, key=lambda made: made.number), ACTORS_PER_TURN):
             actor = PartitionActor(each.log, self.directories.disk, self.nursery)
             self.nursery.start_soon(actor.run)
             begun.append(HostedPartition(actor, each.directory))
-            if not len(begun) % ACTORS_PER_TURN:
-                await trio.lowlevel.checkpoint()
         hosted.topic = topic
         self.topics.add(hosted)
         hosted.partitions += begun
@@ -224,8 +221,6 @@ class TopicChanges:
             await self.directories.write_creations(self._unfinished)
         except (OSError, StorageError) as exc:
             LOGGER.warning("%s could not be put right: %s", CREATIONS_FILE, exc)
-
-    # ---- configure -------------------------------------------------------------------------------------------------------
 
     async def alter_configs(
         self, name: str, changes: Mapping[str, str], deletes: Sequence[str], *, validate_only: bool = False
@@ -299,8 +294,6 @@ class TopicChanges:
                         "%s takes its configuration over at the next start: %s", partition.actor.topic_partition, exc
                     )
 
-    # ---- delete ----------------------------------------------------------------------------------------------------------
-
     async def delete(self, name: str, topic_id: bytes | None = None) -> None:
         """Take a topic out, if a `topic_id` is given only the one with that id. Its directories are renamed at once and deleted
         after file.delete.delay.ms.
@@ -322,11 +315,9 @@ class TopicChanges:
 
     async def _delete(self, topic: HostedTopic) -> None:
         """Outside of the lock, but for the last step: a partition stops when its device has taken what is enqueued."""
-        for number, each in enumerate(topic.partitions, 1):
+        async for each in in_turns(topic.partitions, ACTORS_PER_TURN):
             if isinstance(each, HostedPartition):
                 each.actor.close(deleted_error(each.actor.topic_partition))
-            if not number % ACTORS_PER_TURN:
-                await trio.lowlevel.checkpoint()
         renames: list[tuple[LogDirectory, str, str]] = []
         for each in topic.partitions:
             if isinstance(each, HostedPartition):
@@ -366,13 +357,17 @@ class TopicChanges:
         now_s = math.inf if at_once else trio.current_time()
         refused: OSError | None = None
         for entry in [entry for entry in self.doomed if entry[0] <= now_s]:
+            if entry not in self.doomed:
+                continue  # another call has taken it meanwhile
+            self.doomed.remove(entry)
             with self.directories.disk.errors.isolate("directory-deletion", entry[1]):
                 try:
                     await self.directories.disk.call(delete_directory, self.directories.disk.fs, entry[1], at=entry[1])
-                except OSError as exc:
+                except BaseException as exc:
+                    self.doomed.append(entry)
+                    if not isinstance(exc, OSError):
+                        raise
                     refused = exc
-                else:
-                    self.doomed.remove(entry)
         if refused is not None:
             raise refused
 

@@ -89,8 +89,6 @@ class WaitingLogs:
     def __len__(self) -> int:
         return len(self._requests)
 
-    # ---- start -----------------------------------------------------------------------------------------------------------
-
     def add(self, request: OpenLog) -> None:
         """A log waits; it is hosted already, or offline."""
         if not self._requests:
@@ -102,8 +100,6 @@ class WaitingLogs:
         log = open_in_memory(self.overlay, request, why)
         log.drop_maps()
         return log
-
-    # ---- trying again ----------------------------------------------------------------------------------------------------
 
     async def check(self) -> None:
         """Open what waits where there may be room by now. Raises an OSError of a directory that cannot be asked."""
@@ -183,8 +179,6 @@ class WaitingLogs:
         self.overlay.drop(request.directory)
         del self._requests[request.topic_partition]
         return True
-
-    # ---- what becomes of it ----------------------------------------------------------------------------------------------
 
     async def _serve(self, place: HostedPartition | OfflinePartition, log: Log) -> None:
         """Let a log take the place of what waited; nothing runs in between."""

@@ -16,6 +16,7 @@ from typing import Final
 import attrs
 import trio
 
+from ..loop.procedures import in_turns
 from ..storage.directory.log_directory import LogDirectory
 from ..system.block_devices import (
     PROCESS_IO,
@@ -133,9 +134,7 @@ class Wear:
 
     async def _look_at_logs(self) -> None:
         sums = dict.fromkeys((directory.path for directory in self.manager.directories), 0)
-        for number, hosted in enumerate(self.manager.topics.hosted(), 1):
-            if not number % LOGS_PER_TURN:
-                await trio.lowlevel.checkpoint()
+        async for hosted in in_turns(self.manager.topics.hosted(), LOGS_PER_TURN):
             path = hosted.directory.path
             sums[path] = sums.get(path, 0) + hosted.actor.appended_bytes
             self._longest_unsynced_ms = max(self._longest_unsynced_ms, hosted.actor.longest_unsynced_ms)

@@ -85,11 +85,11 @@ class Gathering:
     _writers: dict[PutOff, None] = attrs.field(factory=dict)
     _senders: dict[PutOff, None] = attrs.field(factory=dict)
 
-    def write_later(self, who: PutOff) -> None:
+    def add_writer(self, who: PutOff) -> None:
         """Have `end_turn` called before the turn ends, once however often this is asked."""
         self._writers[who] = None
 
-    def send_later(self, who: PutOff) -> None:
+    def add_sender(self, who: PutOff) -> None:
         """The same, when nobody has anything to write any more: that is where answers come from."""
         self._senders[who] = None
 

@@ -167,9 +167,6 @@ def make_backup(
     return backups
 
 
-# ---- noting ----------------------------------------------------------------------------------------------------------------
-
-
 def _small_files(fs: FileSystem, source: str) -> Iterator[tuple[str, bytes]]:
     for name in fs.list_directory(source):
         path = f"{source}/{name}"
@@ -235,9 +232,6 @@ def _plan_partition(files: PartitionFiles) -> PartitionPlan:
         active_inode=0 if status is None else status.st_ino,
         active_bytes=0 if status is None else status.st_size,
     )
-
-
-# ---- copying ---------------------------------------------------------------------------------------------------------------
 
 
 def _back_up(
@@ -321,9 +315,6 @@ def _copy_file(fs: FileSystem, source: str, path: str, inode: int | None = None,
         copied = write_pieces(fs, path, CREATE | os.O_EXCL, pieces(fs, fd, 0, status.st_size if size is None else size))
         os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
         return copied
-
-
-# ---- the directory's own files ---------------------------------------------------------------------------------------------
 
 
 def _write_small_files(fs: FileSystem, plan: BackupPlan, target: str, backups: Sequence[PartitionBackup]) -> None:

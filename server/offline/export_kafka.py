@@ -116,9 +116,6 @@ def execute_export(fs: FileSystem, plan: ExportPlan, *, link: bool, on_bytes: Ca
     return exported
 
 
-# ---- staging ---------------------------------------------------------------------------------------------------------------
-
-
 def _stage(fs: FileSystem, export: PartitionExport, exported: Exported, *, link: bool, on_bytes: Callable[[int], None]) -> None:
     """Make the partition's directory as Kafka is to find it, under a name that it refuses."""
     fs.make_directory(export.staged)
@@ -169,9 +166,6 @@ def _reset_epochs(fs: FileSystem, fd: int, path: str, size: int) -> None:
             )
         fs.write(fd, [_EPOCH.pack(FIRST_EPOCH)], position + _EPOCH_POSITION)
         position = following
-
-
-# ---- taking the place of what is there -------------------------------------------------------------------------------------
 
 
 def _take_over_offsets(fs: FileSystem, plan: ExportPlan) -> None:

@@ -121,14 +121,10 @@ class _PartitionRepair:
     def _of(self, check: str, path: str | None = None) -> list[Finding]:
         return [each for each in self.damages if each.check == check and (path is None or each.file == path)]
 
-    # ---- names ---------------------------------------------------------------------------------------------------------
-
     def _move_strangers(self) -> None:
         for finding in self._of("name"):
             if finding.file.startswith(f"{self.files.path}/"):
                 self.workshop.keep(finding.file)
-
-    # ---- leader epochs -------------------------------------------------------------------------------------------------
 
     def _settle_epochs(self) -> dict[str, Damage]:
         """Decide whether the checkpoint or one batch is wrong. Returns that batch, by file, with the stamp that it should
@@ -168,8 +164,6 @@ class _PartitionRepair:
         if is_wrong or (self.epochs.encode() != before and self.fs.file_size(path) is None):
             count = len(self.epochs.entries)
             self.workshop.rewrite(path, self.epochs.encode(), f"{count} epochs, from the batches")
-
-    # ---- segments ------------------------------------------------------------------------------------------------------
 
     def _repair_segment(
         self, segment: SegmentFiles, end_offset: int | None, producers: ProducerState, restamped: dict[str, Damage]
@@ -226,8 +220,6 @@ class _PartitionRepair:
             if suffix != LOG_SUFFIX and any(finding.file == path for finding in self.damages):
                 self.workshop.keep(path)
 
-    # ---- snapshots -----------------------------------------------------------------------------------------------------
-
     def _rewrite_snapshot(self, offset: int, producers: ProducerState) -> None:
         """Both files, for one says which the other is."""
         path, beside = snapshot_path(self.files.path, offset), batches_path(self.files.path, offset)
@@ -243,8 +235,6 @@ class _PartitionRepair:
             offset = base_offset_of(finding.file.rpartition("/")[2])
             if offset not in bases and offset != self.log_end_offset and finding.file.endswith(SNAPSHOT_SUFFIXES):
                 self.workshop.keep(finding.file)
-
-    # ---- gaps ----------------------------------------------------------------------------------------------------------
 
     def _read_gaps(self) -> None:
         """Those that are documented; an unreadable file is made anew from the gaps that are found."""
@@ -274,8 +264,6 @@ class _PartitionRepair:
         if not self.workshop.dry_run:
             self.gaps = list(merge_gaps([*read_gaps(self.fs, self.files.path), *found]))
             write_gaps(self.fs, self.files.path, self.gaps)
-
-    # ---- identity ------------------------------------------------------------------------------------------------------
 
     def _repair_metadata(self) -> None:
         """An id that differs in one character was damaged; one that differs in more is another topic's."""

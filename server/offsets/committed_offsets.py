@@ -4,8 +4,6 @@ offsets in transactions, KIP-211 for their expiry).
 A group is a name under which offsets are kept; its members are `group_coordinator`'s. What the topic says is in
 `offsets_topic`. A commit is one batch, and it counts, for readers too, once the partition's high watermark has passed it.
 Offsets that are part of a transaction are kept aside until the transaction's marker is in the same log.
-
-Offsets that are committed together: one batch of records, and what is done with them when it is stored.
 """
 
 from __future__ import annotations
@@ -65,8 +63,6 @@ class CommittedOffsets:
     def of(cls, manager: LogManager, now_ms: NowMs) -> CommittedOffsets:
         return cls(manager.config, OffsetsTopic.of(manager, now_ms), now_ms)
 
-    # ---- commit ----------------------------------------------------------------------------------------------------------
-
     async def commit(
         self,
         group: str,
@@ -118,7 +114,7 @@ class CommittedOffsets:
             offsets.end_commit(group)
         return batch.answers
 
-    def commit_now(self, group: str, commits: Sequence[Commit], answer: AnswerCommit, *, check: Callable[[], None]) -> bool:
+    def try_commit(self, group: str, commits: Sequence[Commit], answer: AnswerCommit, *, check: Callable[[], None]) -> bool:
         """`commit` outside of a transaction: enqueue it, and have `answer` called with what that answers or raises. False, and
         nothing has happened: it has to be waited for. Raises RequestError."""
         check_group(group)
@@ -133,13 +129,10 @@ class CommittedOffsets:
         offsets = self.topic.contents(topic_partition)
 
         def done(result: AppendResult | RequestError) -> None:
-            if isinstance(result, RequestError):
-                offsets.end_commit(group)
-                answer(batch.in_words(topic_partition, result))
-            else:
+            if not isinstance(result, RequestError):
                 batch.put_into(offsets, result)
-                offsets.end_commit(group)
-                answer(batch.answers)
+            offsets.end_commit(group)
+            answer(batch.in_words(topic_partition, result) if isinstance(result, RequestError) else batch.answers)
 
         offsets.check_memory(batch.entries, NO_PRODUCER_ID)
         records = batch.build(NO_PRODUCER_EPOCH)
@@ -182,8 +175,6 @@ class CommittedOffsets:
                 ErrorCode.OFFSET_METADATA_TOO_LARGE,
             )
         return None
-
-    # ---- fetch -----------------------------------------------------------------------------------------------------------
 
     def committed(self, group: str, partitions: Sequence[TopicPartition] | None) -> list[GroupOffset]:
         """Return the committed offsets of the group as they are stored, in the order of `partitions`; None selects all. Some
@@ -246,15 +237,13 @@ class CommittedOffsets:
     def _is_held_for(self, key: OffsetCommitKey) -> bool:
         """Return whether retention waits for the group there: without its offset retention would hold everything from the start
         again."""
-        topics, name = self.topic.topics, key.topic_partition.topic
-        return name in topics and key.group in topics.get(name).config.retention_hold_groups
+        hosted = self.topic.topics.find(key.topic_partition.topic)
+        return hosted is not None and key.group in hosted.config.retention_hold_groups
 
     def has_partition(self, topic_partition: TopicPartition) -> bool:
         """Return whether the partition exists, so that groups can commit offsets for it."""
         hosted = self.topic.topics.find(topic_partition.topic)
         return hosted is not None and 0 <= topic_partition.partition < len(hosted.partitions)
-
-    # ---- taking back -----------------------------------------------------------------------------------------------------
 
     async def delete(self, group: str) -> None:
         """Forget a group and its offsets. Raises RequestError: unknown, or it commits at this moment."""
@@ -278,18 +267,18 @@ class CommittedOffsets:
         the next time."""
         retention_ms, count, errors = self._config.offsets_retention_ms, 0, self.topic.errors
 
-        def may_expire_now(group: str) -> bool:
+        def contained(group: str) -> bool:
             with errors.isolate("offset-expiry", group):
                 return may_expire(group)
             return False
 
         for topic_partition, offsets in self.topic.readable():
-            expired = partial(self._expired, offsets, retention_ms, may_expire_now)
+            expired = partial(self._expired, offsets, retention_ms, contained)
             with errors.isolate("offset-expiry", topic_partition):
                 try:
                     count += await self._take_back(topic_partition, offsets, expired)
                     await self._take_back(topic_partition, offsets, partial(self._stale, offsets))
-                    await self._take_back(topic_partition, offsets, partial(offsets.without_offsets, may_expire_now))
+                    await self._take_back(topic_partition, offsets, partial(offsets.without_offsets, contained))
                 except RequestError as exc:
                     LOGGER.warning("what has expired in %s is tried again: %s", topic_partition, exc)
         return count

@@ -146,8 +146,6 @@ class GroupOffsets:
         if not self.commits_under_way[group]:
             del self.commits_under_way[group]
 
-    # ---- the log ---------------------------------------------------------------------------------------------------------
-
     def replay(self, header: BatchHeader, batch: Bytes) -> None:
         """Take in a stored batch. Raises InvalidRecordError: what cannot be read is not passed over, because the offset
         below it would come back."""
@@ -253,8 +251,6 @@ class GroupOffsets:
                 del self._offsets[key.group]
                 less += _group_bytes(key.group)
             self._grow(key.group, -less)
-
-    # ---- questions -------------------------------------------------------------------------------------------------------
 
     def groups(self) -> set[str]:
         """Every group that has anything here."""

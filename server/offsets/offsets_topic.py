@@ -18,12 +18,10 @@ from ...protocol.coordinator.offsets import OFFSETS_TOPIC, GroupMetadataKey
 from ...protocol.errors import ErrorCode, RequestError
 from ...protocol.limits import INT16_MAX
 from ...protocol.records.builder import BatchBuilder
-from ...protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, AppendResult, Bytes, TopicPartition
-from ..logs.internal_topic import InternalTopic, OnStored
+from ...protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, AppendResult, TopicPartition
+from ..logs.internal_topic import InternalTopic
 from ..logs.log_manager import LogManager
 from ..logs.topics import Topics
-from ..partitions.appender import Answer
-from ..partitions.task_errors import TaskErrors
 from ..storage.disk.diskops import Procedure
 from ..storage.log.log import Log
 from ..system.client_memory import Account, ClientMemory
@@ -38,47 +36,32 @@ RawRecord = tuple[bytes, bytes | None]
 
 
 @attrs.define(eq=False, repr=False)
-class OffsetsTopic:
+class OffsetsTopic(InternalTopic):
     """Owner of what is in memory of `__consumer_offsets`. Called from any task of the trio thread; `load` comes first."""
 
-    _log: InternalTopic
-    _now_ms: NowMs
     _loaded: dict[int, GroupOffsets | RequestError] = attrs.field(factory=dict)
 
     @classmethod
     def of(cls, manager: LogManager, now_ms: NowMs) -> OffsetsTopic:
-        return cls(InternalTopic(manager, now_ms, OFFSETS_TOPIC, manager.config.offsets_topic_num_partitions), now_ms)
+        return cls(manager, now_ms, OFFSETS_TOPIC, manager.config.offsets_topic_num_partitions)
 
     @property
     def topics(self) -> Topics:
-        return self._log.manager.topics
-
-    @property
-    def errors(self) -> TaskErrors:
-        """Return the record of unhandled exceptions in tasks of the coordinators."""
-        return self._log.manager.disk.errors
+        return self.manager.topics
 
     @property
     def memory(self) -> ClientMemory:
         """Return the account of memory that clients use here."""
-        return self._log.manager.client_memory
+        return self.manager.client_memory
 
     @property
     def account(self) -> Account:
         return self.memory.account("committed offsets")
 
-    @property
-    def exists(self) -> bool:
-        return OFFSETS_TOPIC in self.topics
-
-    # ---- start -----------------------------------------------------------------------------------------------------------
-
     async def load(self) -> None:
         """Read every partition of the topic to its end. One that cannot be read answers with the reason from then on."""
-        if not self.exists:
-            return
-        for number in range(self._log.partitions):
-            await self.load_partition(TopicPartition(OFFSETS_TOPIC, number))
+        for place in self.places:
+            await self.load_partition(place)
 
     async def load_partition(self, topic_partition: TopicPartition) -> None:
         """Read one partition; again, if something came into it meanwhile."""
@@ -92,27 +75,25 @@ class OffsetsTopic:
     def _high_watermark(self, topic_partition: TopicPartition) -> int:
         """-1 where it cannot be read."""
         try:
-            return self._log.actor(topic_partition).snapshot().high_watermark
+            return self.actor(topic_partition).snapshot().high_watermark
         except RequestError:
             return -1
 
     async def _load(self, topic_partition: TopicPartition) -> GroupOffsets | RequestError:
         async def read() -> GroupOffsets:
             offsets = GroupOffsets()
-            await self._log.replay(topic_partition, offsets.replay)
-            offsets.on_moved = self._log.manager.gap_passes.committed
+            await self.replay(topic_partition, offsets.replay)
+            offsets.on_moved = self.manager.gap_passes.committed
             offsets.charge_to(self.account)
             return offsets
 
-        return await self._log.load(read, f"the groups of {topic_partition}", topic_partition)
-
-    # ---- what is in memory -----------------------------------------------------------------------------------------------
+        return await self.loaded(read, f"the groups of {topic_partition}", topic_partition)
 
     def contents(self, topic_partition: TopicPartition) -> GroupOffsets:
         """Return the content of a partition of the topic. Raises RequestError."""
         found = self._loaded.get(topic_partition.partition)
         if found is None:
-            found = self._loaded[topic_partition.partition] = GroupOffsets(on_moved=self._log.manager.gap_passes.committed)
+            found = self._loaded[topic_partition.partition] = GroupOffsets(on_moved=self.manager.gap_passes.committed)
             found.charge_to(self.account)
         if isinstance(found, RequestError):
             raise found.as_answer()
@@ -153,31 +134,13 @@ class OffsetsTopic:
         if isinstance(offsets, GroupOffsets):
             offsets.end_transaction(producer_id, commit=commit)
 
-    # ---- the log ---------------------------------------------------------------------------------------------------------
-
-    def partition_of(self, group: str) -> TopicPartition:
-        """The partition of `__consumer_offsets` that keeps a group."""
-        return self._log.partition_of(group)
-
-    async def ensure(self) -> None:
-        """Make `__consumer_offsets` if it is not there. Raises RequestError."""
-        await self._log.ensure()
-
-    async def append(self, topic_partition: TopicPartition, batch: Bytes, on_stored: OnStored) -> None:
-        """See InternalTopic.append."""
-        await self._log.append(topic_partition, batch, on_stored)
-
-    def try_append(self, topic_partition: TopicPartition, batch: Bytes, answer: Answer) -> bool:
-        """See InternalTopic.try_append."""
-        return self._log.try_append(topic_partition, batch, answer)
-
     async def catch_up(self, topic_partition: TopicPartition) -> None:
         """Everything that was enqueued before has been answered when this returns. Raises RequestError."""
-        await self._log.actor(topic_partition).perform(_nothing)
+        await self.actor(topic_partition).perform(_nothing)
 
     async def store_members(self, topic_partition: TopicPartition, values: Mapping[str, GroupMetadataValue]) -> None:
         """Keep the members of groups, all of that partition, in one batch. Raises RequestError for all of them."""
-        offsets, now_ms, builder = self.contents(topic_partition), self._now_ms(), batch_builder()
+        offsets, now_ms, builder = self.contents(topic_partition), self.now_ms(), batch_builder()
         for group, value in values.items():
             builder.append(now_ms, GroupMetadataKey(group).encode(), value.encode())
 
@@ -194,7 +157,7 @@ class OffsetsTopic:
         `replaces_classic`: the record of a classic group of that name is deleted in the same batch; its offsets stay. Raises
         RequestError; then none of them is in the log."""
         topic_partition = self.partition_of(group)
-        offsets, now_ms, builder = self.contents(topic_partition), self._now_ms(), batch_builder()
+        offsets, now_ms, builder = self.contents(topic_partition), self.now_ms(), batch_builder()
         if replaces_classic and offsets.has_group_record(group):
             builder.append(now_ms, GroupMetadataKey(group).encode(), None)
         for key, value in records:

@@ -106,7 +106,7 @@ class Appender:
                 self._refuse(pending, refusal)
                 return
             prepared = [append.prepared for append in islice(pending, most)]
-            plan = plan_append(self.log, prepared, sync=self._syncs_now(pending))
+            plan = plan_append(self.log, prepared, sync=self._wants_sync(pending))
             if not self._has_room(plan):
                 markers = _leading_markers(pending)
                 if not markers:
@@ -125,14 +125,14 @@ class Appender:
             elif (error := await self._roll(plan)) is not None:
                 pending.popleft().answer(error)
 
-    def append_now(self, appends: list[AppendCommand]) -> FailedGroup | bool:
+    def try_append(self, appends: list[AppendCommand]) -> FailedGroup | bool:
         """Append what came in without waiting for anything, where durability is not `fsync`. False: that cannot be done, and
         nothing was. A group that failed is for `settle`."""
         log = self.log
         config = log.config
         if log.offline is not None or log.waiting is not None:
             return False
-        if config.flush_messages != INT64_MAX and self._syncs_now(appends):
+        if config.flush_messages != INT64_MAX and self._wants_sync(appends):
             return False
         plan = plan_append(log, list(map(PREPARED, appends)), sync=False)
         if plan.roll is not None:
@@ -144,7 +144,7 @@ class Appender:
                 return False
             log.modified = True
             try:
-                if not self.disk.run_now(plan.operations, plan.files):
+                if not self.disk.try_run(plan.operations, plan.files):
                     return False
             except OperationFailedError as exc:
                 return FailedGroup(plan, appends, exc)
@@ -154,7 +154,7 @@ class Appender:
         return True
 
     async def settle(self, group: FailedGroup) -> None:
-        """Take back what a group of `append_now` wrote, and answer it."""
+        """Take back what a group of `try_append` wrote, and answer it."""
         try:
             await self._fail(group.plan, group.appends, group.failure)
         except Exception as exc:
@@ -187,7 +187,7 @@ class Appender:
             count += 1
         return count
 
-    def _syncs_now(self, appends: Collection[AppendCommand]) -> bool:
+    def _wants_sync(self, appends: Collection[AppendCommand]) -> bool:
         """Return whether the write and the sync share a hop: not when a producer gets its response between them."""
         config = self.log.config
         if config.durability.mode is DurabilityMode.FSYNC:
@@ -227,7 +227,7 @@ class Appender:
             for answer, append in zip(plan.answers, appends, strict=True):
                 if append.acks != ACKS_ALL:
                     append.answer(answer)
-        error = await self.flusher.flush_now()
+        error = await self.flusher.flush_all()
         with self.disk.gathering:
             for answer, append in zip(plan.answers, appends, strict=True):
                 if append.acks == ACKS_ALL:

@@ -3,10 +3,10 @@
 | call | for | how |
 |---|---|---|
 | `run` | an append's or a flush's operations | one thread hop for all of them; small writes on the spot while that is quick |
-| `run_now` | an append's operations | on the spot, if `run` would do them so |
+| `try_run` | an append's operations | on the spot, if `run` would do them so |
 | `drive` | a procedure of the log's owner | one hop per operation; none where there is no device (`FileSystem.is_instant`) |
 | `read` | a reader's procedure | on the spot while the bytes are cached (1 us), else a hop (60-200 us) |
-| `read_nowait` | a reader's procedure | on the spot, or not at all |
+| `try_read` | a reader's procedure | on the spot, or not at all |
 | `call` | start-up, creation, deletion | one hop for a whole blocking function |
 | `call_briefly` | small files of the log directory | one hop; none where there is no device |
 | `call_for_watchdog` | one small write in each log directory | one hop, whatever else is under way |
@@ -112,19 +112,19 @@ class OperationFailedError(Exception):
         self.cause = cause
 
 
-@attrs.frozen
+@attrs.define
 class DiskStatistics:
     """Counters since the start, and how many files and maps are open."""
 
-    hops: int
-    writes_at_once: int
+    hops: int = 0
+    writes_at_once: int = 0
     """Groups of writes that took no hop."""
-    cached_reads: int
-    cold_reads: int
-    descriptors: int
-    syncs: Durations
+    cached_reads: int = 0
+    cold_reads: int = 0
+    descriptors: int = 0
+    syncs: Durations = attrs.field(factory=Durations)
     """How long files of logs took to be forced to the device."""
-    failed_syncs: int
+    failed_syncs: int = 0
 
 
 @attrs.define(eq=False, repr=False)
@@ -165,12 +165,7 @@ class Disk:
     _only: Lanes | None = None
     """Of the log directory, where there is one."""
     _threads: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(THREADS))
-    _hops: int = 0
-    _writes_at_once: int = 0
-    _cached_reads: int = 0
-    _cold_reads: int = 0
-    _syncs: Durations = attrs.field(factory=Durations)
-    _failed_syncs: int = 0
+    _counts: DiskStatistics = attrs.field(factory=DiskStatistics)
 
     def __attrs_post_init__(self) -> None:
         self.files = OpenFiles(self.fs, self.budget, self._hop, self.errors)
@@ -197,39 +192,30 @@ class Disk:
         return disk
 
     def statistics(self) -> DiskStatistics:
-        return DiskStatistics(
-            self._hops,
-            self._writes_at_once,
-            self._cached_reads,
-            self._cold_reads,
-            self.budget.held,
-            self._syncs.copy(),
-            self._failed_syncs,
-        )
-
-    # ---- writing -----------------------------------------------------------------------------------------------------
+        """As they are now."""
+        return attrs.evolve(self._counts, descriptors=self.budget.held, syncs=self._counts.syncs.copy())
 
     async def run(self, operations: Sequence[DiskOp], files: Sequence[FileHandle]) -> None:
         """Run operations in one hop, or on the spot, `files` open and leased meanwhile. Raises OperationFailedError."""
-        if self.run_now(operations, files):
+        if self.try_run(operations, files):
             return
         async with self._lanes_at(files[0].path).writers if files else self._rest.writers:
             with self.files.leased(files):
                 for file in files:
                     if file.fd is None:
                         await self.files.open(file)
-                self._hops += 1
+                self._counts.hops += 1
                 sync_times: list[float] = []
                 try:
                     await trio.to_thread.run_sync(_run_all, self.fs, operations, sync_times, limiter=self._threads)
                 except OperationFailedError as exc:
-                    self._failed_syncs += isinstance(exc.cause, SyncFailedError)
+                    self._counts.failed_syncs += isinstance(exc.cause, SyncFailedError)
                     raise
                 finally:
                     for seconds in sync_times:
-                        self._syncs.add(seconds)
+                        self._counts.syncs.add(seconds)
 
-    def run_now(self, operations: Sequence[DiskOp], files: Sequence[FileHandle]) -> bool:
+    def try_run(self, operations: Sequence[DiskOp], files: Sequence[FileHandle]) -> bool:
         """Run operations on the spot; False, and nothing is done, where that could take long. Raises OperationFailedError."""
         lanes = self._only
         if lanes is None:
@@ -243,7 +229,7 @@ class Disk:
             return False
         for file in files:
             file.used = True
-        self._writes_at_once += 1
+        self._counts.writes_at_once += 1
         try:
             _run_all(self.fs, operations, [])
         finally:
@@ -259,7 +245,7 @@ class Disk:
     async def call(self, function: Callable[..., T], *args: Any, at: str = "") -> T:
         """Run a blocking function that touches files of nobody who is running. `at`: the log directory, or a path in it, where
         it is about one."""
-        self._hops += 1
+        self._counts.hops += 1
         return await trio.to_thread.run_sync(function, *args, limiter=self._lanes_at(at).others)
 
     async def call_briefly(self, function: Callable[..., T], *args: Any, at: str = "") -> T:
@@ -278,23 +264,13 @@ class Disk:
         """Run a procedure that needs no file."""
         if self.turns.spend(STEPS_PER_PROCEDURE):
             await trio.lowlevel.checkpoint()
-        try:
-            operation = next(procedure)
-            while operation is None and not self.turns.spend(STEPS_PER_PAUSE):
-                operation = next(procedure)
-        except StopIteration as stop:
-            return stop.value  # type: ignore[no-any-return]
-        worked = await self._work(procedure, operation)
-        assert isinstance(worked, _Done), f"{worked} needs a file"
-        return worked.answer  # type: ignore[no-any-return]
-
-    # ---- reading -----------------------------------------------------------------------------------------------------
+        return await self._advance(procedure, self._run_one)
 
     async def read(self, procedure: Procedure[T]) -> T:
         """Run a reader's procedure. Never waits for an append."""
         return await self._advance(procedure, self._read_cold)
 
-    def read_nowait(self, procedure: Procedure[T]) -> T:
+    def try_read(self, procedure: Procedure[T]) -> T:
         """Run a reader's procedure of which nothing has to be waited for. Raises WouldWaitError where something has."""
         answer: Any = None
         error: BaseException | None = None
@@ -336,12 +312,12 @@ class Disk:
             file.cached_reads = False
             return None
         if data is not None:
-            self._cached_reads += 1
+            self._counts.cached_reads += 1
         return data
 
     async def _advance(self, procedure: Procedure[T], run: Callable[[DiskOp], Any]) -> T:
         try:
-            return self.read_nowait(procedure)
+            return self.try_read(procedure)
         except WouldWaitError as exc:
             operation = exc.operation
         return await self._go_on(procedure, operation, run)
@@ -386,7 +362,7 @@ class Disk:
                 if operation is None:
                     await trio.lowlevel.checkpoint()
                 else:
-                    self._hops += 1
+                    self._counts.hops += 1
                     try:
                         answer = await trio.to_thread.run_sync(operation.run, self.fs, limiter=self._threads)
                     except RequestError as exc:
@@ -398,7 +374,7 @@ class Disk:
             return operation
 
     async def _read_cold(self, operation: DiskOp) -> Any:
-        self._cold_reads += 1
+        self._counts.cold_reads += 1
         file = getattr(operation, "file", None)
         lanes = self._lanes_at(file.path) if isinstance(file, FileHandle) else self._rest
         async with lanes.readers:
@@ -417,7 +393,7 @@ class Disk:
         """Do something small in a thread, or on the spot where nothing could hold it up."""
         if self.fs.is_instant:
             return function(*args)
-        self._hops += 1
+        self._counts.hops += 1
         return await trio.to_thread.run_sync(function, *args, limiter=self._threads)
 
 
@@ -481,11 +457,3 @@ class WritesAtOnce:
         was_quick_for_s = now_s - self._not_before_s
         self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S) if was_quick_for_s < self._pause_s else FIRST_PAUSE_S
         self._not_before_s = now_s + self._pause_s
-
-
-class AlwaysQuick(WritesAtOnce):
-    """A memory of writes that ignores slow ones, so that a busy machine changes nothing: for runs that count operations
-    without threads."""
-
-    def done(self) -> None:
-        """They were quick enough."""

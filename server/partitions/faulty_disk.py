@@ -14,7 +14,7 @@ from typing import Final
 
 from ...protocol.types import Bytes
 from ..config import DataPermissions
-from ..fake.faults.disk_faults import DiskFaults
+from ..fake.faults.faults import DiskFaults
 from ..storage.disk.filesystem import OsFileSystem
 
 SEGMENT: Final = ".log"
@@ -70,8 +70,6 @@ class FaultyFileSystem(OsFileSystem):
     def is_dead(self) -> bool:
         return self._is_dead
 
-    # ---- files -----------------------------------------------------------------------------------------------------------
-
     def open(self, path: str, flags: int) -> int:
         if self._is_dead and flags & (os.O_CREAT | os.O_RDWR):
             fd = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
@@ -114,8 +112,6 @@ class FaultyFileSystem(OsFileSystem):
         if not self._is_dead:
             self._unsynced.pop(path, None)
             super().sync(fd)
-
-    # ---- names -----------------------------------------------------------------------------------------------------------
 
     def rename(self, source: str, target: str) -> None:
         if self._is_dead:

@@ -101,8 +101,6 @@ class Flusher:
         self.log.high_watermark_to_end()
         self.waiters.wake_all()
 
-    # ---- what a power cut could take back --------------------------------------------------------------------------------
-
     def note_write(self) -> bool:
         """Something was written, or forced to the device. Answers whether there is something that is not there yet."""
         log = self.log
@@ -122,9 +120,7 @@ class Flusher:
                 self._longest_unsynced_s = max(self._longest_unsynced_s, trio.current_time() - before)
         self._unsynced_since = moment
 
-    # ---- at once ---------------------------------------------------------------------------------------------------------
-
-    async def flush_now(self) -> RequestError | None:
+    async def flush_all(self) -> RequestError | None:
         """Force all that was written to the device and let the high watermark follow. Answers why it did not."""
         async with self.lock:
             failure = await self._sync(self.log.plan_flush())
@@ -166,8 +162,6 @@ class Flusher:
         self.log.commit_flush(plan)
         self.syncs += 1
         return None
-
-    # ---- in the background -----------------------------------------------------------------------------------------------
 
     def after_unsynced_write(self) -> None:
         """See to it that what was written is flushed in time."""

@@ -42,10 +42,6 @@ class Mailbox(Generic[T]):
     def __len__(self) -> int:
         return len(self._items)
 
-    @property
-    def bytes_waiting(self) -> int:
-        return self._bytes
-
     def _has_room(self, size: int) -> bool:
         return not self._items or (len(self._items) < self.max_commands and self._bytes + size <= self.max_bytes)
 
@@ -99,7 +95,7 @@ class Mailbox(Generic[T]):
             trio.lowlevel.reschedule(self._taker)
             self._taker = None
 
-    def take_now(self, max_bytes: int) -> list[tuple[T, int]] | None:
+    def try_take(self, max_bytes: int) -> list[tuple[T, int]] | None:
         """All that waits, with its size, where the owner waits too: what it is about to take is its own. None where it does
         not, where nothing waits, and where there is more than `max_bytes`."""
         if self._taker is None or not self._items or self._bytes > max_bytes:

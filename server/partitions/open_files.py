@@ -115,7 +115,7 @@ class OpenFiles:
     async def _close_next(self) -> None:
         await self._closing.wait()
         self._closing = trio.Event()
-        await self._close_now()
+        await self._close_waiting()
 
     async def close_all(self) -> None:
         """Close every descriptor that is left, once the operations that rely on one have ended."""
@@ -123,21 +123,21 @@ class OpenFiles:
             self._idle = trio.Event()
             await self._idle.wait()
         self._to_close.extend(self.budget.clear())
-        await self._close_now()
+        await self._close_waiting()
 
     async def _close_backlog(self) -> None:
         if len(self._to_close) > self.budget.at_a_time(CLOSE_BACKLOG, FILES_OF_OPENER):
-            await self._close_now()
+            await self._close_waiting()
 
     async def close_released(self) -> None:
         """Close the released files before it returns, except files that are still read. A device gets the space of deleted
         files back when the last descriptor closes."""
-        await self._close_now()
+        await self._close_waiting()
         while self._closers:
             self._none_closes = trio.Event()
             await self._none_closes.wait()
 
-    async def _close_now(self) -> None:
+    async def _close_waiting(self) -> None:
         fds, self._to_close = self._to_close, []
         if fds:
             self._closers += 1

@@ -130,8 +130,6 @@ class PartitionActor:
         """The oldest that a byte has been that a power cut could take back, since the start."""
         return self._flusher.longest_unsynced_ms
 
-    # ---- doors ---------------------------------------------------------------------------------------------------------
-
     def snapshot(self) -> LogSnapshot:
         """Return the snapshot that a reader works on. Raises LogOfflineError, or UnknownTopicOrPartitionError when the topic
         was deleted."""
@@ -253,8 +251,6 @@ class PartitionActor:
             return reason.as_answer()
         return LogOfflineError(f"{self.topic_partition}: the server is stopping; try again later")
 
-    # ---- the task ------------------------------------------------------------------------------------------------------
-
     async def run(self) -> None:
         """Serve the mailbox until it is closed and drained. Cancelling from outside does not reach in: `close` and then
         `abandon` are the way."""
@@ -297,14 +293,14 @@ class PartitionActor:
     def _has_mail(self) -> None:
         """Something came in while the task waits. With `fsync` it is the task's in any case: a sync takes a thread."""
         if self.disk.gathering.is_open and self.log.config.durability.mode is not DurabilityMode.FSYNC:
-            self.disk.gathering.write_later(self)
+            self.disk.gathering.add_writer(self)
         else:
             self._mailbox.wake()
 
     def end_turn(self) -> None:
         """Serve what a turn has brought at its end, if the task waits and need not be woken for it: all is appended by one
         write, which takes 10 us where it is small, and a turn of the task twice that."""
-        waiting = self._mailbox.take_now(MAX_BYTES)
+        waiting = self._mailbox.try_take(MAX_BYTES)
         if waiting is None:
             self._mailbox.wake()
             return
@@ -314,7 +310,7 @@ class PartitionActor:
                 if command.__class__ is not AppendCommand:
                     break
             else:
-                done = self._appender.append_now(list(map(FIRST, waiting)))
+                done = self._appender.try_append(list(map(FIRST, waiting)))
         except Exception as exc:
             self._fail(exc)  # the task answers what waits
         if done is True:
@@ -359,8 +355,6 @@ class PartitionActor:
             LOGGER.log(logging.DEBUG if self.disk.fs.is_dead else logging.CRITICAL, "%s", self.log.offline)
         self.waiters.wake_all()
         return self.log.offline
-
-    # ---- end -----------------------------------------------------------------------------------------------------------
 
     @property
     def at_rest(self) -> trio.Lock:

@@ -38,8 +38,6 @@ class Room:
     _is_exhausted: bool = False
     _granted: trio.Event = attrs.field(factory=trio.Event)
 
-    # ---- appends ---------------------------------------------------------------------------------------------------------
-
     def has(self, size: int) -> bool:
         """Return whether `size` bytes can be written now."""
         return size + FILE_BLOCK_BYTES <= self.left_bytes
@@ -73,8 +71,6 @@ class Room:
             if self._is_exhausted:
                 break
         return self.has(size)
-
-    # ---- the guard -------------------------------------------------------------------------------------------------------
 
     @property
     def wanted_bytes(self) -> int:

@@ -121,23 +121,19 @@ class ShareStateLog:
         self._account.clear()
 
         async def read() -> None:
-            for number in range(self._topic.partitions if self._exists else 0):
-                await self._topic.replay(TopicPartition(SHARE_GROUP_STATE_TOPIC, number), self._replayer(number))
+            for place in self._topic.places:
+                await self._topic.replay(place, self._replayer(place.partition))
 
-        self._unreadable = await self._topic.load(read, "the state of share groups", SHARE_GROUP_STATE_TOPIC)
+        self._unreadable = await self._topic.loaded(read, "the state of share groups", SHARE_GROUP_STATE_TOPIC)
 
     @property
     def errors(self) -> TaskErrors:
         """Unhandled exceptions of tasks of share groups."""
-        return self._topic.manager.disk.errors
+        return self._topic.errors
 
     @property
     def _account(self) -> Account:
         return self._topic.manager.client_memory.account("share states", MAX_SHARES)
-
-    @property
-    def _exists(self) -> bool:
-        return SHARE_GROUP_STATE_TOPIC in self._topic.manager.topics
 
     def _replayer(self, number: int) -> Callable[[BatchHeader, memoryview], None]:
         def take(header: BatchHeader, batch: Bytes) -> None:
@@ -278,10 +274,9 @@ class ShareStateLog:
     async def prune(self) -> None:
         """Write snapshots again that hold up the others, and delete what is before all of them. What fails is logged and tried
         again the next time."""
-        if not self._exists or self._unreadable is not None:
+        if self._unreadable is not None:
             return
-        for number in range(self._topic.partitions):
-            place = TopicPartition(SHARE_GROUP_STATE_TOPIC, number)
+        for place in self._topic.places:
             with self.errors.isolate("share-prune", place):
                 try:
                     await self._prune(place)

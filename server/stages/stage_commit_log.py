@@ -17,7 +17,6 @@ from functools import partial
 from typing import Final, NamedTuple
 
 import attrs
-import trio
 
 from ...protocol.coordinator.stage_commits import (
     STAGE_COMMITS_TOPIC,
@@ -34,6 +33,7 @@ from ...protocol.records.builder import build_batch
 from ...protocol.types import TopicPartition
 from ..logs.internal_topic import INTERNAL_TOPIC_CONFIG, InternalTopic
 from ..logs.log_manager import LogManager
+from ..loop.waiting import KeyedLocks
 from ..partitions.flusher import flush
 from ..storage.disk.paths import is_internal
 from ..storage.errors import LogOfflineError, StorageError
@@ -62,9 +62,6 @@ class Application:
 
     name: str
     value: StageCommitValue | None = None
-    turn: trio.Lock = attrs.field(factory=trio.Lock)
-    users: int = 0
-    """Who has it in hand or waits for its turn."""
     retry_at: float = 0.0
     finished: dict[TopicPartition, StageCommitPartition] = attrs.field(factory=dict)
     """Partitions of a decided commit that have all of their records, as far as we know."""
@@ -78,6 +75,8 @@ class StageCommitLog:
     applications: dict[str, Application] = attrs.field(factory=dict)
     decided: set[str] = attrs.field(factory=set)
     """Applications whose last commit is not done."""
+    turns: KeyedLocks[str] = attrs.field(factory=KeyedLocks)
+    """By application."""
     _unreadable: RequestError | None = None
 
     @classmethod
@@ -86,17 +85,14 @@ class StageCommitLog:
 
     async def load(self) -> None:
         """Read the log. One that cannot be read answers with the reason from then on."""
-        if STAGE_COMMITS_TOPIC not in self._topic.manager.topics:
-            return
 
         async def read() -> dict[str, StageCommitValue]:
             values: dict[str, StageCommitValue] = {}
-            for number in range(self._topic.partitions):
-                place = TopicPartition(STAGE_COMMITS_TOPIC, number)
+            for place in self._topic.places:
                 values |= await self._topic.replay_newest(place, decode_stage_commit_key, decode_stage_commit_value)
             return values
 
-        values = await self._topic.load(read, "the commits of staged records", STAGE_COMMITS_TOPIC)
+        values = await self._topic.loaded(read, "the commits of staged records", STAGE_COMMITS_TOPIC)
         if isinstance(values, LogOfflineError):
             self._unreadable = values
             return
@@ -128,15 +124,13 @@ class StageCommitLog:
     @asynccontextmanager
     async def turn(self, application: str) -> AsyncIterator[Application]:
         """The commits of one application come one after the other."""
-        owner = self.applications.setdefault(application, Application(application))
-        owner.users += 1
-        try:
-            async with owner.turn:
+        async with self.turns.hold(application):
+            owner = self.applications.setdefault(application, Application(application))
+            try:
                 yield owner
-        finally:
-            owner.users -= 1
-            if owner.value is None and not owner.users:
-                del self.applications[application]
+            finally:
+                if owner.value is None:
+                    del self.applications[application]
 
     async def store(self, owner: Application, value: StageCommitValue | None) -> None:
         """Write the application's next record; None: it is forgotten. On the device when this returns. Raises RequestError:
@@ -157,7 +151,7 @@ class StageCommitLog:
             else:
                 self.decided.add(owner.name)
 
-        place = TopicPartition(STAGE_COMMITS_TOPIC, self._topic.partition_of(owner.name).partition)
+        place = self._topic.partition_of(owner.name)
         await self._topic.append(place, build_batch([record]), on_stored)
         await self._topic.actor(place).perform(flush)
 

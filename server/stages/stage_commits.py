@@ -64,8 +64,6 @@ class StageCommits:
     def of(cls, manager: LogManager, now_ms: NowMs, producer_ids: ProducerIds) -> StageCommits:
         return cls(manager, now_ms, producer_ids, Stages(manager, now_ms), StageCommitLog.of(manager, now_ms))
 
-    # ---- start -----------------------------------------------------------------------------------------------------------
-
     async def load(self) -> None:
         """Read the log and what is staged, and delete what a crash left behind a commit."""
         await self.stages.load()
@@ -88,8 +86,6 @@ class StageCommits:
             value, version = last.get(name.partition("-")[0]), version_of(name)
             if value is not None and version is not None and version <= value.version and name not in self.stages.held:
                 await self.stages.forget(name)
-
-    # ---- doors -----------------------------------------------------------------------------------------------------------
 
     def last_version(self, application: str) -> int | None:
         """The version that was committed last, or is decided; None when there was none. Raises RequestError."""
@@ -134,7 +130,7 @@ class StageCommits:
         """`finish_overdue`, beside each other in `nursery`: an application waits for its own partitions."""
         for name in list(self.log.decided):
             owner = self.log.applications.get(name)
-            if owner is not None and not owner.users and owner.retry_at <= trio.current_time():
+            if owner is not None and name not in self.log.turns and owner.retry_at <= trio.current_time():
                 nursery.start_soon(self._finish_overdue, name, owner)
 
     async def _finish_overdue(self, name: str, owner: Application) -> None:
@@ -169,7 +165,7 @@ class StageCommits:
 
     async def _expire(self, owner: Application, latest: int) -> bool:
         value = owner.value
-        if value is None or not value.is_done or value.update_ms > latest or owner.users:
+        if value is None or not value.is_done or value.update_ms > latest or owner.name in self.log.turns:
             return False
         async with self.log.turn(owner.name):
             if owner.value is not value:
@@ -177,8 +173,6 @@ class StageCommits:
             with trio.CancelScope(shield=True):
                 await self.log.store(owner, None)
             return True
-
-    # ---- steps, inside an application's turn -----------------------------------------------------------------------------
 
     async def _decide(self, owner: Application, version: int, shares: Sequence[StagedShare]) -> None:
         """Check everything, then store the record: what it names is on the device.

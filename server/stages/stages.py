@@ -133,8 +133,6 @@ class Stages:
         """The file of what a task stages for the topic that has the name now. Raises UnknownTopicOrPartitionError."""
         return file_name(task, topic_partition, self._manager.topics.get(topic_partition.topic).topic.topic_id)
 
-    # ---- staging ---------------------------------------------------------------------------------------------------------
-
     async def announce(
         self, application: str, version: int, task: str, topic_partition: TopicPartition, records: Bytes
     ) -> StageWrite:
@@ -238,8 +236,6 @@ class Stages:
         stage.files[path.rpartition("/")[2]] = StagedFile(path, None, 0)
         self._charge(stage)
         self._bytes += SMALLEST_FILE_BYTES
-
-    # ---- taking away -----------------------------------------------------------------------------------------------------
 
     async def drop(self, application: str, version: int, tasks: Iterable[str] | None = None) -> None:
         """Delete what these tasks (None: all) have staged for a version. What the disk refuses is logged, and tried again when

@@ -19,6 +19,7 @@ from ...protocol.errors import InvalidTxnStateError, RequestError
 from ...protocol.types import TopicPartition
 from ..logs.internal_topic import store
 from ..logs.log_manager import LogManager
+from ..loop.procedures import in_turns
 from ..partitions.partition import PartitionActor
 from ..storage.log.prepare import prepare_marker
 from ..storage.producers.producer_cursor import ProducerEntry
@@ -86,22 +87,16 @@ class HangingTransactions:
 
     async def _unstable(self) -> list[PartitionActor]:
         """The partitions that have an open transaction."""
-        found = []
-        for number, hosted in enumerate(self._manager.topics.hosted(), 1):
-            if not number % LOOKS_PER_TURN:
-                await trio.lowlevel.checkpoint()
-            if hosted.actor.log.producers.first_unstable_offset is not None:
-                found.append(hosted.actor)
-        return found
+        hosted = in_turns(self._manager.topics.hosted(), LOOKS_PER_TURN)
+        return [each.actor async for each in hosted if each.actor.log.producers.first_unstable_offset is not None]
 
     async def _hanging_on(self, actor: PartitionActor) -> list[_Open]:
-        found = []
-        for number, (producer_id, first_offset) in enumerate(actor.log.producers.ongoing.items(), 1):
-            if not number % LOOKS_PER_TURN:
-                await trio.lowlevel.checkpoint()
-            if not self._is_known(producer_id, actor.topic_partition):
-                found.append(_Open(actor.topic_partition, producer_id, first_offset))
-        return found
+        topic_partition = actor.topic_partition
+        return [
+            _Open(topic_partition, producer_id, first_offset)
+            async for producer_id, first_offset in in_turns(actor.log.producers.ongoing.items(), LOOKS_PER_TURN)
+            if not self._is_known(producer_id, topic_partition)
+        ]
 
     async def abort(self, topic_partition: TopicPartition, producer_id: int) -> int:
         """Abort what a producer has open on a partition, and answer where it began. Raises RequestError: INVALID_TXN_STATE

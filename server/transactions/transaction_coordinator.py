@@ -32,6 +32,7 @@ from ..config.broker_config import BrokerConfig
 from ..logs.internal_topic import store
 from ..logs.log_manager import LogManager
 from ..logs.topics import Topics
+from ..loop.procedures import in_turns
 from ..storage.log.prepare import prepare_marker
 from ..system.clock import NowMs
 from .transaction_states import (
@@ -86,8 +87,6 @@ class TransactionCoordinator:
     ) -> TransactionCoordinator:
         ids = TransactionalIds.of(manager, now_ms, producer_ids)
         return cls(manager.config, manager.topics, now_ms, producer_ids, marker_stored, ids)
-
-    # ---- doors -----------------------------------------------------------------------------------------------------------
 
     async def init_producer(
         self, transactional_id: str, timeout_ms: int, expected: tuple[int, int] | None = None
@@ -152,9 +151,7 @@ class TransactionCoordinator:
                 raise concurrent_error(transactional_id)
             if value.state is TransactionState.ONGOING and wanted <= value.partitions:
                 return
-            for number, topic_partition in enumerate(wanted, 1):
-                if not number % PARTITIONS_PER_TURN:
-                    await trio.lowlevel.checkpoint()
+            async for topic_partition in in_turns(wanted, PARTITIONS_PER_TURN):
                 self._topics.actor(topic_partition)
             async with owner.turn:
                 if owner.value is value and not owner.is_busy:
@@ -253,8 +250,6 @@ class TransactionCoordinator:
         owner = self.ids.owner(transactional_id)
         return owner, check_producer(transactional_id, owner.value, producer_id, producer_epoch)
 
-    # ---- steps, inside an id's turn and shielded -------------------------------------------------------------------------
-
     async def _end(self, owner: TransactionalId, *, commit: bool, fence: bool = False, client_version: int = 0) -> None:
         """Take an open transaction to its end, or one whose outcome is decided already to that one."""
         assert owner.value is not None
@@ -294,9 +289,7 @@ class TransactionCoordinator:
             owner.marked.add(topic_partition)
 
         async with trio.open_nursery() as writing:
-            for number, topic_partition in enumerate(sorted(value.partitions - owner.marked), 1):
-                if not number % PARTITIONS_PER_TURN:
-                    await trio.lowlevel.checkpoint()
+            async for topic_partition in in_turns(sorted(value.partitions - owner.marked), PARTITIONS_PER_TURN):
                 writing.start_soon(write, topic_partition)
         if failures:
             raise failures[0]
@@ -310,8 +303,6 @@ class TransactionCoordinator:
             coordinator_epoch=self.ids.coordinator_epoch(owner),
         )
 
-    # ---- from time to time -----------------------------------------------------------------------------------------------
-
     async def finish_overdue(self) -> None:
         """Abort what was open for longer than its timeout, and carry out what was decided and could not be. What fails is
         logged and tried again later."""
@@ -320,9 +311,7 @@ class TransactionCoordinator:
 
     async def begin_overdue(self, nursery: trio.Nursery) -> None:
         """`finish_overdue`, beside each other in `nursery`: a partition whose device hangs holds up its own transactions."""
-        for number, owner in enumerate(list(self.ids.unfinished.values()), 1):
-            if not number % IDS_PER_TURN:
-                await trio.lowlevel.checkpoint()
+        async for owner in in_turns(list(self.ids.unfinished.values()), IDS_PER_TURN):
             if _is_overdue(owner):
                 place = object()
                 await self._finishing.acquire_on_behalf_of(place)
@@ -354,9 +343,7 @@ class TransactionCoordinator:
         """Forget ids that were idle for longer than transactional_id_expiration_ms; how many. What fails is logged and tried
         again the next time."""
         count, oldest_ms = 0, self._now_ms() - self._config.transactional_id_expiration_ms
-        for number, owner in enumerate(list(self.ids.owners.values()), 1):
-            if not number % IDS_PER_TURN:
-                await trio.lowlevel.checkpoint()
+        async for owner in in_turns(list(self.ids.owners.values()), IDS_PER_TURN):
             with self.ids.errors.isolate("transactional-id-expiry", owner.name):
                 count += await self._expire(owner, oldest_ms)
         return count

@@ -102,21 +102,17 @@ class TransactionalIds:
     @property
     def errors(self) -> TaskErrors:
         """Return the record of unhandled exceptions in tasks of the coordinators."""
-        return self._topic.manager.disk.errors
-
-    # ---- start -----------------------------------------------------------------------------------------------------------
+        return self._topic.errors
 
     async def load(self) -> None:
         """Read every partition of the topic to its end. One that cannot be read answers with the reason from then on."""
-        if TRANSACTIONS_TOPIC not in self._topic.manager.topics:
-            return
-        for number in range(self._topic.partitions):
-            await self.load_partition(TopicPartition(TRANSACTIONS_TOPIC, number))
+        for place in self._topic.places:
+            await self.load_partition(place)
 
     async def load_partition(self, topic_partition: TopicPartition) -> None:
         """Read one partition. Nobody appends to one that was not read before."""
         read = partial(self._topic.replay_newest, topic_partition, decode_transaction_key, decode_transaction_value)
-        loaded = await self._topic.load(read, f"the transactions of {topic_partition}", topic_partition)
+        loaded = await self._topic.loaded(read, f"the transactions of {topic_partition}", topic_partition)
         if isinstance(loaded, LogOfflineError):
             self._unreadable[topic_partition.partition] = loaded
             return
@@ -139,8 +135,6 @@ class TransactionalIds:
     @property
     def _account(self) -> Account:
         return self._topic.manager.client_memory.account("transactional ids")
-
-    # ---- questions -------------------------------------------------------------------------------------------------------
 
     def owner(self, transactional_id: str) -> TransactionalId:
         """Return the transactional id; it has no state when it is not known. Raises RequestError when it cannot be read."""
@@ -168,8 +162,6 @@ class TransactionalIds:
     def coordinator_epoch(self, owner: TransactionalId) -> int:
         """Leader epoch of the partition that keeps the id: what its markers carry."""
         return self._topic.actor(self._topic.partition_of(owner.name)).log.leader_epoch
-
-    # ---- changes ---------------------------------------------------------------------------------------------------------
 
     async def begin(self, transactional_id: str) -> TransactionalId:
         """The id, which is there from now on. Raises RequestError when it cannot be read, or the topic cannot be made."""

@@ -164,9 +164,9 @@ TRANSACTIONS: Final = {
     ),
     "aborted-in-a-later-segment": Fault(
         why="A transaction that began in one segment and was aborted in the next is read as committed.",
-        file="server/storage/lookups/fetch.py",
-        old="    for slot in range(located.slot, len(snapshot)):\n        entries = ",
-        new="    for slot in range(located.slot, located.slot + 1):\n        entries = ",
+        file="server/storage/log/log.py",
+        old="        for each in range(slot, len(self)):\n            entries = ",
+        new="        for each in range(slot, slot + 1):\n            entries = ",
         tests=("tests/server/storage/log/test_log_life.py::test_every_history_keeps_what_it_promised",),
     ),
     "aborted-search-ends-early": Fault(

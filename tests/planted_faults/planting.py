@@ -20,7 +20,6 @@ from tests.support import bytecode, counts
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 PACKAGES: Final = ("protocol", "server", "tools")
-"""Folder in the copy that makes `triolog.*` the copy's packages, because it comes before what is installed."""
 TEST_TIMEOUT_S: Final = 120
 """A fault may make a test hang."""
 

@@ -232,8 +232,8 @@ DELETION: Final = {
     "delete-records-on-the-device": Fault(
         why="Records that someone had to delete are back after a crash.",
         file="server/logs/log_retention.py",
-        old="            failure = await self._write_checkpoints(of_directory[0][1])\n",
-        new="            failure = None\n",
+        old="                await self.directories.write_checkpoints([of_directory[0][1].directory])\n",
+        new="                pass\n",
         tests=(f"{LOG_RETENTION}::test_deleted_records_stay_deleted_after_a_crash",),
     ),
 }
@@ -285,8 +285,8 @@ COORDINATORS: Final = {
     "producer-ids-before-their-use": Fault(
         why="After a crash a second producer gets the id of the first: its records are taken for duplicates.",
         file="server/transactions/transactional_ids.py",
-        old="                    await disk.call(self._write_block, directory, first + BLOCK_IDS, at=directory.path)\n",
-        new="                    await disk.call(self._write_block, directory, first, at=directory.path)\n",
+        old="write_producer_id_block(disk.fs, each.path, first + BLOCK_IDS, ",
+        new="write_producer_id_block(disk.fs, each.path, first, ",
         tests=(
             f"{PRODUCER_IDS}::test_a_restart_gives_out_no_id_again",
             f"{PRODUCER_IDS}::test_after_a_crash_no_id_is_given_out_again",
@@ -401,7 +401,7 @@ SHARE_PARTITIONS: Final = "tests/server/sharing/test_partitions.py"
 SHARE_FAULTS: Final = {
     "another-members-records": Fault(
         why="A member whose lock is over accepts records that another one is processing, or gives them back.",
-        file="server/sharing/state/in_flight.py",
+        file="server/sharing/state/partition_state.py",
         old="return self.state is RecordState.ACQUIRED and self.target is None and self.member == member\n",
         new="return self.state is RecordState.ACQUIRED and self.target is None\n",
         tests=(

@@ -101,7 +101,7 @@ async def forget_producers(broker: Broker) -> None:
 
 async def unlink(broker: Broker) -> None:
     retention = manager_of(broker).retention
-    await retention._unlink_each(manager_of(broker).topics.hosted(), retention._unlink_now)
+    await retention._unlink_each(manager_of(broker).topics.hosted(), retention._give_space_back)
 
 
 async def delete_directories(broker: Broker) -> None:
@@ -258,11 +258,11 @@ CASES: Final = {
     "producer-expiry": Case(PartitionActor, "perform", lambda self, *_: self.topic_partition, forget_producers, stub=True),
     "retention": Case(
         LogRetention,
-        "_may_expire",
-        lambda _, log, *__: log.topic_partition,
+        "_expire_one",
+        partition_of,
         lambda broker: manager_of(broker).retention.run_pass(),
     ),
-    "segment-deletion": Case(LogRetention, "_unlink_now", partition_of, unlink),
+    "segment-deletion": Case(LogRetention, "_give_space_back", partition_of, unlink),
     "directory-deletion": Case(Disk, "call", lambda *arguments, **_: arguments[-1], delete_directories),
     "disk-guard": Case(DiskGuard, "_check", second, lambda broker: manager_of(broker).guard.check()),
     "waiting-logs": Case(WaitingLogs, "_try", lambda _, request: request.topic_partition, open_waiting),
@@ -270,7 +270,7 @@ CASES: Final = {
         log_directories,
         "_offsets_of",
         lambda hosted: hosted.actor.topic_partition,
-        lambda broker: manager_of(broker).write_checkpoints(),
+        lambda broker: manager_of(broker).log_directories.write_checkpoints(),
     ),
     "probe": Case(LogDirectories, "_guarded", second, probe),
     "compaction": Case(Cleaner, "_candidate", partition_of, look_for_dirty_logs),
@@ -394,7 +394,6 @@ OTHER_LOOPS: Final = {
     "logs/log_opening.py:_report_regularly": "reports the progress of a start",
     "offsets/offsets_topic.py:load_partition": "ends; contains what loading raises",
     "transactions/transaction_coordinator.py:add_partitions": "of a request",
-    "logs/cleaner_process.py:next": "of a round of compaction",
     "partitions/disk.py:_go_on": "of one procedure",
     "partitions/partition.py:_wait_for_room": "of one append",
     "loop/procedures.py:perform": "of one procedure",

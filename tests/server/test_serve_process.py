@@ -103,8 +103,6 @@ def test_wrong_settings_are_refused_by_name(tmp_path: Path, monkeypatch: pytest.
         (("--native", "gateway:0"), {}, "--insecure"),
     ):
         assert named in refused(tmp_path, monkeypatch, "--data-dir", "data", *arguments, **variables)
-    said = refused(tmp_path, monkeypatch)
-    assert [way for way in ("--data-dir", "data_dirs", "TRIOLOG_DATA_DIRS") if way not in said] == []
 
 
 def test_the_ready_file_holds_the_address_that_accepts_and_the_default_is_fsync(server_folder: ServerFolder) -> None:

@@ -17,7 +17,7 @@ from triolog.server.broker import Broker, FetchPartition, open_broker_core
 from triolog.server.config import Durability, LogConfig
 from triolog.server.config.broker_config import BrokerConfig
 from triolog.server.groups.values import GroupListing
-from triolog.server.partitions.disk import AlwaysQuick
+from triolog.server.partitions.disk import WritesAtOnce
 from triolog.server.partitions.partition import PartitionActor
 from triolog.server.storage.disk.filesystem import FileSystem
 
@@ -81,7 +81,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 def with_quick_writes(broker: Broker) -> Broker:
     """The broker, whose small writes never seem slow: for tests that say what takes no thread."""
-    broker.disk.at_once = AlwaysQuick(broker.disk.turns)
+    broker.disk.at_once = WritesAtOnce(broker.disk.turns, clock=lambda: 0.0)
     return broker
 
 

@@ -324,7 +324,7 @@ class RecreatingLoad(TrimmingLoad):
     def _begin_life(self, caller: Caller) -> None:
         self.make = partial(self._named, f"{self.name}-{self._life}")
         self._identity, self._sequence, self._told_offset, self._unanswered, self._deleted_before = None, 0, -1, None, 0
-        found = caller.ask_one(messages.FetchOffsetsRequest(self.name, (messages.OffsetsPartition(*self.where),)))
+        found = caller.ask_one(messages.FetchOffsetsRequest(self.name, (messages.Partition(*self.where),)))
         assert found.offset == -1 or self._may_have_committed, f"{self.noted} has inherited offset {found.offset}"
         self._may_have_committed = True
         partition = messages.CommittedPartition(*self.where, 1, "")

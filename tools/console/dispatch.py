@@ -20,8 +20,7 @@ from typing import Any, Final, NamedTuple
 import attrs
 
 from ...protocol.errors import RequestError, TriologError
-from ...server.listeners.http.access import HttpAccess
-from ...server.listeners.http.messages import JSON, HttpAnswer, HttpRequest
+from ...server.listeners.http.access import JSON, HttpAccess, HttpAnswer, HttpRequest
 from .around import forward, testing, wear
 from .around.links import KnownLinks
 from .errors import ApiError, login_required, of_server

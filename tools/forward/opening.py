@@ -19,7 +19,7 @@ import attrs
 
 from ...protocol.types import LATEST_TIMESTAMP, TopicPartition
 from ..client.procedures.groups import CommittedOffset
-from ..client.procedures.topics import AtOffset, Place
+from ..client.procedures.topics import AtOffset, Place, Shifted
 from .errors import SettingsError, TopicStoppedError, TryAgainError
 from .memory import GROUP, LinkMemory
 from .settings.link_settings import LinkSettings, ranks, target_name, wanted_topics
@@ -238,6 +238,13 @@ def _offsets(source: Source, topic: SourceTopic, wanted: list[int], start: Place
         if number not in topic.partitions:
             raise SettingsError(f"{topic.name} has no partition {number}")
     partitions = [TopicPartition(topic.name, number) for number in wanted]
+    if isinstance(start, Shifted):
+        offsets = {}
+        for each in partitions:
+            there = topic.partitions[each.partition]
+            origin = there.end_offset if start.records < 0 else there.start_offset
+            offsets[each] = min(max(origin + start.records, there.start_offset), there.end_offset)
+        return offsets
     if not isinstance(start, AtOffset):
         return source.locate(partitions, start)
     for number in wanted:

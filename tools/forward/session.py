@@ -301,7 +301,7 @@ class Session:
             self._memory,
             part.topic,
             f"the record at offset {offset} of partition {part.partition} {said}; {remedy}, or skip it: "
-            f"`triolog forward reset --topic {part.topic} --partition {part.partition} --start {offset + 1}`",
+            f"`triolog forward reset --topic {part.topic} --partition {part.partition} -o {offset + 1}`",
         )
 
     def _forget_refused(self, offsets: dict[TopicPartition, int]) -> None:

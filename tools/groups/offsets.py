@@ -192,9 +192,7 @@ async def moves(
     if isinstance(target, int):
         known = {partition: offset for partition, offset in current.items() if offset is not None}
         if nowhere := sorted(wanted - known.keys()):
-            raise ResetError(
-                f"group {group.group!r} has no offset for {nowhere[0]} that could be shifted; --to says where to begin"
-            )
+            raise ResetError(f"group {group.group!r} has no offset for {nowhere[0]} to shift. Give --offset POSITION instead")
         targets = {partition: known[partition] + target for partition in wanted}
     else:
         targets = {}

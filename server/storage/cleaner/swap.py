@@ -46,9 +46,6 @@ class SegmentsChangedError(StorageError):
     """The segments that a round worked on are not the log's any more: it was cut, trimmed or configured anew meanwhile."""
 
 
-# ---- in a running log ------------------------------------------------------------------------------------------------------
-
-
 def replace_segments(log: Log, new: Sequence[CleanedState], old: Sequence[LogSegment]) -> Procedure[None]:
     """Put `new`, whose `.cleaned` files are complete and on the device, in the place of `old`, which are neighbours.
 

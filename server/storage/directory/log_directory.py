@@ -178,8 +178,6 @@ class LogDirectory:
             raise
         return directory
 
-    # ---- identity ------------------------------------------------------------------------------------------------------
-
     def _read_identity(self) -> None:
         path = f"{self.path}/{META_PROPERTIES_FILE}"
         fields = maybe_read(self.fs, path, decode_meta_properties) or {}
@@ -220,8 +218,6 @@ class LogDirectory:
             self._write(META_PROPERTIES_FILE, self._unwritten_identity)
             self._unwritten_identity = None
 
-    # ---- clean marker --------------------------------------------------------------------------------------------------
-
     def take_clean_marker(self) -> bool:
         """Return whether the last stop was clean, and remove the marker. It is removed from the device too, before anything is
         loaded: if it came back after a power cut, damage would go unnoticed."""
@@ -238,8 +234,6 @@ class LogDirectory:
 
     def mark_clean(self) -> None:
         self._write(CLEAN_SHUTDOWN_FILE, encode_clean_shutdown())
-
-    # ---- checkpoints ---------------------------------------------------------------------------------------------------
 
     def recovery_point_of(self, topic_partition: TopicPartition) -> int:
         """Up to where a log was promised to be on the device. What nobody may read was promised to nobody: a high watermark
@@ -305,8 +299,6 @@ class LogDirectory:
         if self._written.get(name) != data:
             replace_file(self.fs, f"{self.path}/{name}", data, durable=self.durable)
             self._written[name] = data
-
-    # ---- topics and partitions -----------------------------------------------------------------------------------------
 
     def contents(self) -> Contents:
         """Return the contents of the directory. Raises CheckpointError, OSError, and LogDirectoryError for a directory that
@@ -378,8 +370,6 @@ class LogDirectory:
         """Sync the whole device in place of `syncs` single syncs. Return False when the caller has to do each of them
         instead."""
         return not self.durable or (self.whole_sync is not None and self.whole_sync.sync_instead(syncs))
-
-    # ---- health --------------------------------------------------------------------------------------------------------
 
     def probe(self) -> None:
         """Write, sync and delete a small file. Raises the OSError that says the directory cannot be used."""

@@ -46,7 +46,7 @@ from ....protocol.kafka.authorization import AclOperation, AclPermission, Patter
 from ....protocol.kafka.scram import ScramCredential, ScramMechanism
 from ....protocol.records.batch import crc32c
 from ...access.acls import Acl
-from ...access.quota_entities import QuotaEntity, checked_entity
+from ...access.quotas import QuotaEntity, checked_entity
 from ..disk.checkpoints import PREVIOUS_SUFFIX, check_size, limit_of, maybe_read
 from ..disk.filesystem import FileSystem, link_file, read_file, replace_file
 from ..errors import UNREADABLE_JSON, CheckpointError

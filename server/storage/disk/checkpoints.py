@@ -145,9 +145,6 @@ def checkpoint_number(path: str, text: str, largest: int = INT64_MAX) -> int:
     return number
 
 
-# ---- identities --------------------------------------------------------------------------------------------------------
-
-
 def encode_uuid(value: uuid.UUID) -> str:
     """22 characters: URL-safe base64 of the 16 big-endian bytes, without padding (Kafka: Uuid)."""
     return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
@@ -291,7 +288,7 @@ def limit_of(path: str) -> int | None:
 
 
 def maybe_read(fs: FileSystem, path: str, decode: Callable[[str, bytes], T]) -> T | None:
-    """What a small file says; None when there is none. Raises what `decode` raises, FileTooLargeError, OSError."""
+    """Return the content of a small file; None when there is none. Raises what `decode` raises, FileTooLargeError, OSError."""
     try:
         return decode(path, read_file(fs, path, max_bytes=limit_of(path) or MAX_CHECKPOINT_BYTES))
     except FileNotFoundError:

@@ -138,7 +138,7 @@ class LaterSyncs(Layer):
         """Return the number of due syncs."""
         return len(self._files) + len(self._directories)
 
-    def sync_now(self) -> None:
+    def settle(self) -> None:
         """Do what is due, files before names. Blocks; raises OSError."""
         for path in self._files:
             sync_file(self._fs, path)

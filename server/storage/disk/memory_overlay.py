@@ -135,8 +135,6 @@ class MemoryOverlay:
     def is_dead(self) -> bool:
         return self._fs.is_dead
 
-    # ---- files -----------------------------------------------------------------------------------------------------------
-
     def open(self, path: str, flags: int) -> int:
         is_writable = bool(flags & (os.O_RDWR | os.O_WRONLY))
         file = self._find(path)
@@ -237,8 +235,6 @@ class MemoryOverlay:
         self._take(file, size)
         return file.map(size)
 
-    # ---- names -----------------------------------------------------------------------------------------------------------
-
     def rename(self, source: str, target: str) -> None:
         file = self._find(source)
         if file is None:
@@ -298,8 +294,6 @@ class MemoryOverlay:
 
     def sync_directory(self, path: str) -> None:
         self._fs.sync_directory(path)
-
-    # ---- inside ----------------------------------------------------------------------------------------------------------
 
     def _find(self, path: str) -> _File | None:
         directory, _, name = path.rpartition("/")

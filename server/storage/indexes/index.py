@@ -144,9 +144,6 @@ class AbstractIndex:
     def max_entries(self) -> int:
         return (self.file.create_bytes or 0) // self.entry_size
 
-    def can_append_offset(self, offset: int) -> bool:
-        return 0 <= offset - self.base_offset <= INT32_MAX
-
     def relative_offset(self, offset: int) -> int:
         relative = offset - self.base_offset
         if not 0 <= relative <= INT32_MAX:
@@ -177,8 +174,6 @@ class AbstractIndex:
             )
         self.is_distrusted = self.is_doubted = True
         self.buffer = None
-
-    # ---- lookups: on any map and any number of entries -----------------------------------------------------------
 
     def search(self, buffer: Bytes, entries: int, target: int, *, by_value: bool = False) -> tuple[int, int]:
         """(lower, upper) slots: the greatest entry <= `target`, and the least entry >= `target`; -1 where there is none.
@@ -253,8 +248,6 @@ class AbstractIndex:
         if not 0 <= slot < self.tail.entries:
             raise ValueError(f"{self.path}: slot {slot} was asked for, there are {self.tail.entries} entries")
         return self.entry_at((yield from self.mapped(self.tail.entries)), slot)
-
-    # ---- life of the file ------------------------------------------------------------------------------------------
 
     @classmethod
     def load(cls, path: str, base_offset: int, max_index_bytes: int) -> Procedure[Self | None]:

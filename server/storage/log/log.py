@@ -24,6 +24,7 @@ from ..disk.diskops import CreateFile, DiskOp, FileHandle, Procedure, RenameEach
 from ..disk.paths import DELETED_SUFFIX, INDEX_SUFFIXES, segment_file
 from ..errors import LogOfflineError, WaitsForSpaceError
 from ..indexes.index import AbstractIndex
+from ..indexes.transaction_index import AbortedTxn, collect_aborted
 from ..producers.producer_snapshots import snapshot_paths, take_snapshot
 from ..producers.producer_state import ProducerState
 from ..segments.segment import LogSegment, LogSegments
@@ -135,8 +136,6 @@ class Log:
         assert start <= stable <= high <= end, f"{self.topic_partition}: {start} <= {stable} <= {high} <= {end}"
         assert self.recovery_point <= end, f"{self.topic_partition}: recovery point {self.recovery_point} > {end}"
 
-    # ---- snapshots ---------------------------------------------------------------------------------------------------
-
     def snapshot(self) -> LogSnapshot:
         """The log as it is now; the same object until something changes."""
         if self._snapshot is None:
@@ -186,8 +185,6 @@ class Log:
         self._snapshot = None
         if segments:
             self._inactive = None
-
-    # ---- high watermark and flush --------------------------------------------------------------------------------------
 
     def set_high_watermark(self, offset: int, segment: int, position: int) -> None:
         """Make everything before `offset`, which lies at `position` of `segment`, readable."""
@@ -264,8 +261,6 @@ class Log:
         self.names_synced = max(self.names_synced, plan.names_created)
         self.snapshot_synced(plan.snapshot)
 
-    # ---- roll ----------------------------------------------------------------------------------------------------------
-
     def roll(self) -> Procedure[LogSegment]:
         """Close the active segment and start a new one at the log end offset.
 
@@ -331,8 +326,6 @@ class Log:
         most = min(self.config.segment_jitter_ms, self.config.segment_ms)
         return random.randrange(INT32_MAX) % most if most else 0
 
-    # ---- taking segments out ---------------------------------------------------------------------------------------------
-
     def take_out(self, segments: Iterable[LogSegment], *, successor: LogSegment | None = None) -> Procedure[None]:
         """Remove segments from the map and rename their files and the producer snapshots of their names to `.deleted`, in one
         operation; unlinking them is due after `file.delete.delay.ms`, because readers may still hold them.
@@ -364,8 +357,6 @@ class Log:
         """See DerivedFiles.write."""
         durable = durable and self.sync_metadata
         yield from self.derived.write(self.directory, self.segments, self.log_start_offset, durable=durable, must=must)
-
-    # ---- end -------------------------------------------------------------------------------------------------------------
 
     def close(self) -> Procedure[None]:
         """Write closing index entries, trim, and force everything to the device; nothing if nothing was written.
@@ -458,6 +449,24 @@ class LogSnapshot:
 
     def segment(self, slot: int) -> SegmentView:
         return self.active if slot == len(self.inactive) else self.inactive[slot]
+
+    def end_offset_of(self, slot: int) -> int:
+        """Return where the offsets of a segment end, exclusive."""
+        return self.segment(slot + 1).base_offset if slot + 1 < len(self) else self.log_end_offset
+
+    def has_aborted(self, slot: int) -> bool:
+        """Return whether there are aborted transactions from this segment on."""
+        return any(self.segment(each).transaction_entries for each in range(slot, len(self)))
+
+    def aborted_among(self, slot: int, offset: int, upper_bound: int) -> Procedure[tuple[AbortedTxn, ...]]:
+        """The aborted transactions that reach into [offset, upper_bound), which begins in the segment at `slot`: their markers
+        can lie in later segments."""
+        found: list[AbortedTxn] = []
+        for each in range(slot, len(self)):
+            entries = yield from self.segment(each).aborted_transactions()
+            if collect_aborted(entries, offset, upper_bound, found):
+                break
+        return tuple(found)
 
     def slot_of(self, offset: int) -> int:
         """Slot of the segment with the greatest base offset <= `offset`, -1 when it lies before the first."""

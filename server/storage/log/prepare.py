@@ -45,7 +45,7 @@ from ....protocol.types import NO_OFFSET, NO_PRODUCER_ID, NO_TIMESTAMP, Bytes, C
 from ...config import LogConfig, RecordValidation
 from ..disk.diskops import Compute, Procedure, compute
 from ..producers.producer_cursor import AppendOrigin, EndTxnMarker, parse_end_txn_marker
-from ..segments.segment_view import CHECKED_AT_ONCE_BYTES, NOT_KNOWN, NOTHING, dropped, unpacked, unpacked_at_once
+from ..segments.segment_view import CHECKED_AT_ONCE_BYTES, NOT_KNOWN, NOTHING, dropped, unpacked, unpacked_small
 
 BATCHES_PER_PAUSE: Final = 16
 PACKED_AT_ONCE_BYTES: Final = 16 * KIB
@@ -233,7 +233,7 @@ def _check_one(
     if config.record_validation is RecordValidation.HEADER and config.compression_type is None:
         _check_timestamps(header.max_timestamp, header.max_timestamp, config, now_ms)
         return header, batch, NOT_KNOWN
-    data = unpacked_at_once(batch, header, limits.unpacked_bytes)
+    data = unpacked_small(batch, header, limits.unpacked_bytes)
     if data is None:
         data = yield from unpacked(batch, header, limits.unpacked_bytes)
     try:

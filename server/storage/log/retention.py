@@ -322,9 +322,6 @@ def oldest_first(logs: Sequence[Log], needed_bytes: int, held_from: Sequence[int
     return given_up
 
 
-# ---- which segments --------------------------------------------------------------------------------------------------------
-
-
 def _expired(log: Log, now_ms: int, *, by_time: bool, held_from: int) -> Procedure[list[LogSegment]]:
     segments = list(log.segments)
     below = count = _count_below(log, log.log_start_offset)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import attrs
 
@@ -27,7 +27,7 @@ from ....protocol.types import NO_OFFSET, Bytes, Isolation
 from ..disk.diskops import Procedure, Read
 from ..errors import OffsetInGapError
 from ..indexes.file_records import FIRST_READ_BYTES, REACH, UNTOLD_HEADERS, FoundBatch
-from ..indexes.transaction_index import AbortedTxn, collect_aborted
+from ..indexes.transaction_index import AbortedTxn
 from ..log.gaps import NO_FILE, OffsetGap, gap_at, next_gap
 from ..log.log import LogSnapshot
 from ..segments.segment_view import SegmentView
@@ -96,25 +96,16 @@ def fetch_batches(
         data = yield from _read(snapshot, located)
     committed = isolation is Isolation.READ_COMMITTED
     if data is None:
-        return FetchedRecords(
-            b"",
-            snapshot.high_watermark,
-            snapshot.log_start_offset,
-            snapshot.last_stable_offset,
-            aborted=() if committed else None,
-        )
-    aborted = None
-    if committed:
-        aborted = yield from _aborted_among(snapshot, located, offset)
-    return FetchedRecords(
-        data,
-        snapshot.high_watermark,
-        snapshot.log_start_offset,
-        snapshot.last_stable_offset,
-        located.slot + 1 < len(snapshot),
-        aborted,
-        (yield from _passed(snapshot, located, offset, len(data))) if snapshot.gaps else (),
-    )
+        return fetched(snapshot, b"", aborted=() if committed else None)
+    aborted = (yield from _aborted_among(snapshot, located, offset)) if committed else None
+    passed = (yield from _passed(snapshot, located, offset, len(data))) if snapshot.gaps else ()
+    return fetched(snapshot, data, ends_segment=located.slot + 1 < len(snapshot), aborted=aborted, passed=passed)
+
+
+def fetched(snapshot: LogSnapshot, records: Bytes, **more: Any) -> FetchedRecords:
+    """The answer of a read. `more`: the rest of it."""
+    bounds = snapshot.high_watermark, snapshot.log_start_offset, snapshot.last_stable_offset
+    return FetchedRecords(records, *bounds, **more)
 
 
 def _read(snapshot: LogSnapshot, located: _Located) -> Procedure[Bytes | None]:
@@ -147,7 +138,7 @@ def _read_checked(
                 snapshot.segment(located.slot),
                 located.first.position,
                 offset,
-                _end_offset_of(snapshot, located.slot),
+                snapshot.end_offset_of(located.slot),
                 snapshot.leader_epochs,
                 looked_from=_looked_from(behind, located.slot),
             )
@@ -168,7 +159,7 @@ def _read_confirmed(
     """The one batch that holds the offset, among damaged ones; None where it may be one of those."""
     slot = max(0, snapshot.slot_of(offset))
     view = snapshot.segment(slot)
-    found = yield from confirmed_at(view, offset, _end_offset_of(snapshot, slot), snapshot.leader_epochs)
+    found = yield from confirmed_at(view, offset, snapshot.end_offset_of(slot), snapshot.leader_epochs)
     if found is None or found.position >= (yield from snapshot.end_position(slot, isolation)):
         return None
     size = found.header.size_bytes
@@ -263,7 +254,7 @@ def _locate(
         if found is not None:
             end = yield from snapshot.end_position(slot, isolation)
             if gap is not None:
-                is_damaged = snapshot.check_crcs and found.header.base_offset >= _end_offset_of(snapshot, slot)
+                is_damaged = snapshot.check_crcs and found.header.base_offset >= snapshot.end_offset_of(slot)
                 if found.header.base_offset >= gap.start_offset and not is_damaged:  # compaction left nothing before the gap
                     raise refused_gap(snapshot, gap.start_offset, gap, by_policy=skip_gaps is None)
                 end = min(end, (yield from _gap_position(view, gap, found)))
@@ -280,7 +271,7 @@ def _check_passed_over(
     """Check the segments in which the offset was not found: a damaged length can hide it."""
     if offset < snapshot.end_offset(isolation):
         for slot in range(max(0, snapshot.slot_of(offset)), len(snapshot) if located.first is None else located.slot):
-            end_offset, looked_from = _end_offset_of(snapshot, slot), _looked_from(behind, slot)
+            end_offset, looked_from = snapshot.end_offset_of(slot), _looked_from(behind, slot)
             yield from check_end(snapshot.segment(slot), offset, end_offset, looked_from=looked_from)
 
 
@@ -305,31 +296,14 @@ def _passed(snapshot: LogSnapshot, located: _Located, offset: int, size: int) ->
 
 
 def _aborted_among(snapshot: LogSnapshot, located: _Located, offset: int) -> Procedure[tuple[AbortedTxn, ...]]:
-    """The aborted transactions that reach into what a committed read answers: their markers can lie in later segments."""
+    """The aborted transactions that reach into what a committed read answers."""
     assert located.first is not None
-    found: list[AbortedTxn] = []
-    if not any(snapshot.segment(slot).transaction_entries for slot in range(located.slot, len(snapshot))):
+    if not snapshot.has_aborted(located.slot):
         return ()
-    upper_bound = yield from _upper_bound(snapshot, located)
-    for slot in range(located.slot, len(snapshot)):
-        entries = yield from snapshot.segment(slot).aborted_transactions()
-        if collect_aborted(entries, offset, upper_bound, found):
-            break
-    return tuple(found)
-
-
-def _upper_bound(snapshot: LogSnapshot, located: _Located) -> Procedure[int]:
-    """An offset behind everything that was read, from the offset index: it need not be the next one."""
-    assert located.first is not None
-    view, stop = snapshot.segment(located.slot), located.first.position + located.size
-    offset = yield from view.offset_behind(stop)
-    if offset is not None:
-        return offset
-    return _end_offset_of(snapshot, located.slot)
-
-
-def _end_offset_of(snapshot: LogSnapshot, slot: int) -> int:
-    return snapshot.segment(slot + 1).base_offset if slot + 1 < len(snapshot) else snapshot.log_end_offset
+    # An offset behind everything that was read, from the offset index: it need not be the next one.
+    behind = yield from snapshot.segment(located.slot).offset_behind(located.first.position + located.size)
+    upper_bound = snapshot.end_offset_of(located.slot) if behind is None else behind
+    return (yield from snapshot.aborted_among(located.slot, offset, upper_bound))
 
 
 READ_WITH_ANSWER_BYTES: Final = 64 * KIB
@@ -338,7 +312,7 @@ FEW_READS: Final = 3
 """Before the answer's. Batches above FIRST_READ_BYTES take two: an index entry leads to the batch before."""
 
 
-def fetch_at_once(
+def fetch_cached(
     snapshot: LogSnapshot,
     offset: int,
     max_bytes: int,
@@ -351,15 +325,15 @@ def fetch_at_once(
     `cached_bytes`."""
     high_watermark = snapshot.high_watermark
     is_committed = isolation is Isolation.READ_COMMITTED
+    aborted = () if is_committed else None
     if snapshot.check_crcs or (is_committed and snapshot.last_stable_offset != high_watermark):
         return None
     if snapshot.gaps and offset < snapshot.gaps[-1].end_offset:
         return None
     if not snapshot.log_start_offset <= offset < high_watermark:
-        is_at_end = offset == high_watermark
-        return _fetched(snapshot, b"", is_committed=is_committed, ends_segment=False) if is_at_end else None
+        return fetched(snapshot, b"", aborted=aborted) if offset == high_watermark else None
     slot = snapshot.slot_of(offset)
-    if slot < 0 or max_bytes <= 0 or (is_committed and _has_aborted(snapshot, slot)):
+    if slot < 0 or max_bytes <= 0 or (is_committed and snapshot.has_aborted(slot)):
         return None
     view, end = snapshot.segment(slot), snapshot.readable_end(slot)
     piece = max_bytes + FIRST_READ_BYTES
@@ -374,7 +348,7 @@ def fetch_at_once(
         records = cached_bytes(view.log, position, size)
     if records is None:
         return None
-    return _fetched(snapshot, records, is_committed=is_committed, ends_segment=slot + 1 < len(snapshot))
+    return fetched(snapshot, records, ends_segment=slot + 1 < len(snapshot), aborted=aborted)
 
 
 def _find(
@@ -406,10 +380,6 @@ def _find(
     return None
 
 
-def _has_aborted(snapshot: LogSnapshot, slot: int) -> bool:
-    return any(snapshot.segment(each).transaction_entries for each in range(slot, len(snapshot)))
-
-
 def _first_reaching(data: Bytes, offset: int) -> tuple[int, int, int]:
     """Return the position in `data` of the first batch with a last offset of at least `offset`, its size and its base offset.
     The size is 0 where the batch is after `data`, and -1 where a few headers do not decide it."""
@@ -426,14 +396,3 @@ def _first_reaching(data: Bytes, offset: int) -> tuple[int, int, int]:
             return at, size, base_offset
         at += size
     return at, -1, 0
-
-
-def _fetched(snapshot: LogSnapshot, records: Bytes, *, is_committed: bool, ends_segment: bool) -> FetchedRecords:
-    return FetchedRecords(
-        records,
-        snapshot.high_watermark,
-        snapshot.log_start_offset,
-        snapshot.last_stable_offset,
-        ends_segment,
-        () if is_committed else None,
-    )

@@ -83,8 +83,7 @@ def _areas(snapshot: LogSnapshot, start: int, end: int) -> Procedure[list[_Area]
         if view.base_offset < start:
             found = yield from view.translate_offset(start)
             begin = stop if found is None else found.position
-        next_base = snapshot.high_watermark if slot + 1 == len(snapshot) else snapshot.segment(slot + 1).base_offset
-        if end < next_base:
+        if end < min(snapshot.end_offset_of(slot), snapshot.high_watermark):
             last = yield from view.translate_offset(end - 1)
             if last is not None:
                 within = last.header.base_offset < end
@@ -98,16 +97,8 @@ def _next_cut(area: _Area, position: int, missing: int) -> Procedure[int | None]
     """The first place at least `missing` bytes behind `position` where a batch starts, as far as the index says; None when
     there is none before the area's end."""
     wanted = position + missing
-    entries = area.view.offset_entries
-    if wanted >= area.end or not entries:
-        return None
-    index = area.view.offset_index
-    buffer = yield from index.mapped(entries)
-    _, slot = index.search(buffer, entries, wanted, by_value=True)
-    if slot < 0:
-        return None
-    cut = index.entry_at(buffer, slot)[1]
-    return cut if position < cut < area.end else None
+    entry = None if wanted >= area.end else (yield from area.view.entry_behind(wanted))
+    return None if entry is None or not position < entry[1] < area.end else entry[1]
 
 
 def _offset_at(view: SegmentView, position: int) -> Procedure[int | None]:

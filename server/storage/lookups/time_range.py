@@ -26,11 +26,11 @@ from ....protocol.records.record import least_timestamp_steps
 from ....protocol.types import NO_OFFSET, Bytes, Isolation, TimeRange
 from ..disk.diskops import Procedure, Read
 from ..indexes.file_records import HEADERS_PER_PAUSE, LARGEST_READ_BYTES, FoundBatch
-from ..indexes.transaction_index import AbortedTxn, collect_aborted
+from ..indexes.transaction_index import AbortedTxn
 from ..log.gaps import OffsetGap, gap_at, next_gap
 from ..log.log import LogSnapshot
 from ..segments.segment_view import ANYTHING, NOTHING, SegmentView, dropped, unpacked
-from .fetch import FetchedRecords, check_fetch_offset, refused_gap
+from .fetch import FetchedRecords, check_fetch_offset, fetched, refused_gap
 from .fetch_check import checked_prefix
 
 MOST_RUNS: Final = 64
@@ -77,7 +77,8 @@ def fetch_range(
     page = _Page(max_bytes, min_one_batch=min_one_batch)
     yield from search.begin(snapshot.log_start_offset if offset == NO_OFFSET else offset)
     # The markers of transactions must not be missing between batches that come in one answer.
-    is_single = isolation is Isolation.READ_COMMITTED and search.has_aborted()
+    is_committed = isolation is Isolation.READ_COMMITTED
+    is_single = is_committed and snapshot.has_aborted(search.slot())
     while page.has_room:
         before = search.at
         run = yield from search.next_run()
@@ -97,14 +98,12 @@ def fetch_range(
         search.at = yield from page.take(snapshot, run, times.start, keeps_all=is_single)
         if search.at < run.end_offset:
             break
-    aborted: tuple[AbortedTxn, ...] | None = None
-    if isolation is Isolation.READ_COMMITTED:
-        aborted = (yield from _aborted_among(snapshot, page)) if is_single and page.pieces else ()
-    return FetchedRecords(
+    aborted: tuple[AbortedTxn, ...] | None = () if is_committed else None
+    if is_single and page.pieces:
+        aborted = yield from snapshot.aborted_among(page.first_slot, page.first_offset, page.end_offset)
+    return fetched(
+        snapshot,
         page.pieces[0] if len(page.pieces) == 1 else b"".join(page.pieces),
-        snapshot.high_watermark,
-        snapshot.log_start_offset,
-        snapshot.last_stable_offset,
         aborted=aborted,
         passed=_passed(snapshot.gaps, page) if snapshot.gaps else (),
         next_offset=search.at,
@@ -143,11 +142,6 @@ class RangeSearch:
         """Return whether nothing of the range is left."""
         return self.at >= self.end_offset or self.times.start >= self.times.end
 
-    def has_aborted(self) -> bool:
-        """Return whether there are aborted transactions from here on."""
-        snapshot = self.snapshot
-        return any(snapshot.segment(slot).transaction_entries for slot in range(self._slot(), len(snapshot)))
-
     def begin(self, offset: int) -> Procedure[None]:
         """Go to `offset`, or to the first batch that reaches the start of the range, if that lies behind it."""
         snapshot, start = self.snapshot, self.times.start
@@ -167,7 +161,7 @@ class RangeSearch:
         """None: nothing of the range is left, or enough was looked at, see `is_done`. The run is not counted as found."""
         snapshot, times = self.snapshot, self.times
         while not self.is_done:
-            slot = self._slot()
+            slot = self.slot()
             view, end = snapshot.segment(slot), self._end_of(slot)
             if view.max_timestamp < times.start:
                 self.at = end
@@ -198,15 +192,13 @@ class RangeSearch:
         """The run up to an offset before its end."""
         return run._replace(stop=(yield from self._position_of(run.slot, end_offset)), end_offset=end_offset)
 
-    def _slot(self) -> int:
+    def slot(self) -> int:
+        """Of the segment where the search is."""
         return max(0, self.snapshot.slot_of(self.at))
 
     def _end_of(self, slot: int) -> int:
         """Return the end of the segment's offsets, or of the range to read if that is lower."""
-        snapshot = self.snapshot
-        if slot + 1 == len(snapshot):
-            return self.end_offset
-        return min(snapshot.segment(slot + 1).base_offset, self.end_offset)
+        return min(self.snapshot.end_offset_of(slot), self.end_offset)
 
     def _first_batch(self, slot: int, offset: int) -> Procedure[FoundBatch | None]:
         """The first batch that can hold a record at or behind `offset` and the start of the range."""
@@ -328,7 +320,7 @@ class _Page:
         if data is None:
             data = yield Read(view.log, first.position, size)
         if snapshot.check_crcs:
-            end = snapshot.segment(run.slot + 1).base_offset if run.slot + 1 < len(snapshot) else snapshot.log_end_offset
+            end = snapshot.end_offset_of(run.slot)
             data = yield from checked_prefix(data, view, first.position, run.first_offset, end, snapshot.leader_epochs)
         kept: list[tuple[int, int]] = []
         at, next_offset = 0, run.first_offset
@@ -352,16 +344,6 @@ class _Page:
             self.left = 0
             return next_offset
         return max(run.end_offset, next_offset)
-
-
-def _aborted_among(snapshot: LogSnapshot, page: _Page) -> Procedure[tuple[AbortedTxn, ...]]:
-    """The aborted transactions that reach into a page: their markers can lie in later segments."""
-    found: list[AbortedTxn] = []
-    for slot in range(page.first_slot, len(snapshot)):
-        entries = yield from snapshot.segment(slot).aborted_transactions()
-        if collect_aborted(entries, page.first_offset, page.end_offset, found):
-            break
-    return tuple(found)
 
 
 def _passed(gaps: tuple[OffsetGap, ...], page: _Page) -> tuple[OffsetGap, ...]:

@@ -176,7 +176,7 @@ _PLAIN: Final = Struct(">12xi5xh4xq22xi")
 _NOT_PLAIN: Final = COMPRESSION_MASK | LOG_APPEND_TIME_FLAG
 
 
-def first_at_once(snapshot: LogSnapshot, timestamp: int, cached_bytes: CachedBytes) -> TimestampAndOffset | None:
+def first_cached(snapshot: LogSnapshot, timestamp: int, cached_bytes: CachedBytes) -> TimestampAndOffset | None:
     """The first record below the high watermark with a timestamp >= `timestamp` (>= 0), NO_SUCH_RECORD for none, or None where
     that takes more than one look."""
     largest = snapshot.largest_timestamps

@@ -137,9 +137,6 @@ def _entry(
     return ProducerEntry(producer_id, epoch, coordinator_epoch, timestamp, first_offset if first_offset >= 0 else None, batches)
 
 
-# ---- procedures ------------------------------------------------------------------------------------------------------------
-
-
 def take_snapshot(directory: str, producers: ProducerState, *, durable: bool) -> Procedure[None]:
     """Write the state as it is, unless the newest snapshot says the same."""
     if producers.is_snapshot_due:

@@ -176,8 +176,6 @@ class _Opening:
         self._settle(log)
         return log
 
-    # ---- segments that are not scanned -------------------------------------------------------------------------------------
-
     def _take_over(self, segment: LogSegment) -> None:
         """Take the indexes over from their files; rebuild them from the log when one is missing or contradicts itself."""
         following = self.segments.higher(segment.base_offset)
@@ -222,8 +220,6 @@ class _Opening:
         for segment in taken:
             if self.ends[segment.base_offset].last_epoch not in (NO_PARTITION_LEADER_EPOCH, self.epochs.latest_epoch):
                 self._rebuild(segment)
-
-    # ---- segments that are scanned -----------------------------------------------------------------------------------------
 
     def _scan(self, segments: Sequence[LogSegment], producers: ProducerState) -> None:
         """Scan to the end of the log. A damage that no good batch follows waits until it is known to be the end."""
@@ -292,8 +288,6 @@ class _Opening:
                 f"cannot be here{behind}: {misplaced[0].reason}; a file of another log or another segment lies under this "
                 "name: put the right one back or move it away"
             )
-
-    # ---- the log -----------------------------------------------------------------------------------------------------------
 
     def _make_log(self) -> Log:
         request = self.request
@@ -435,9 +429,6 @@ class _Opening:
     def _vouches(self) -> bool:
         """Return whether a sync is enough. It is not after an unclean stop: a failed sync may have ended the process."""
         return self.request.was_clean or not self.durable
-
-
-# ---- helpers of an opening -------------------------------------------------------------------------------------------------
 
 
 def _reaches(segments: LogSegments, offset: int) -> Procedure[bool]:

@@ -315,8 +315,6 @@ class _Scan:
         self.window.move(self.position, header.size_bytes + RECORD_BATCH_OVERHEAD)
         return True
 
-    # ---- a closer look -----------------------------------------------------------------------------------------------------
-
     def _examine(self, position: int) -> GoodBatch | Damage:
         rest = self.end - position
         if rest < RECORD_BATCH_OVERHEAD:
@@ -423,8 +421,6 @@ class _Scan:
             return highest if highest < INT32_MAX else epoch
         near = [other for bit in range(31) if lowest <= (other := epoch ^ (1 << bit)) <= min(highest, lowest + 1)]
         return near[0] if len(near) == 1 else lowest
-
-    # ---- resynchronising -----------------------------------------------------------------------------------------------------
 
     def _resynchronise(self, position: int, header: BatchHeader) -> int:
         """Return the position of the next good batch, or the end when there is none."""

@@ -132,8 +132,6 @@ class LogSegment:
     def records(self) -> FileSlice:
         return FileSlice(self.log, 0, self.size)
 
-    # ---- append: plan on a cursor, write, take the cursor over -------------------------------------------------------
-
     def cursor(self) -> SegmentCursor:
         offset_index, time_index, config = self.offset_index, self.time_index, self.config
         # What `max_entries` and `max_segment_ms` answer, without their calls.
@@ -256,8 +254,6 @@ class LogSegment:
             entries = self.transaction_index.entries + len(cursor.aborted)
             self.transaction_index.take(entries, cursor.aborted[-1].last_offset)
 
-    # ---- roll --------------------------------------------------------------------------------------------------------
-
     def should_roll(
         self, cursor: SegmentCursor, *, size: int, largest_offset: int, largest_timestamp: int, now_ms: int
     ) -> str | None:
@@ -323,8 +319,6 @@ class LogSegment:
         position = index.lookup_in(buffer, index.entries, offset)[2]
         slot, _ = index.search(buffer, index.entries, position - SHARED_BYTES, by_value=True)
         return 0 if slot < 0 else index.entry_at(buffer, slot)[1]
-
-    # ---- truncate and re-read ----------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int, now_ms: int) -> Procedure[int]:
         """Cut the batch that holds `offset` and all behind it off; answers the bytes removed.

@@ -233,7 +233,7 @@ class SegmentView(NamedTuple):
                 batch = yield from self.bytes_from(at, end).read_batch(found)
             if check_crcs:
                 yield from checked(batch, header)
-            data = unpacked_at_once(batch, header, max_bytes)
+            data = unpacked_small(batch, header, max_bytes)
             if data is None:
                 hit = yield from _first_in(batch, header, timestamp, starting_offset, max_bytes)
             else:
@@ -283,7 +283,7 @@ def checked(batch: memoryview, header: BatchHeader) -> Procedure[None]:
         yield Compute(check_batch, (batch, header))
 
 
-def unpacked_at_once(batch: memoryview, header: BatchHeader, max_bytes: int) -> bytes | None:
+def unpacked_small(batch: memoryview, header: BatchHeader, max_bytes: int) -> bytes | None:
     """Return the result of `unpacked` where that is only a copy, else None."""
     if header.attributes & COMPRESSION_MASK or len(batch) > MIB:
         return None

@@ -10,7 +10,6 @@ import math
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from triolog.server.access import quota_entities, quotas
 from triolog.server.access import quotas as module
 from triolog.server.access.quotas import (
     ALLOWED,
@@ -24,9 +23,9 @@ from triolog.server.access.quotas import (
 )
 from triolog.server.system.client_memory import deep_bytes
 
-KEY = quota_entities.PRODUCER_BYTE_RATE
-ORDER: list[quota_entities.QuotaEntity] = [
-    quota_entities.checked_entity(parts)
+KEY = module.PRODUCER_BYTE_RATE
+ORDER: list[module.QuotaEntity] = [
+    module.checked_entity(parts)
     for parts in [
         [("user", "u"), ("client-id", "c")],
         [("user", "u"), ("client-id", None)],
@@ -41,7 +40,7 @@ ORDER: list[quota_entities.QuotaEntity] = [
 """The first that is there holds for client c of user u."""
 
 
-def with_quotas(*quotas: tuple[quota_entities.QuotaEntity, float], key: str = KEY) -> ClientQuotas:
+def with_quotas(*quotas: tuple[module.QuotaEntity, float], key: str = KEY) -> ClientQuotas:
     made = ClientQuotas()
     made.replace({entity: {key: bound} for entity, bound in quotas})
     return made
@@ -58,16 +57,14 @@ def test_of_several_quotas_the_first_in_order_holds() -> None:
 
 
 def test_a_quota_of_somebody_else_holds_for_nobody() -> None:
-    quotas = with_quotas(
-        (quota_entities.checked_entity([("user", "u")]), 1.0), (quota_entities.checked_entity([("client-id", "c")]), 2.0)
-    )
+    quotas = with_quotas((module.checked_entity([("user", "u")]), 1.0), (module.checked_entity([("client-id", "c")]), 2.0))
     assert bound_of(quotas, "other", "other") == math.inf
     assert quotas.use(KEY, "other", "other", 1e9, 0.0) == 0.0
 
 
 def test_a_key_that_is_not_limited_there_is_looked_for_further_on() -> None:
     quotas = ClientQuotas()
-    quotas.replace({ORDER[0]: {quota_entities.CONSUMER_BYTE_RATE: 1.0}, ORDER[7]: {KEY: 5.0}})
+    quotas.replace({ORDER[0]: {module.CONSUMER_BYTE_RATE: 1.0}, ORDER[7]: {KEY: 5.0}})
     assert bound_of(quotas) == 5.0
 
 
@@ -88,7 +85,7 @@ def test_a_key_that_is_not_limited_there_is_looked_for_further_on() -> None:
 def test_a_quota_is_shared_by_whom_it_names(
     entity: list[tuple[str, str | None]], other: tuple[str, str], is_shared: bool
 ) -> None:
-    quotas = with_quotas((quota_entities.checked_entity(entity), 10.0))
+    quotas = with_quotas((module.checked_entity(entity), 10.0))
     assert quotas.use(KEY, "u", "c", 100.0, 0.0) == 0.0
     assert (quotas.use(KEY, *other, 100.0, 0.0) > 0) == is_shared
 
@@ -116,26 +113,26 @@ def test_what_was_used_is_not_forgotten_when_a_quota_changes() -> None:
 
 
 def test_what_is_above_the_quota_is_not_used_after_all() -> None:
-    quotas = with_quotas((ORDER[2], 10.0), key=quota_entities.CONSUMER_BYTE_RATE)
+    quotas = with_quotas((ORDER[2], 10.0), key=module.CONSUMER_BYTE_RATE)
     use = quotas.use_if_allowed
-    assert use(quota_entities.CONSUMER_BYTE_RATE, "u", "c", 60.0, 0.0) == 0.0
-    assert use(quota_entities.CONSUMER_BYTE_RATE, "u", "c", 60.0, 0.0) == 2.0
-    assert use(quota_entities.CONSUMER_BYTE_RATE, "u", "c", 40.0, 0.0) == 0.0
+    assert use(module.CONSUMER_BYTE_RATE, "u", "c", 60.0, 0.0) == 0.0
+    assert use(module.CONSUMER_BYTE_RATE, "u", "c", 60.0, 0.0) == 2.0
+    assert use(module.CONSUMER_BYTE_RATE, "u", "c", 40.0, 0.0) == 0.0
 
 
 def test_what_is_larger_than_the_quota_is_read_once_and_paid_for() -> None:
-    quotas = with_quotas((ORDER[2], 10.0), key=quota_entities.CONSUMER_BYTE_RATE)
-    assert quotas.use_if_allowed(quota_entities.CONSUMER_BYTE_RATE, "u", "c", 1000.0, 0.0) == 0.0
-    assert quotas.use_if_allowed(quota_entities.CONSUMER_BYTE_RATE, "u", "c", 1.0, 0.0) == pytest.approx(90.1)
+    quotas = with_quotas((ORDER[2], 10.0), key=module.CONSUMER_BYTE_RATE)
+    assert quotas.use_if_allowed(module.CONSUMER_BYTE_RATE, "u", "c", 1000.0, 0.0) == 0.0
+    assert quotas.use_if_allowed(module.CONSUMER_BYTE_RATE, "u", "c", 1.0, 0.0) == pytest.approx(90.1)
 
 
 def test_a_request_that_takes_long_makes_quiet_for_a_second_at_most() -> None:
-    quotas = with_quotas((ORDER[7], 1.0), key=quota_entities.REQUEST_PERCENTAGE)
+    quotas = with_quotas((ORDER[7], 1.0), key=module.REQUEST_PERCENTAGE)
     assert quotas.counts_time
-    assert quotas.use(quota_entities.REQUEST_PERCENTAGE, "u", "c", 10.5, 0.0) == 0.5
-    assert quotas.use(quota_entities.REQUEST_PERCENTAGE, "u", "c", 1000.0, 0.0) == 1.0
-    assert quotas.statistics.throttled == {quota_entities.REQUEST_PERCENTAGE: 2}
-    assert quotas.statistics.throttled_s == {quota_entities.REQUEST_PERCENTAGE: 1.5}
+    assert quotas.use(module.REQUEST_PERCENTAGE, "u", "c", 10.5, 0.0) == 0.5
+    assert quotas.use(module.REQUEST_PERCENTAGE, "u", "c", 1000.0, 0.0) == 1.0
+    assert quotas.statistics.throttled == {module.REQUEST_PERCENTAGE: 2}
+    assert quotas.statistics.throttled_s == {module.REQUEST_PERCENTAGE: 1.5}
 
 
 def asked_for(quotas: ClientQuotas) -> tuple[bool, bool, bool]:
@@ -147,10 +144,10 @@ def test_nothing_is_asked_where_nothing_is_limited() -> None:
     quotas = ClientQuotas()
     assert asked_for(quotas) == (False, False, False)
     for entity, key, expected in (
-        (ORDER[0], quota_entities.CONTROLLER_MUTATION_RATE, (True, False, False)),
+        (ORDER[0], module.CONTROLLER_MUTATION_RATE, (True, False, False)),
         (ORDER[0], KEY, (True, False, False)),
-        (ORDER[0], quota_entities.REQUEST_PERCENTAGE, (True, True, False)),
-        (quota_entities.checked_entity([("ip", None)]), quota_entities.CONNECTION_CREATION_RATE, (False, False, True)),
+        (ORDER[0], module.REQUEST_PERCENTAGE, (True, True, False)),
+        (module.checked_entity([("ip", None)]), module.CONNECTION_CREATION_RATE, (False, False, True)),
     ):
         quotas.replace({entity: {key: 1.0}})
         assert asked_for(quotas) == expected
@@ -164,9 +161,9 @@ def test_an_address_has_its_own_quota_or_the_default_each_for_itself() -> None:
     quotas = ClientQuotas()
     quotas.replace(
         {
-            quota_entities.checked_entity([("ip", None)]): {quota_entities.CONNECTION_CREATION_RATE: 1.0},
-            quota_entities.checked_entity([("ip", "10.0.0.1")]): {quota_entities.CONNECTION_CREATION_RATE: 2.0},
-            quota_entities.checked_entity([("ip", "0:0::1")]): {quota_entities.CONNECTION_CREATION_RATE: 3.0},
+            module.checked_entity([("ip", None)]): {module.CONNECTION_CREATION_RATE: 1.0},
+            module.checked_entity([("ip", "10.0.0.1")]): {module.CONNECTION_CREATION_RATE: 2.0},
+            module.checked_entity([("ip", "0:0::1")]): {module.CONNECTION_CREATION_RATE: 3.0},
         }
     )
     for address, allowed in [("10.0.0.1", 20), ("10.0.0.2", 10), ("10.0.0.3", 10), ("::1", 30)]:
@@ -176,7 +173,7 @@ def test_an_address_has_its_own_quota_or_the_default_each_for_itself() -> None:
 
 def test_a_connection_that_was_refused_does_not_count() -> None:
     quotas = ClientQuotas()
-    quotas.replace({quota_entities.checked_entity([("ip", None)]): {quota_entities.CONNECTION_CREATION_RATE: 1.0}})
+    quotas.replace({module.checked_entity([("ip", None)]): {module.CONNECTION_CREATION_RATE: 1.0}})
     assert connections(quotas, "10.0.0.1", 10) == [0.0] * 10
     assert connections(quotas, "10.0.0.1", 100) == [1.0] * 100
     assert quotas.connect("10.0.0.1", 11.0) == 0.0
@@ -186,7 +183,7 @@ def test_many_client_ids_do_not_fill_the_memory_and_who_used_something_last_is_r
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "MAX_KNOWN", 100)
-    quotas = with_quotas((quota_entities.checked_entity([("client-id", None)]), 10.0))
+    quotas = with_quotas((module.checked_entity([("client-id", None)]), 10.0))
     for number in range(1000):
         quotas.use(KEY, "u", f"client-{number}", 1.0, number / 1000)
         quotas.use(KEY, "u", "greedy", 1.0, number / 1000)
@@ -304,7 +301,7 @@ def test_it_is_a_bucket_of_tokens(bound: int, steps: list[tuple[int, int, bool]]
 
 
 def test_as_many_clients_are_remembered_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quotas, "MAX_BUCKETS", 4)
+    monkeypatch.setattr(module, "MAX_BUCKETS", 4)
     buckets = MutationBuckets()
     for number in range(5):
         buckets.use((str(number), None), 12, 1.0, number / 10, is_strict=True)

@@ -16,8 +16,8 @@ from triolog.protocol.errors import CorruptRecordError, InvalidTopicError, Unkno
 from triolog.protocol.types import CompressionType, TopicPartition
 from triolog.server.broker import Broker, FetchPartition, statistics
 from triolog.server.broker.writer import STEPS_PER_APPEND
-from triolog.server.figures.as_map import statistics_map
 from triolog.server.figures.prometheus import scrape
+from triolog.server.listeners.native.described import statistics_map
 from triolog.server.loop.turns import STEPS_PER_TURN
 from triolog.server.partitions.disk import DURATION_BOUNDS_S, STEPS_PER_PROCEDURE, Durations
 from triolog.server.storage.log.prepare import BYTES_PER_STEP, SMALL_BYTES, steps_of

@@ -101,13 +101,15 @@ def test_variables_win_over_the_file_and_arguments_over_both(tmp_path: Path) -> 
 
 def test_variables_of_others_are_left_alone() -> None:
     environment = {"TRIOLOG_TEST": "full", "TRIOLOG_SERVER": "host:1", "TRIOLOG_TEST_ANYTHING": "x", "triolog_node_id": "5"}
+    environment |= {"TRIOLOG_USER": "alice", "TRIOLOG_PASSWORD": "secret", "TRIOLOG_PASSWORD_FILE": "file"}
     assert set(read_settings(None, environment, {})) == {"topic_defaults"}
 
 
 @pytest.mark.parametrize(
     ("environment", "said"),
     [
-        ({"TRIOLOG_NO_SUCH_KEY": "1"}, "the environment: unknown key 'no_such_key'"),
+        ({"TRIOLOG_NO_SUCH_KEY": "1"}, "the environment: unknown key 'no_such_key'. `triolog config show` lists the keys"),
+        ({"TRIOLOG_MAX_CONECTIONS": "1"}, "the environment: unknown key 'max_conections'. Did you mean max_connections?"),
         ({"TRIOLOG_NATIVE": "nowhere"}, "the environment: native: 'nowhere' is not HOST:PORT"),
         ({"TRIOLOG_DATA_DIRS": ""}, "the environment: data_dirs: "),
         ({"TRIOLOG_DURABILITY": "soon"}, "the environment: durability: durability 'soon'"),

@@ -19,7 +19,7 @@ from triolog.protocol.types import TopicPartition
 from triolog.server.config.broker_config import BROKER_KEYS, Address, BrokerConfig
 from triolog.server.config.broker_settings import read_settings
 from triolog.server.embedded import LOCALHOST, MEMORY, BlockingBroker, EmbeddedBroker, open_broker
-from triolog.server.embedded.settings import REFUSED, TEST_DEFAULTS, Arguments, broker_config
+from triolog.server.embedded.opening import REFUSED, TEST_DEFAULTS, Arguments, broker_config
 
 from tests.support.brokers import PATIENCE_S
 from tests.support.logs import START_MS

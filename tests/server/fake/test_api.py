@@ -15,7 +15,7 @@ from confluent_kafka import Producer, ShareConsumer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from triolog.protocol.kafka.messages.streams_groups import StreamsGroupEndpoint
 from triolog.server.fake.faults.rules import RuleError
-from triolog.server.fake.rules_file import check_rules
+from triolog.server.fake.serving import check_rules
 
 from tests.support.control_port import PATIENCE_S, Control, started
 from tests.support.forked_servers import ServerForker

@@ -17,10 +17,11 @@ import trio.testing
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages.records import FetchTopic
 from triolog.server.config.broker_config import Address
-from triolog.server.embedded import MEMORY, BlockingBroker, EmbeddedBroker, aio, open_broker, transaction
+from triolog.server.embedded import MEMORY, BlockingBroker, EmbeddedBroker, aio, open_broker, records
+from triolog.server.fake import proxies
 from triolog.server.fake.clock import MovedClock
 from triolog.server.fake.ports import Ports
-from triolog.server.fake.views import blocking_views, groups_view, log_view, share_groups_view, streams_groups_view
+from triolog.server.fake.views import groups_view, log_view, share_groups_view, streams_groups_view
 from triolog.server.fake.views.fault_views import FaultsView, FaultView, RequestsView
 
 from tests.support.kafka_server import batch, fetch_of, fetch_partition, produce_request
@@ -79,16 +80,16 @@ PAIRS = (
     (EmbeddedBroker, aio.AioBroker, {"forked_into", "stop", "node_down", "node_up", "move_leader", "move_coordinator"}),
     (log_view.LogView, aio.AioLog, set()),
     (groups_view.GroupsView, aio.AioGroups, {"rebalance", "freeze"}),
-    (transaction.Transaction, aio.AioTransaction, set()),
+    (records.Transaction, aio.AioTransaction, set()),
     (EmbeddedBroker, BlockingBroker, {"forked_into", "stop"}),
-    (FaultView, blocking_views.BlockingFault, set()),
-    (FaultsView, blocking_views.BlockingFaults, {"get", "get_disk", "add_disk_rule"}),
-    (RequestsView, blocking_views.BlockingRequests, set()),
-    (log_view.LogView, blocking_views.BlockingLog, set()),
-    (groups_view.GroupsView, blocking_views.BlockingGroups, set()),
-    (share_groups_view.ShareGroupsView, blocking_views.BlockingShareGroups, {"as_json"}),
-    (streams_groups_view.StreamsGroupsView, blocking_views.BlockingStreamsGroups, {"as_json"}),
-    (MovedClock, blocking_views.BlockingClock, {"reset", "copy", "start_clock", "current_time", "deadline_to_sleep_time"}),
+    (FaultView, proxies.BlockingFault, set()),
+    (FaultsView, proxies.BlockingFaults, {"add_disk_rule"}),
+    (RequestsView, proxies.BlockingRequests, set()),
+    (log_view.LogView, proxies.BlockingLog, set()),
+    (groups_view.GroupsView, proxies.BlockingGroups, set()),
+    (share_groups_view.ShareGroupsView, proxies.BlockingShareGroups, {"as_json"}),
+    (streams_groups_view.StreamsGroupsView, proxies.BlockingStreamsGroups, {"as_json"}),
+    (MovedClock, proxies.BlockingClock, {"reset", "copy", "start_clock", "current_time", "deadline_to_sleep_time"}),
 )
 """A class of the trio thread, the one that stands for it, and what only the first one has."""
 

@@ -12,13 +12,11 @@ from typing import Any, Final
 import pytest
 import trio
 from triolog.server.config.broker_config import Address, BrokerConfig
-from triolog.server.fake.api import ControlApi
+from triolog.server.fake.api import ControlApi, answer
 from triolog.server.fake.faults.rules import RuleError, Subject
 from triolog.server.fake.life import Life
-from triolog.server.fake.routes import answer
-from triolog.server.fake.rules_file import check_rules
-from triolog.server.listeners.http.access import HttpAccess
-from triolog.server.listeners.http.server import HttpRequest
+from triolog.server.fake.serving import check_rules
+from triolog.server.listeners.http.access import HttpAccess, HttpRequest
 from triolog.server.listeners.opening import Addresses
 
 from tests.support.control_port import PATIENCE_S, Control, started

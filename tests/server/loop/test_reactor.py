@@ -255,9 +255,9 @@ def test_writes_come_before_sends_each_once_and_in_the_order_they_were_asked_for
     first, second, peer = (Work(name, done) for name in ("first", "second", "peer"))
     with gathering:
         with gathering:
-            gathering.send_later(peer)
+            gathering.add_sender(peer)
             for who in (first, second, first):
-                gathering.write_later(who)
+                gathering.add_writer(who)
         assert (done, gathering.is_open) == ([], True), "a turn in a turn ends with the outermost"
     assert done == ["first", "second", "peer"]
 
@@ -266,10 +266,10 @@ def test_what_the_end_of_a_turn_causes_is_done_before_it_is_over() -> None:
     done: list[str] = []
     gathering = Gathering()
     log = Work("log", done)
-    peer = Work("peer", done, lambda: gathering.write_later(log) if done.count("peer") == 1 else None)
-    log.causes = lambda: gathering.send_later(peer)
+    peer = Work("peer", done, lambda: gathering.add_writer(log) if done.count("peer") == 1 else None)
+    log.causes = lambda: gathering.add_sender(peer)
     with gathering:
-        gathering.send_later(peer)
+        gathering.add_sender(peer)
     assert done == ["peer", "log", "peer"]
     assert not gathering.is_open
 
@@ -283,8 +283,8 @@ def test_an_error_at_the_end_of_a_turn_is_raised_and_the_next_turn_does_what_was
 
     def turn() -> None:
         with gathering:
-            gathering.write_later(Work("broken", done, fail))
-            gathering.write_later(Work("other", done))
+            gathering.add_writer(Work("broken", done, fail))
+            gathering.add_writer(Work("other", done))
 
     with pytest.raises(ZeroDivisionError):
         turn()

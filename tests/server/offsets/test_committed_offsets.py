@@ -58,7 +58,7 @@ async def test_nothing_is_made_before_the_first_commit_that_is_waited_for(broker
     assert await broker.offsets.fetch("group", [PARTITION]) == [(PARTITION, -1, "")]
     assert await broker.offsets.fetch("group", None) == []
     assert code_of(await broker.offsets.commit("group", [(OTHER, 1, None)])) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-    assert not broker.offsets.commit_now("group", [Commit(PARTITION, 1)], NO_MEMBER, lambda _: None)
+    assert not broker.offsets.try_commit("group", [Commit(PARTITION, 1)], NO_MEMBER, lambda _: None)
     assert await group_names(broker) == []
     assert list(broker.topics.names()) == [TOPIC]
 
@@ -128,7 +128,7 @@ async def test_commits_of_one_turn_share_a_write_and_are_answered_in_order(broke
     with broker.disk.gathering:
         for group in "cab":
             wanted = [Commit(PARTITION, 5)]
-            assert broker.offsets.commit_now(
+            assert broker.offsets.try_commit(
                 group, wanted, NO_MEMBER, lambda answers, group=group: told.append((group, answers))
             )
         assert told == []
@@ -144,22 +144,22 @@ async def test_a_commit_on_the_spot_is_refused_as_one_that_waits(tmp_path: Path)
         wanted = [Commit(OTHER, 1), Commit(PARTITION, 2, "e" * 11), Commit(OTHER, 2), Commit(PARTITION, 3)]
         told: list[Told] = []
         with broker.disk.gathering:
-            assert broker.offsets.commit_now("group", wanted, NO_MEMBER, told.append)
-            assert broker.offsets.commit_now("group", wanted[:3], NO_MEMBER, told.append)
+            assert broker.offsets.try_commit("group", wanted, NO_MEMBER, told.append)
+            assert broker.offsets.try_commit("group", wanted[:3], NO_MEMBER, told.append)
         [later, at_once] = reversed(told)
         assert isinstance(later, list)
         assert isinstance(at_once, list)
         assert code_of(later) == code_of(await broker.offsets.commit("group", wanted))
         assert code_of(at_once) == code_of(later)[:3]
         with pytest.raises(RequestError, match=r"^INVALID_GROUP_ID"):
-            broker.offsets.commit_now("", wanted, NO_MEMBER, told.append)
+            broker.offsets.try_commit("", wanted, NO_MEMBER, told.append)
         assert len(told) == 2
 
 
 async def test_a_group_that_commits_on_the_spot_is_not_deleted_before_it_is_answered(broker: Broker) -> None:
     await commit(broker, 1)
     told: list[Told] = []
-    assert broker.offsets.commit_now("group", [Commit(PARTITION, 2)], NO_MEMBER, told.append)
+    assert broker.offsets.try_commit("group", [Commit(PARTITION, 2)], NO_MEMBER, told.append)
     with pytest.raises(RequestError, match=r"^NON_EMPTY_GROUP"):
         await broker.groups.delete("group")
     await until(lambda: bool(told))

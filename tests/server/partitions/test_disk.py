@@ -18,7 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.records.steps import STEPS_PER_PAUSE
 from triolog.protocol.types import TopicPartition
-from triolog.server.fake.faults.disk_faults import DiskFaults, disk_rule_of
+from triolog.server.fake.faults.faults import DiskFaults
+from triolog.server.fake.faults.rules import disk_rule_of
 from triolog.server.loop.turns import STEPS_PER_TURN
 from triolog.server.partitions.disk import READERS, WRITERS, Disk, OperationFailedError, WouldWaitError
 from triolog.server.partitions.faulty_disk import FaultyFileSystem
@@ -313,13 +314,13 @@ async def test_a_map_of_a_file_that_was_replaced_meanwhile_is_not_kept(tmp_path:
 async def test_a_procedure_is_done_at_once_or_waits_at_its_operation(tmp_path: Path, disk: Disk, fs: GateFileSystem) -> None:
     file = stored(tmp_path / "log")
     with pytest.raises(WouldWaitError) as raised:
-        disk.read_nowait(reading(file))
+        disk.try_read(reading(file))
     assert raised.value.operation == Read(file, 0, 10)
     assert await disk.read(reading(file)) == b"0123456789"
-    assert disk.read_nowait(reading(file, 3, 4)) == b"456"
+    assert disk.try_read(reading(file, 3, 4)) == b"456"
     fs.fail("read_cached", number=errno.EIO)
     with pytest.raises(OSError, match="log"):
-        disk.read_nowait(reading(file))
+        disk.try_read(reading(file))
 
 
 async def test_a_procedure_that_works_for_long_would_wait_when_its_turn_is_over(disk: Disk) -> None:
@@ -329,9 +330,9 @@ async def test_a_procedure_that_works_for_long_would_wait_when_its_turn_is_over(
         return "done"
 
     fit = STEPS_PER_TURN // STEPS_PER_PAUSE - 1
-    assert disk.read_nowait(working(fit)) == "done"
+    assert disk.try_read(working(fit)) == "done"
     with pytest.raises(WouldWaitError) as raised:
-        disk.read_nowait(working(1))
+        disk.try_read(working(1))
     assert raised.value.operation is None
     assert await disk.read(working(10 * fit)) == "done"
 

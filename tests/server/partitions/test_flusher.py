@@ -16,7 +16,8 @@ from trio.testing import MockClock
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.limits import KIB
 from triolog.protocol.types import AppendResult, TopicPartition
-from triolog.server.fake.faults.disk_faults import DiskFaults, DiskRule
+from triolog.server.fake.faults.faults import DiskFaults
+from triolog.server.fake.faults.rules import DiskRule
 from triolog.server.loop.turns import Turns
 from triolog.server.partitions import disk
 from triolog.server.partitions.disk import MAX_BYTES

@@ -163,7 +163,7 @@ async def _play(steps: list[Step]) -> None:
                 assert await mailbox.take(value, 10**6) == model.take(value)
             await settled()
             assert len(mailbox) == len(model.inside)
-            assert mailbox.bytes_waiting == sum(size for _, size in model.inside)
+            assert mailbox._bytes == sum(size for _, size in model.inside)
         nursery.cancel_scope.cancel()
 
 

@@ -30,9 +30,7 @@ from triolog.server.config.listener_security import ListenerSecurity
 from triolog.server.config.values import DEFAULT_LINES_PER_MINUTE, LogLevel
 from triolog.server.listeners.opening import Addresses, Listeners
 from triolog.server.service.log_lines import CHARS_PER_LINE, MAX_KINDS, MINUTE_S, LineLimit, LogLines, configure_logging
-from triolog.server.service.reloading import Change, security_part, tls_part
-from triolog.server.service.supervised import EXTENSION_S, LEAST_S, Starting
-from triolog.server.service.watched_files import WatchedFiles
+from triolog.server.service.service import EXTENSION_S, LEAST_S, Change, Starting, WatchedFiles, security_part, tls_part
 from triolog.server.system.supervisor import Supervisor
 
 from tests.support import brokers, kafka_stream, native_stream

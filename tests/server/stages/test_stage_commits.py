@@ -186,7 +186,7 @@ async def test_a_commit_that_was_cancelled_when_it_was_decided_is_carried_out(br
         nursery.start_soon(broker.stage_commits.commit, APPLICATION, 0, [share])
         await until(lambda: broker.stage_commits.last_version(APPLICATION) == 0)
         nursery.cancel_scope.cancel()
-    await until(lambda: broker.stage_commits.log.applications[APPLICATION].users == 0)
+    await until(lambda: APPLICATION not in broker.stage_commits.log.turns)
     answer = await broker.stage_commits.commit(APPLICATION, 0, [])
     assert not answer.by_this_call
     assert await values_from(broker) == [b"a"]

@@ -15,7 +15,7 @@ from triolog.protocol.native import messages
 from triolog.protocol.records.batch import check_batch, crc32c
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker, StagedShare
-from triolog.server.listeners.native import stage_calls
+from triolog.server.listeners.native import log_calls
 from triolog.server.stages import stage_files
 from triolog.server.stages.stage_commits import RETRY_S
 from triolog.server.stages.stage_files import find_staged, stage_name
@@ -51,7 +51,7 @@ async def test_a_connection_that_ends_while_it_stages_leaves_nothing_waiting(tmp
         with fs.hold("write", file_of(broker)) as gate:
             async with trio.open_nursery() as nursery:
                 for _ in range(3):
-                    nursery.start_soon(await stage_calls.stage(broker, messages.StageRequest(APPLICATION, 0, "1", parts)))
+                    nursery.start_soon(await log_calls.stage(broker, messages.StageRequest(APPLICATION, 0, "1", parts)))
                 await gate.reached()
                 nursery.cancel_scope.cancel()
                 gate.release()

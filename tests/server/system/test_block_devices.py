@@ -197,7 +197,7 @@ def test_what_the_system_has_forces_files_and_names(tmp_path: Path) -> None:
 
 
 def test_an_older_kernel_or_another_file_system_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert OsFileSystem().block_devices(str(tmp_path)) is None, "nobody asked for it"
+    assert OsFileSystem().whole_sync(str(tmp_path)) is None, "nobody asked for it"
     monkeypatch.setattr(block_devices, "file_system_type", lambda device: "overlay")
     assert open_whole_sync(str(tmp_path)) is None
     monkeypatch.setattr(block_devices, "file_system_type", lambda device: "ext4")

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from triolog.protocol.coordinator.share_group_records import ShareGroupMemberMetadataValue
 from triolog.protocol.errors import ErrorCode, InvalidConfigError, RequestError
 from triolog.server.config.broker_config import BrokerConfig
-from triolog.server.listeners.native.views.connections import TcpBytes, tcp_bytes
-from triolog.server.system import open_files
+from triolog.server.system import open_files, tcp_info
 from triolog.server.system.block_devices import process_written_bytes
 from triolog.server.system.client_memory import (
     ACCOUNTS,
@@ -34,7 +33,7 @@ from triolog.server.system.client_memory import (
     new_payer,
     shortened,
 )
-from triolog.tools.console.views.overview import connections
+from triolog.server.system.tcp_info import TcpBytes, tcp_bytes
 
 LIMITS = st.integers(open_files.LEAST_LIMIT, 5000) | st.sampled_from([2**16, 10**6])
 
@@ -132,7 +131,7 @@ def test_nothing_is_known_where_the_system_says_less(monkeypatch: pytest.MonkeyP
             return b"\0" * 104
 
     assert tcp_bytes(OldKernel()) == TcpBytes()
-    monkeypatch.setattr(connections, "TCP_INFO", None)
+    monkeypatch.setattr(tcp_info, "TCP_INFO", None)
     unasked: Any = object()
     assert tcp_bytes(unasked) == TcpBytes()
 

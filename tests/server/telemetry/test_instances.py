@@ -14,7 +14,7 @@ from triolog.protocol.records.compression import compress
 from triolog.protocol.types import CompressionType
 from triolog.server.config.resource_keys import Subscription, subscription
 from triolog.server.system.client_memory import ClientMemory
-from triolog.server.telemetry import collected, instances, otlp
+from triolog.server.telemetry import instances, otlp
 from triolog.server.telemetry.instances import RESERVED, ClientInstance, ClientInstances, Push
 
 NOBODY: Final = bytes(16)
@@ -201,12 +201,12 @@ def test_what_cannot_be_read_is_an_invalid_record() -> None:
             read_points(data, codec, max_bytes=1_000)
 
 
-def shown(kept: collected.Collected, now_ms: int = 0) -> dict[str, float]:
+def shown(kept: instances.Collected, now_ms: int = 0) -> dict[str, float]:
     return {f"{each.metric} {each.attributes}": each.value for each in kept.series(now_ms)}
 
 
 def test_what_is_counted_is_added_up_and_the_rest_replaced() -> None:
-    kept = collected.Collected()
+    kept = instances.Collected()
     for _ in range(2):
         kept.add(b"i", PUSHING_CLIENT, POINTS, now_ms=0, expires_ms=100)
     assert shown(kept) == {
@@ -220,10 +220,10 @@ def test_what_is_counted_is_added_up_and_the_rest_replaced() -> None:
 
 
 def test_there_are_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collected, "MAX_SERIES_OF_CLIENT", 2)
-    monkeypatch.setattr(collected, "MAX_SERIES", 3)
-    monkeypatch.setattr(collected, "MAX_CLIENTS", 2)
-    kept = collected.Collected()
+    monkeypatch.setattr(instances, "MAX_SERIES_OF_CLIENT", 2)
+    monkeypatch.setattr(instances, "MAX_SERIES", 3)
+    monkeypatch.setattr(instances, "MAX_CLIENTS", 2)
+    kept = instances.Collected()
     kept.add(b"1", PUSHING_CLIENT, POINTS, now_ms=0, expires_ms=100)
     assert (len(shown(kept)), kept.left_out) == (2, 3)
     kept.add(b"2", PUSHING_CLIENT, POINTS, now_ms=0, expires_ms=100)

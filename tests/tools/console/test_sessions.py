@@ -11,8 +11,7 @@ import trio
 from triolog.protocol.kafka.authorization import CLUSTER_NAME, AclOperation, AclPermission, PatternType, ResourceType
 from triolog.server.access.acls import Acl
 from triolog.server.config.values import Address
-from triolog.server.listeners.http.access import HttpAccess
-from triolog.server.listeners.http.messages import HttpRequest
+from triolog.server.listeners.http.access import HttpAccess, HttpRequest
 from triolog.tools.client.login import LoginConfig
 from triolog.tools.console.dispatch import Dispatch, StaticFiles
 from triolog.tools.console.routes import Call, ConsoleSettings, change

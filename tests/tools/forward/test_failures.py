@@ -53,7 +53,7 @@ def test_records_before_one_that_librdkafka_refuses_go_once(pair: Forwarding, de
         said = troubles(link)[TOPIC]
         assert f"offset 30 of partition 0 cannot be sent: it has {LIMIT + 1} bytes" in said
         assert f"message.max.bytes of {LIMIT}; raise it in the link's table `kafka`" in said
-        assert "--partition 0 --start 31" in said
+        assert "--partition 0 -o 31" in said
         assert f"max.message.bytes of {TOPIC}" not in said, "that would not help"
     assert pair.values() == before
     pair.drain(delivery=delivery, kafka={"message.max.bytes": 10 * LIMIT})
@@ -244,7 +244,7 @@ def test_a_record_that_is_too_large_stops_its_topic_until_the_upstream_takes_it(
         reason = troubles(link)[TOPIC]
         assert "the record at offset 10 of partition 0 of 5000 bytes is refused by the upstream" in reason
         assert f"max.message.bytes of {TOPIC}" in reason
-        assert "--partition 0 --start 11" in reason
+        assert "--partition 0 -o 11" in reason
         assert pair.values() == numbered(0, 10)
         pair.upstream.alter_config(TOPIC, {"max.message.bytes": "10000"})
         link.wishes.resume()

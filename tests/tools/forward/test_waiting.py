@@ -419,7 +419,7 @@ def test_an_upstream_that_has_forgotten_leaves_what_the_source_has_noted() -> No
     ("known", "reason"),
     [
         (offset_at(400, "other"), r"it was deleted and made again.*id other, this one is JUj1.*forward reset --topic readings"),
-        (offset_at(501), r"has partition 2 up to 501 and the source ends at 500.*--start latest"),
+        (offset_at(501), r"has partition 2 up to 501 and the source ends at 500.*-o end"),
     ],
 )
 def test_a_topic_that_was_made_anew_or_is_behind_is_not_gone_on_with(

@@ -27,7 +27,7 @@ from ....server.broker import open_broker_core
 from ....server.config import Durability, LogConfig
 from ....server.config.broker_config import Address, BrokerConfig
 from ....server.listeners.opening import Addresses, Listeners
-from ....server.partitions.disk import AlwaysQuick
+from ....server.partitions.disk import WritesAtOnce
 from ..measuring.child import LoadFailedError
 from ..measuring.wire import FIRST_TIMESTAMP, batch_of, packed, produce_frame, read_answer
 from .rounds import Peer
@@ -106,7 +106,7 @@ async def serving() -> AsyncIterator[Served]:
         defaults = attrs.evolve(LogConfig(), durability=Durability.parse("os")).overlay({"retention.ms": "-1"})
         config = BrokerConfig(data_dirs=(directory,), topic_defaults=defaults, group_initial_rebalance_delay_ms=0)
         async with open_broker_core(config) as broker, trio.open_nursery() as nursery:
-            broker.disk.at_once = AlwaysQuick(broker.disk.turns)
+            broker.disk.at_once = WritesAtOnce(broker.disk.turns, clock=lambda: 0.0)
             addresses = await Listeners(broker).start(nursery, Addresses(LOCALHOST, LOCALHOST))
             assert addresses.kafka is not None
             assert addresses.native is not None

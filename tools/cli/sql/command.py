@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from ..terminal.failures import FailedError
+from ..terminal.grammar import option
 from ..terminal.output import timezone_option, write_drawn
 from ..terminal.remote import ServerAddress, access, server_option
 from ..terminal.times import Zone
@@ -42,6 +43,7 @@ def _read_interval(ctx: click.Context, param: click.Parameter, value: str | None
     help="A log directory, or one partition's, instead of a server.",
 )
 @click.option(
+    "-f",
     "--format",
     "format_name",
     type=click.Choice(["table", "csv", "json", "parquet"]),
@@ -72,7 +74,17 @@ def _read_interval(ctx: click.Context, param: click.Parameter, value: str | None
 @click.option(
     "--isolation", type=click.Choice(["read_committed", "read_uncommitted"]), default="read_committed", show_default=True
 )
-@click.option("--rows", type=click.IntRange(1), default=1000, show_default=True, help="Rows of a table at most.")
+@option(
+    "-n",
+    "--max",
+    "rows",
+    also=("--rows",),
+    metavar="N",
+    type=click.IntRange(1),
+    default=1000,
+    show_default=True,
+    help="Show at most N rows of a table.",
+)
 @click.option(
     "--memory-limit", default="1GB", show_default=True, metavar="SIZE", help="Of DuckDB, which puts on disk what is more."
 )

@@ -17,9 +17,8 @@ import attrs
 import trio
 
 from ....server.config.values import Address, is_loopback
-from ....server.listeners.connections.places import ListenerPlaces, Places
-from ....server.listeners.http.access import HttpAccess
-from ....server.listeners.http.messages import Answer
+from ....server.listeners.connections.sockets import ListenerPlaces, Places
+from ....server.listeners.http.access import Answer, HttpAccess
 from ....server.listeners.http.session import HttpSession
 from ..around.links import KnownLinks
 from ..dispatch import Dispatch, StaticFiles

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ....protocol.errors import RequestError
-from ....server.listeners.http.messages import JSON, HttpAnswer
+from ....server.listeners.http.access import JSON, HttpAnswer
 from ...client.login import LoginConfig
 from ..around.links import KnownLinks
 from ..errors import ApiError

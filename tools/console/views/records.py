@@ -22,7 +22,7 @@ from ....protocol.native.messages import ProducePartition, ProduceRequest
 from ....protocol.records.builder import build_batch
 from ....protocol.records.partitioners import partition_for_key
 from ....protocol.types import NO_TIMESTAMP, Isolation, Record, TimeRange, TopicPartition
-from ....server.listeners.http.messages import HttpAnswer
+from ....server.listeners.http.access import HttpAnswer
 from ...client.procedures.topics import LATEST, AtOffset, AtTime, Place, locate, lookup_times
 from ..errors import ApiError, BadParameterError
 from ..events import EventQueue, event_stream

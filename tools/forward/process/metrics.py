@@ -93,8 +93,8 @@ def _listener(settings: ForwardSettings, address: Address, links: Callable[[], S
     from prometheus_client.exposition import CONTENT_TYPE_LATEST
     from prometheus_client.registry import Collector
 
-    from ....server.listeners.http.access import READING, HttpAccess, read_token
-    from ....server.listeners.http.server import HttpAnswer, HttpRequest, http_listener
+    from ....server.listeners.http.access import READING, HttpAccess, HttpAnswer, HttpRequest, read_token
+    from ....server.listeners.http.server import http_listener
 
     class Links(Collector):
         def collect(self) -> Iterator[Metric]:

@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.errors import ErrorCode
-from triolog.server.fake.faults.disk_faults import DiskFaults, disk_rule_of
-from triolog.server.fake.faults.faults import Faults
+from triolog.server.fake.faults.faults import DiskFaults, Faults
 from triolog.server.fake.faults.requests import CAPACITY, RequestLog, Wanted
-from triolog.server.fake.faults.rules import Rule, RuleError, Subject, rule_of
+from triolog.server.fake.faults.rules import Rule, RuleError, Subject, disk_rule_of, rule_of
 
 PATIENCE_S = 30.0
 HOUR_MS = 3_600_000

@@ -24,7 +24,7 @@ from tests.support.logs import START_MS
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def rule(watch: Watch, **told: Any) -> Fault:
+def rule(watch: Watch, **told: Any) -> Fault[Any]:
     return watch.faults.add(rule_of(told))
 
 

@@ -16,8 +16,7 @@ from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.types import TopicPartition
 from triolog.server.groups.assigned.values import NO_PARTITIONS, AssignedGroupSettings, Partitions
 from triolog.server.groups.consumer.assignors import ASSIGNORS, Subscriber, assign_range, assign_uniform
-from triolog.server.groups.consumer.member import MemberState
-from triolog.server.groups.consumer.values import ConsumerHeartbeat
+from triolog.server.groups.consumer.member import ConsumerHeartbeat, MemberState
 from triolog.server.groups.values import CommittingMember, GroupState
 
 from tests.support.consumer_groups import GROUP, REBALANCE_TIMEOUT_MS, Consumer, Driven, Topics, settle

@@ -19,7 +19,7 @@ from triolog.protocol.coordinator.share_group_records import SHARE_GROUP_RECORDS
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.server.groups.assigned.values import AssignedGroupSettings, HeartbeatAnswer, MemberTimes, Partitions
 from triolog.server.groups.consumer.assignors import Subscriber
-from triolog.server.groups.share.assignor import assign_simple
+from triolog.server.groups.share.groups import assign_simple
 from triolog.server.groups.values import GroupState
 
 from tests.server.groups.histories import SESSION_MS, Client, MemberHistories

@@ -23,11 +23,17 @@ from triolog.protocol.coordinator.streams_group_records import (
 )
 from triolog.protocol.errors import RequestError
 from triolog.server.groups.streams.assignor import AssignedMember, SubtopologyTasks, assign_sticky
-from triolog.server.groups.streams.configured import MAX_TASKS, configure
 from triolog.server.groups.streams.member import MemberState
-from triolog.server.groups.streams.tasks import NO_TASKS, HeldTasks, TaskId, Tasks
-from triolog.server.groups.streams.topology import MAX_SUBTOPOLOGIES, MAX_TOPICS, Topology, check_topology
-from triolog.server.groups.streams.values import StreamsHeartbeatAnswer, StreamsStatusCode, StreamsTimes
+from triolog.server.groups.streams.topology import MAX_SUBTOPOLOGIES, MAX_TASKS, MAX_TOPICS, Topology, check_topology, configure
+from triolog.server.groups.streams.values import (
+    NO_TASKS,
+    HeldTasks,
+    StreamsHeartbeatAnswer,
+    StreamsStatusCode,
+    StreamsTimes,
+    TaskId,
+    Tasks,
+)
 from triolog.server.groups.values import GroupState
 
 from tests.server.groups.histories import SESSION_MS, Client, MemberHistories

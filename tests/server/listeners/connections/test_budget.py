@@ -17,10 +17,9 @@ import trio.testing
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.limits import KIB, MIB
 from triolog.protocol.types import TopicPartition
-from triolog.server.listeners.connections import meter as module
+from triolog.server.listeners.connections import counters as module
 from triolog.server.listeners.connections.budget import FREE_BYTES, PROGRESS_BYTES, SMALL_BYTES, STALL_S, InFlightBudget, Share
-from triolog.server.listeners.connections.counters import ProtocolCounters
-from triolog.server.listeners.connections.meter import Meter
+from triolog.server.listeners.connections.counters import Meter, ProtocolCounters
 from triolog.server.listeners.native.session import UNKNOWN_API, error_codes
 from triolog.tools.client.admin import Admin
 from triolog.tools.client.connection import connect

@@ -227,7 +227,7 @@ async def broken(*_: Any) -> Any:
 
 async def test_a_native_call_is_told_of_a_bug_and_others_are_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(native._CALLS, messages.ListGroupsRequest, broken)
-    monkeypatch.setattr(native.topic_calls, "metadata", lambda *_: {}["missing"])
+    monkeypatch.setattr(native.log_calls, "metadata", lambda *_: {}["missing"])
     async with both_listeners(tmp_path) as server:
         for message in (messages.ListGroupsRequest(), messages.MetadataRequest()):
             async with server.native_client() as client:

@@ -17,7 +17,7 @@ import trio.testing
 from triolog.protocol.kafka.messages.groups import FindCoordinatorRequest
 from triolog.protocol.kafka.messages.topics import MetadataRequest
 from triolog.protocol.limits import MIB
-from triolog.server.listeners.connections import unsent
+from triolog.server.listeners.connections import transport
 from triolog.server.listeners.connections.session import REQUESTS_PER_TURN, Session
 from triolog.server.listeners.connections.states import (
     CLOSED,
@@ -124,7 +124,7 @@ async def test_a_session_goes_on_when_what_made_it_full_leaves_with_it(
     kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody waits for the peer then, so that nobody but the transport can tell."""
-    monkeypatch.setattr(unsent, "MAX_UNSENT_BYTES", 1)
+    monkeypatch.setattr(transport, "MAX_UNSENT_BYTES", 1)
     async with kafka.connected() as client:
         offset = await produced(client, batch(bytes(200_000)))
         for _ in range(3):

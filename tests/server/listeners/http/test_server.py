@@ -16,8 +16,7 @@ from triolog.protocol.errors import InvalidConfigError
 from triolog.server.config.broker_config import Address
 from triolog.server.listeners.connections.sockets import Listener
 from triolog.server.listeners.http import session as http
-from triolog.server.listeners.http.access import HttpAccess, read_token
-from triolog.server.listeners.http.messages import Answer, HttpAnswer, HttpRequest, Send, Stream
+from triolog.server.listeners.http.access import Answer, HttpAccess, HttpAnswer, HttpRequest, Send, Stream, read_token
 from triolog.server.listeners.http.server import http_listener
 from triolog.server.system.open_files import http_connections
 from triolog.tools.console.process.serving import MAX_CONNECTIONS, ConsoleListener, listening_socket

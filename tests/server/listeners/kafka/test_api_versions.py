@@ -24,7 +24,7 @@ from triolog.protocol.schema import codec
 from triolog.protocol.schema.fields import fields_of
 from triolog.server.fake.kafka.kafka_versions import apis_of
 from triolog.server.listeners.connections import session as sessions
-from triolog.server.listeners.connections import transport, unsent
+from triolog.server.listeners.connections import transport
 from triolog.server.listeners.kafka import fetch, fetch_sessions, session
 from triolog.server.listeners.kafka.door import TELEMETRY
 from triolog.server.listeners.kafka.error_answers import SHAPES, error_codes, error_codes_steps, error_response
@@ -227,8 +227,8 @@ def test_every_field_of_every_request_is_read_or_has_a_reason(source: Source) ->
             "transaction_version=marker.transaction_version,",
             "WriteTxnMarkersWritableTxnMarker.transaction_version",
         ),
-        (ApiKey.OFFSET_COMMIT, "offset_commits", ", body.retention_time_ms", "OffsetCommitRequest.retention_time_ms"),
-        (ApiKey.FETCH, "fetch_partitions", ", body.replica_state.replica_id", "FetchReplicaState.replica_id"),
+        (ApiKey.OFFSET_COMMIT, "offsets", ", body.retention_time_ms", "OffsetCommitRequest.retention_time_ms"),
+        (ApiKey.FETCH, "fetch", ", body.replica_state.replica_id", "FetchReplicaState.replica_id"),
     ],
 )
 def test_field_that_is_read_no_more_is_reported(tmp_path: Path, key: ApiKey, module: str, line: str, field: str) -> None:
@@ -255,7 +255,7 @@ def test_every_api_on_the_page_is_served_in_these_versions() -> None:
 
 def test_the_limits_on_the_page_are_the_ones_that_hold() -> None:
     assert f"more than {limits.MAX_REQUEST_BYTES // limits.MIB} MiB" in PAGE
-    assert f"once {unsent.MAX_UNSENT_BYTES // limits.MIB} MiB of answers wait" in PAGE
+    assert f"once {transport.MAX_UNSENT_BYTES // limits.MIB} MiB of answers wait" in PAGE
     assert f"nothing for {transport.SEND_TIMEOUT_S:.0f} s" in PAGE
     assert f"up to {session.MAX_PRODUCES_IN_FLIGHT} wait" in PAGE
     assert f"for {sessions.IDLE_TIMEOUT_S / 60:.0f} minutes" in PAGE

@@ -11,7 +11,7 @@ import pytest
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.limits import KIB, MAX_RULE_NAME_CHARS, MIB
 from triolog.protocol.types import TopicPartition
-from triolog.server.access.quota_entities import CLIENT_ID, PRODUCER_BYTE_RATE
+from triolog.server.access.quotas import CLIENT_ID, PRODUCER_BYTE_RATE
 
 from tests.support.kafka_server import TOPIC, KafkaServer, batch, kafka_server
 from tests.support.kafka_stream import KafkaStream

@@ -13,7 +13,7 @@ from triolog.protocol.kafka.apis import ApiKey
 from triolog.protocol.kafka.messages.groups import HeartbeatResponse
 from triolog.protocol.limits import MAX_REQUEST_BYTES
 from triolog.protocol.types import TopicPartition
-from triolog.server.listeners.connections.unsent import FREE_BYTES, MAX_UNSENT_BYTES
+from triolog.server.listeners.connections.transport import FREE_BYTES, MAX_UNSENT_BYTES
 from triolog.server.listeners.kafka import calls
 from triolog.server.listeners.kafka.door import Call
 from triolog.server.loop.procedures import PAUSE, Procedure, Reply

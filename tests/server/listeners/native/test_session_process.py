@@ -508,7 +508,7 @@ def commit(client: WireClient, group: str, topic: str, offset: int, **options: A
 
 
 def committed(client: WireClient, group: str, topic: str, **options: Any) -> tuple[int, str | None]:
-    request = messages.FetchOffsetsRequest(group, (messages.OffsetsPartition(topic, 0),), **options)
+    request = messages.FetchOffsetsRequest(group, (messages.Partition(topic, 0),), **options)
     (entry,) = client.call(request).partitions
     return entry.offset, entry.metadata
 

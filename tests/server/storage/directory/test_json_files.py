@@ -19,7 +19,7 @@ from triolog.protocol.kafka.authorization import AclOperation, AclPermission, Pa
 from triolog.protocol.kafka.scram import ScramCredential, ScramMechanism
 from triolog.protocol.types import TopicPartition
 from triolog.server.access.acls import Acl
-from triolog.server.access.quota_entities import checked_entity
+from triolog.server.access.quotas import checked_entity
 from triolog.server.offline.findings import Observer
 from triolog.server.offline.repair_directory import STATES, repair_directory
 from triolog.server.storage.directory import state_files, topics_file

@@ -323,7 +323,7 @@ def test_what_is_due_is_on_the_device_once_it_is_done_and_counted_once(fs: Crash
     put(later, "/d/b", b"three")
     assert len(later) == 3  # two files and their directory
     assert fs.durable_content("/d/a") is None
-    later.sync_now()
+    later.settle()
     assert [fs.durable_content(path) for path in ("/d/a", "/d/b")] == [b"two", b"three"]
     assert fs.open_descriptors == 0
 
@@ -332,7 +332,7 @@ def test_a_new_file_that_is_put_in_place_is_synced_under_its_new_name(fs: CrashF
     later = LaterSyncs(fs)
     replace_file(later.fs, "/d/a", b"new")
     assert fs.durable_content("/d/a") is None
-    later.sync_now()
+    later.settle()
     assert fs.durable_content("/d/a") == b"new"
 
 
@@ -355,7 +355,7 @@ def test_a_file_that_is_not_open_can_be_noted_if_it_is_there(fs: CrashFileSystem
         later.note("/d/b")
     later.sync_directory("/d")
     assert len(later) == 2
-    later.sync_now()
+    later.settle()
     assert fs.durable_content("/d/a") == b"one"
 
 
@@ -366,11 +366,11 @@ def test_what_is_deleted_again_is_not_due_and_an_error_of_a_sync_comes_when_it_i
     later.close(fd)
     later.unlink("/d/a")
     assert len(later) == 0
-    later.sync_now()
+    later.settle()
     put(later, "/d/a", b"one")
     fs.fail_next("sync", 5)
     with pytest.raises(OSError, match="sync"):
-        later.sync_now()
+        later.settle()
 
 
 class Forgets(CrashFileSystem):

@@ -26,9 +26,9 @@ from triolog.server.storage.log.gaps import OffsetGap
 from triolog.server.storage.log.log import LogSnapshot
 from triolog.server.storage.lookups import explain
 from triolog.server.storage.lookups.explain import explain_offset, explain_timestamp, whole_log, with_segments
-from triolog.server.storage.lookups.fetch import READ_WITH_ANSWER_BYTES, FetchedRecords, fetch_at_once
+from triolog.server.storage.lookups.fetch import READ_WITH_ANSWER_BYTES, FetchedRecords, fetch_cached
 from triolog.server.storage.lookups.split_points import SplitPoint, split_points
-from triolog.server.storage.lookups.timestamps import NO_SUCH_RECORD, check_timestamp, first_at_once, offset_for_timestamp
+from triolog.server.storage.lookups.timestamps import NO_SUCH_RECORD, check_timestamp, first_cached, offset_for_timestamp
 from triolog.server.storage.segments.segment_view import UNTOLD_RECORDS
 
 from tests.server.offline.test_verify import flip
@@ -110,14 +110,12 @@ class Shown:
         return snapshot
 
     def look_up(self, timestamp: int, snapshot: LogSnapshot | None = None) -> TimestampAndOffset | None:
-        return first_at_once(self.mapped(snapshot), timestamp, self.cached_bytes)
+        return first_cached(self.mapped(snapshot), timestamp, self.cached_bytes)
 
     def fetch(
         self, offset: int, max_bytes: int, snapshot: LogSnapshot | None = None, *, min_one_batch: bool = True, **options: Any
     ) -> FetchedRecords | None:
-        return fetch_at_once(
-            self.mapped(snapshot), offset, max_bytes, self.cached_bytes, min_one_batch=min_one_batch, **options
-        )
+        return fetch_cached(self.mapped(snapshot), offset, max_bytes, self.cached_bytes, min_one_batch=min_one_batch, **options)
 
     def cached_bytes(self, file: FileHandle, position: int, size: int) -> bytes | None:
         self.reads.append((position, size))
@@ -156,8 +154,8 @@ def test_a_record_above_the_high_watermark_is_none(tmp_path: Path) -> None:
 def test_what_is_not_cached_or_not_mapped_is_left_to_the_long_way(tmp_path: Path) -> None:
     log = shown(tmp_path, *(batch(START_MS + number) for number in range(50)), index_interval_bytes=100)
     snapshot = log.driven.log.snapshot()
-    assert first_at_once(snapshot, START_MS + 40, log.cached_bytes) is None
-    assert fetch_at_once(snapshot, 40, KIB, log.cached_bytes, min_one_batch=True) is None
+    assert first_cached(snapshot, START_MS + 40, log.cached_bytes) is None
+    assert fetch_cached(snapshot, 40, KIB, log.cached_bytes, min_one_batch=True) is None
     assert log.reads == []
     log.is_cached = False
     assert log.look_up(START_MS + 40) is log.fetch(40, KIB) is None

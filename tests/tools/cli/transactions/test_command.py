@@ -40,7 +40,7 @@ def test_open_transactions_are_listed_described_and_aborted(cli: Cli, client: Bl
     rows = [line.split() for line in cli.ok("transactions", "list").splitlines()]
     assert ["mover", "Ongoing"] in [row[:2] for row in rows]
     assert cli.ok("transactions", "list", "--state", "Empty") == "there are no such transactions\n"
-    assert cli.ok("transactions", "list", "--limit", "0") == "1 more transactional id; --limit shows more, up to 10,000\n"
+    assert cli.ok("transactions", "list", "--limit", "0") == "1 more transactional id; --max shows more, up to 10,000\n"
     [each] = cli.json("transactions", "describe", "mover")
     assert each["partitions"] == [{"topic": "t", "partition": 0}]
     assert "mover has joined t-0" in cli.ok("transactions", "describe", "mover")

@@ -16,10 +16,9 @@ from triolog.protocol.kafka.apis import APIS, ApiKey
 from triolog.protocol.kafka.authorization import AclOperation, ResourceType
 from triolog.server.config.broker_config import Address
 from triolog.server.embedded import MEMORY, BlockingBroker
-from triolog.server.listeners.access.judging import finish
-from triolog.server.listeners.kafka.access.guard import RULES
-from triolog.server.listeners.kafka.access.guarded import PATHS
+from triolog.server.listeners.access.rules import finish
 from triolog.server.listeners.kafka.door import NO_TOPIC_ID
+from triolog.server.listeners.kafka.guard import PATHS, RULES
 from triolog.tools.cli.reference.config_table import NOTHING, kafka_table
 
 from tests.support import kafka_admin

@@ -24,8 +24,8 @@ from triolog.server.config.broker_config import Address
 from triolog.server.config.listener_security import ListenerSecurity
 from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.server.listeners.connections.sockets import Admission
-from triolog.server.listeners.native.access.guard import RULES
 from triolog.server.listeners.native.calls import native_listener
+from triolog.server.listeners.native.guard import RULES
 from triolog.server.listeners.native.session import error_codes
 
 from tests.support.attackers import both_listeners
@@ -117,6 +117,11 @@ CASES: Final = [
     ),
     Case(lambda _: m.DescribeQuotasRequest(), ((Op.DESCRIBE_CONFIGS, CLUSTER, CLUSTER_NAME),)),
     Case(lambda _: m.AlterQuotasRequest(()), ((Op.ALTER_CONFIGS, CLUSTER, CLUSTER_NAME),)),
+    Case(lambda _: m.DescribeUsersRequest(), ((Op.DESCRIBE, CLUSTER, CLUSTER_NAME),)),
+    Case(lambda _: m.AlterUsersRequest(()), ((Op.ALTER, CLUSTER, CLUSTER_NAME),)),
+    Case(lambda _: m.DescribeAclsRequest(m.AclEntry()), ((Op.DESCRIBE, CLUSTER, CLUSTER_NAME),)),
+    Case(lambda _: m.CreateAclsRequest(()), ((Op.ALTER, CLUSTER, CLUSTER_NAME),)),
+    Case(lambda _: m.DeleteAclsRequest(()), ((Op.ALTER, CLUSTER, CLUSTER_NAME),)),
     on_topic(lambda topic: m.ListGapsRequest((topic,)), Op.DESCRIBE),
     on_topic(lambda topic: m.AcceptGapsRequest((m.AcceptGapsPartition(topic, 0, 0),)), Op.ALTER),
     on_topic(lambda topic: m.DescribeSegmentsRequest((m.DescribeSegmentsPartition(topic, 0),)), Op.DESCRIBE),

@@ -11,8 +11,8 @@ from triolog.protocol.native import messages as m
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker
+from triolog.server.listeners.native.described import describe_producers, describe_transactions, list_transactions
 from triolog.server.listeners.native.group_calls import abort_hanging_transactions, abort_transaction
-from triolog.server.listeners.native.views.transactions import describe_producers, describe_transactions, list_transactions
 
 from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition
 from tests.support.logs import START_MS, Clock
