@@ -155,6 +155,7 @@ FLOORS: Final = {
     "protocol.extras": 0,
     "protocol.types": 0,
     "protocol.limits": 0,
+    "protocol.following": 1,
     "protocol.patterns": 1,
     "protocol.receive_buffer": 1,
     "protocol.records": 1,

@@ -19,10 +19,11 @@ import trio
 import triolog
 
 async def main() -> None:
-    async with triolog.open(topics=["t"]) as broker:
+    async with triolog.open(topics=["t"], native="127.0.0.1:0") as broker, triolog.connect(str(broker.native)) as client:
         await broker.append("t", [b"espresso"])
-        records = await broker.fetch("t")
-        print(records[0].value, triolog.__version__)
+        await client.append("t", [b"lungo"])
+        async for record in client.follow("t", max_wait_s=0):
+            print(record.value, triolog.__version__)
 
 trio.run(main)
 """,
@@ -31,25 +32,29 @@ import asyncio
 import triolog.aio
 
 async def main() -> None:
-    async with triolog.aio.open(topics=["t"]) as broker:
+    async with triolog.aio.open(topics=["t"], native="127.0.0.1:0") as broker:
         await broker.append("t", [b"espresso"])
-        records = await broker.fetch("t")
-        print(records[0].value, triolog.__version__)
+        async with triolog.aio.connect(str(broker.native)) as client:
+            await client.append("t", [b"lungo"])
+            async for record in client.follow("t", max_wait_s=0):
+                print(record.value, triolog.__version__)
 
 asyncio.run(main())
 """,
     "blocking": """
 import triolog
 
-with triolog.blocking.open(topics=["t"]) as broker:
+with triolog.blocking.open(topics=["t"], native="127.0.0.1:0") as broker:
     broker.append("t", [b"espresso"])
-    records = broker.fetch("t")
-    print(records[0].value, triolog.__version__)
+    with triolog.blocking.connect(str(broker.native)) as client:
+        client.append("t", [b"lungo"])
+        for record in client.follow("t", max_wait_s=0):
+            print(record.value, triolog.__version__)
 """,
 }
 FACES = ("triolog", "triolog.aio", "triolog.blocking")
 MISSPELT = "misspelt.py"
-SAID = f"b'espresso' {PROJECT['version']}\n"
+SAID = f"b'espresso' {PROJECT['version']}\nb'lungo' {PROJECT['version']}\n"
 
 
 def run(*arguments: str) -> str:

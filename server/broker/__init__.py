@@ -5,6 +5,8 @@ Values in, values out; no wire messages, no sockets. A call about several partit
 the other partitions still succeed.
 """
 
+from ...protocol.types import AppendResult as AppendResult
+from ...protocol.types import TimestampAndOffset as TimestampAndOffset
 from ..access.acls import Acl as Acl
 from ..access.acls import AclFilter as AclFilter
 from ..access.acls import check_new_acl as check_new_acl
@@ -86,14 +88,12 @@ from ..storage.disk.diskops import Compute as Compute
 from ..storage.disk.diskops import Procedure as Procedure
 from ..storage.disk.paths import check_topic_name as check_topic_name
 from ..storage.disk.paths import is_internal as is_internal
-from ..storage.log.append import AppendResult as AppendResult
 from ..storage.log.prepare import PlainRecord as PlainRecord
 from ..storage.log.prepare import PreparedAppend as PreparedAppend
 from ..storage.lookups.fetch import FetchedRecords as FetchedRecords
 from ..storage.lookups.fetched_records import PlainRecords as PlainRecords
 from ..storage.lookups.fetched_records import aborted_pairs as aborted_pairs
 from ..storage.producers.producer_cursor import ProducerEntry as ProducerEntry
-from ..storage.segments.segment_view import TimestampAndOffset as TimestampAndOffset
 from ..telemetry.instances import ACCEPTED_COMPRESSION as ACCEPTED_COMPRESSION
 from ..telemetry.instances import Push as Push
 from ..telemetry.instances import Series as Series

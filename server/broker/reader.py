@@ -19,7 +19,7 @@ import trio
 from ...protocol.errors import InvalidRequestError, RequestError
 from ...protocol.limits import INT64_MAX, KIB
 from ...protocol.records.steps import UNTOLD_STEPS
-from ...protocol.types import Isolation, TimeRange, TopicPartition
+from ...protocol.types import Isolation, TimeRange, TimestampAndOffset, TopicPartition
 from ..logs.gap_passes import GapPasses
 from ..logs.log_manager import LogManager
 from ..loop.procedures import PAUSE, Procedure, perform
@@ -36,7 +36,6 @@ from ..storage.lookups.fetched_records import PlainRecords, WantedRecords, plain
 from ..storage.lookups.split_points import SplitPoint, split_points
 from ..storage.lookups.time_range import fetch_range
 from ..storage.lookups.timestamps import check_timestamp, first_cached, offset_for_timestamp
-from ..storage.segments.segment_view import TimestampAndOffset
 
 
 class FetchPartition(NamedTuple):

@@ -12,14 +12,13 @@ import attrs
 import trio
 
 from ...protocol.errors import InvalidRecordError, InvalidRequestError, RequestError, RequestTimedOutError
-from ...protocol.types import Bytes, TopicPartition
+from ...protocol.types import AppendResult, Bytes, TopicPartition
 from ..logs.log_manager import LogManager
 from ..partitions.appender import ACKS_ALL, Answer
 from ..partitions.disk import STEPS_PER_PROCEDURE
 from ..partitions.partition import PartitionActor
 from ..storage.disk.diskops import Procedure
 from ..storage.disk.paths import INTERNAL_TOPICS
-from ..storage.log.append import AppendResult
 from ..storage.log.prepare import (
     BYTES_PER_STEP,
     MOST_BYTES,

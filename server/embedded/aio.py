@@ -18,14 +18,14 @@ from typing import Any, Generic, Self, TypeVar, Unpack
 
 import trio
 
+from ...protocol.following import Follow as Follow
+from ...protocol.following import FollowedRecord as FollowedRecord
 from ..fake.proxies import AwaitedCaller, Proxy, awaited, awaited_sync, made
 from ..fake.views.groups_view import GroupsView
 from ..fake.views.log_view import LogView
 from . import opening
 from .blocking import BrokerThread, clock_of
 from .broker import EmbeddedBroker, open_fork
-from .follow import Follow as Follow
-from .follow import FollowedRecord as FollowedRecord
 from .living import directory_like
 from .options import OpenOptions, listening, shows_options
 from .records import Transaction

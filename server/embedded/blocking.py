@@ -17,7 +17,8 @@ from typing import Final, Self, TypeVar, Unpack
 
 import trio
 
-from ...protocol.types import TopicPartition
+from ...protocol.following import BlockingFollow as BlockingFollow
+from ...protocol.following import BlockingFollowedRecord as BlockingFollowedRecord
 from ..config.broker_config import Address
 from ..fake.clock import MovedClock
 from ..fake.life import ForkedError
@@ -38,7 +39,6 @@ from ..fake.proxies import (
 from ..system.clock import system_now_ms
 from . import opening
 from .broker import EmbeddedBroker, Fork, describe_broker, open_fork
-from .follow import Follow, Followed, Found, Taken
 from .living import directory_like
 from .options import OpenOptions, check_options, listening, shows_options
 from .records import Transaction
@@ -236,57 +236,6 @@ def _forked() -> None:
 # work. `concurrent.futures` registers itself in the same way.
 getattr(threading, "_register_atexit", atexit.register)(_end_all)
 os.register_at_fork(after_in_child=_forked)
-
-
-class BlockingFollowedRecord(Followed):
-    """A record, and its place in a group."""
-
-    def commit(self) -> None:
-        """The group is done with this record and those before it in its partition, and goes on behind it. Raises
-        RequestError."""
-        self._follow.commit(self)
-
-
-class BlockingFollow:
-    """The records of topics as they come: `for record in broker.follow(...)`. One thread uses it at a time. What is read ahead
-    is one read, of at most `max_bytes` or 2,000 records."""
-
-    def __init__(self, follow: Follow, caller: Caller) -> None:
-        self._read_on = follow.read_on
-        self._commit = follow.keep
-        self._caller = caller
-        self._taken = Taken(follow.read_on.following, BlockingFollowedRecord)
-
-    def __repr__(self) -> str:
-        return self._read_on.following.describe(type(self).__name__)
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> BlockingFollowedRecord:
-        while (record := self._taken.next(self)) is None:
-            place = self._taken.place
-            found: Found = self._caller.call(lambda place=place: self._read_on(place))  # type: ignore[misc]
-            self._taken.put(found)
-            if not found.records:
-                raise StopIteration
-        return record
-
-    def positions(self) -> dict[TopicPartition, int]:
-        """Return the next offset of each partition, after the last record that the program has got. Before the first record
-        this call decides the starting offsets. `commit` stores these offsets, and `BlockingTransaction.commit_offsets` accepts
-        them. Raises RequestError."""
-        if self._taken.is_nowhere:
-            self._taken.put(Found((), self._caller.call(lambda: self._read_on.placed(self._taken.place))))
-        return self._taken.positions()
-
-    def commit(self, record: BlockingFollowedRecord | None = None) -> None:
-        """The group is done with all records that the program has got, or with those up to `record` in its partition: the next
-        follow of the group goes on behind them. What was not committed when the program ends comes again (at least once).
-        Raises RequestError: among others when the group has members, whose place it is then to commit."""
-        if offsets := self._taken.to_commit(record):
-            self._caller.call(lambda: self._commit(offsets))
-            self._taken.committed(offsets, record)
 
 
 class BlockingTransaction(Proxy[Transaction, Caller]):

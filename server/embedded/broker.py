@@ -14,8 +14,10 @@ import attrs
 import trio
 
 from ...protocol.errors import RequestError
+from ...protocol.following import Follow, Following, Start
 from ...protocol.limits import MIB
-from ...protocol.types import NO_OFFSET, Bytes, Record, TopicPartition, range_of
+from ...protocol.records.plain_records import WrongRecordsNamed, by_partition, check_records, keyed
+from ...protocol.types import NO_OFFSET, AppendResult, Bytes, Record, TimestampAndOffset, TopicPartition, range_of
 from ..broker import Broker, BrokerStatistics, PlainRecord, TopicDescription
 from ..config.broker_config import Address, BrokerConfig
 from ..fake.clock import MovedClock
@@ -27,21 +29,9 @@ from ..fake.views.share_groups_view import ShareGroupsView
 from ..fake.views.streams_groups_view import StreamsGroupsView
 from ..listeners.addresses import Addresses
 from ..loop.procedures import perform
-from ..storage.log.append import AppendResult
-from ..storage.segments.segment_view import TimestampAndOffset
-from .follow import Follow, Following, ReadOn, Start
+from .follow import ReadOn
 from .living import directory_like, living
-from .records import (
-    TIMEOUT_MS,
-    Transaction,
-    WrongRecordsNamed,
-    by_partition,
-    check_records,
-    from_offset,
-    keyed,
-    partition_of,
-    range_of_times,
-)
+from .records import TIMEOUT_MS, Transaction, from_offset, partition_of, range_of_times
 
 T = TypeVar("T")
 

@@ -32,13 +32,12 @@ from ...protocol.limits import INT16_MAX, MIB
 from ...protocol.records.batch import BatchHeader
 from ...protocol.records.builder import build_batch
 from ...protocol.records.record import iter_records
-from ...protocol.types import Bytes, TopicPartition
+from ...protocol.types import AppendResult, Bytes, TopicPartition
 from ..logs.internal_topic import InternalTopic
 from ..logs.log_manager import LogManager
 from ..loop.waiting import KeyedLocks
 from ..partitions.task_errors import TaskErrors
 from ..storage.disk.checkpoints import encode_uuid
-from ..storage.log.append import AppendResult
 from ..system.client_memory import Account
 from ..system.clock import NowMs
 from .state.stored_state import StoredShare, applied, plan_initial, plan_snapshot

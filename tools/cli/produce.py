@@ -319,7 +319,7 @@ class Sending:
         appender = Appender(client, compression_type=CompressionType[self._given.compression.upper()])
         appended = await appender.append(self._given.topic, records, partition=partition, expected_offset=expected_offset)
         self._sent = self._records = len(records)
-        self._partitions[partition] = [len(records), appended.base_offset, appended.end_offset - 1]
+        self._partitions[partition] = [len(records), appended.base_offset, appended.last_offset]
         self._progress.update(done_bytes=self._read_bytes, records=self._records)
 
     async def _watch(self) -> None:

@@ -14,12 +14,12 @@ import trio
 import trio.testing
 from triolog.protocol.errors import CorruptRecordError, InvalidConfigError, InvalidRecordError
 from triolog.protocol.records.builder import build_batch
+from triolog.protocol.records.plain_records import check_records
 from triolog.protocol.types import TopicPartition
 from triolog.server.config.broker_config import BROKER_KEYS, Address, BrokerConfig
 from triolog.server.config.broker_settings import read_settings
 from triolog.server.embedded import LOCALHOST, MEMORY, BlockingBroker, EmbeddedBroker, open_broker
 from triolog.server.embedded.opening import REFUSED, TEST_DEFAULTS, Arguments, broker_config
-from triolog.server.embedded.records import check_records
 
 from tests.support.brokers import PATIENCE_S
 from tests.support.logs import START_MS

@@ -10,11 +10,10 @@ from typing import Final
 import pytest
 import trio
 from triolog.protocol.errors import ErrorCode, OffsetOutOfRangeError, RequestError
-from triolog.protocol.types import TopicPartition
+from triolog.protocol.types import AppendResult, TopicPartition
 from triolog.server.broker import Broker
 from triolog.server.logs.disk_guard import FLOOR, MOST_FRUITLESS
 from triolog.server.partitions.room import FILE_BLOCK_BYTES
-from triolog.server.storage.log.append import AppendResult
 from triolog.server.storage.log.derived_files import NOTHING_DROPPED, Dropped
 
 from tests.support.brokers import PARTITION, TOPIC, actor_of, running_broker, until, value, values_from

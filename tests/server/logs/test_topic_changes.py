@@ -19,7 +19,7 @@ from triolog.protocol.errors import (
 )
 from triolog.protocol.records.batch import BatchHeader
 from triolog.protocol.records.builder import build_batch
-from triolog.protocol.types import Bytes, TopicPartition
+from triolog.protocol.types import AppendResult, Bytes, TopicPartition
 from triolog.server.broker import Broker
 from triolog.server.config import LogConfig
 from triolog.server.logs.internal_topic import InternalTopic
@@ -34,7 +34,6 @@ from triolog.server.storage.directory.topics_file import (
 )
 from triolog.server.storage.disk.checkpoints import decode_uuid, random_uuid
 from triolog.server.storage.errors import LogOfflineError
-from triolog.server.storage.log.append import AppendResult
 from triolog.server.storage.log.changes import truncate_to
 
 from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, running_broker, until, value, values_from

@@ -15,7 +15,7 @@ import trio.testing
 from trio.testing import MockClock
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.limits import KIB
-from triolog.protocol.types import TopicPartition
+from triolog.protocol.types import AppendResult, TopicPartition
 from triolog.server.fake.faults.faults import DiskFaults
 from triolog.server.fake.faults.rules import DiskRule
 from triolog.server.loop.turns import Turns
@@ -27,7 +27,6 @@ from triolog.server.partitions.partition import PartitionActor
 from triolog.server.storage.disk.diskops import DiskOp, FileHandle, Sync, Truncate, Write
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import AppendFailedError, LogOfflineError
-from triolog.server.storage.log.append import AppendResult
 
 from tests.server.partitions.test_disk import open_disk, writable
 from tests.server.partitions.test_partition import Answered, answered, offsets, prepared, send

@@ -12,11 +12,10 @@ import pytest
 import trio
 import trio.testing
 from triolog.protocol.errors import ErrorCode, RequestError
-from triolog.protocol.types import TopicPartition
+from triolog.protocol.types import AppendResult, TopicPartition
 from triolog.server.broker import Broker, FetchPartition
 from triolog.server.partitions.partition import PartitionActor
 from triolog.server.storage.errors import AppendFailedError, LogOfflineError
-from triolog.server.storage.log.append import AppendResult
 from triolog.server.storage.log.changes import truncate_fully_and_start_at, truncate_to
 from triolog.server.storage.log.prepare import prepare_append
 

@@ -57,7 +57,7 @@ async def test_lost_connection_fails_what_waits_and_the_next_call_connects_anew(
 
         async def fetch() -> None:
             try:
-                await client.fetch(m.FetchRequest((m.FetchPartition("t", 0, 0),), max_wait_ms=1000))
+                await client.call_fetch(m.FetchRequest((m.FetchPartition("t", 0, 0),), max_wait_ms=1000))
             except ConnectionLostError as exc:
                 failures.append(exc)
 
@@ -110,7 +110,7 @@ async def test_leaving_the_block_fails_other_calls(server: NativeServer, clock: 
 
     async def fetch(client: Client) -> None:
         with pytest.raises(ConnectionLostError, match="the client was closed") as caught:
-            await client.fetch(m.FetchRequest(()))
+            await client.call_fetch(m.FetchRequest(()))
         failure.append(caught.value)
 
     async with connect(open_stream=server.open_stream) as client:
@@ -132,7 +132,7 @@ async def test_answers_overtake_each_other(server: NativeServer, clock: MockCloc
     async with connect(open_stream=server.open_stream) as client:
 
         async def fetch() -> None:
-            await client.fetch(m.FetchRequest((m.FetchPartition("t", 0, 0),)))
+            await client.call_fetch(m.FetchRequest((m.FetchPartition("t", 0, 0),)))
             order.append("fetch")
 
         async with trio.open_nursery() as calls:
@@ -159,7 +159,7 @@ async def test_cancelled_call_gives_its_place_back_when_its_answer_comes(server:
     server.faults.append(lambda request: release if is_fetch(request) else None)
     async with connect(open_stream=server.open_stream) as client:
         with trio.move_on_after(1):
-            await client.fetch(m.FetchRequest((m.FetchPartition("t", 0, 0),)))
+            await client.call_fetch(m.FetchRequest((m.FetchPartition("t", 0, 0),)))
         with trio.move_on_after(1) as scope:
             await client.metadata(m.MetadataRequest())
         assert scope.cancelled_caught, "the place is taken until the answer comes"

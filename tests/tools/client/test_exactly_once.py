@@ -97,12 +97,12 @@ async def test_a_gap_is_refused_or_passed_over_as_the_request_or_the_topic_says(
     async with door.client(gapped.native) as client:
         for shape in m.Format:
             request = m.FetchRequest((m.FetchPartition("t", 0, 4),), format=shape, gaps=m.Gaps.SKIP)
-            (entry,) = (await client.fetch(request)).partitions
+            (entry,) = (await client.call_fetch(request)).partitions
             if isinstance(entry.records, tuple):
                 assert ([record.offset for record in entry.records], entry.next_offset) == ([6, 7, 8], 9)
             else:
                 assert [header.base_offset for header, _ in iter_batches(entry.records)] == [6]
-        (entry,) = (await client.fetch(attrs.evolve(request, gaps=m.Gaps.REFUSE))).partitions
+        (entry,) = (await client.call_fetch(attrs.evolve(request, gaps=m.Gaps.REFUSE))).partitions
         assert isinstance(entry.error, CorruptRecordError)
         assert "3 to 5" in entry.error.message
         assert await read(door, client) == [6, 7, 8]

@@ -114,7 +114,7 @@ async def test_large_and_small_records_are_sent(tls_broker: BlockingBroker, cert
 
 
 async def test_a_client_in_trio_has_many_calls_at_once(tls_broker: BlockingBroker, certificates: Certificates) -> None:
-    async with connect(address=tls_broker.native, config=ClientConfig(tls=tls(certificates))) as client:
+    async with connect(tls_broker.native, config=ClientConfig(tls=tls(certificates))) as client:
         async with trio.open_nursery() as nursery:
             for _ in range(50):
                 nursery.start_soon(client.metadata, MetadataRequest(None))

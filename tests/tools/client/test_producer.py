@@ -15,7 +15,7 @@ from triolog.protocol.native import messages as m
 from triolog.protocol.native.messages import ProduceRequest
 from triolog.protocol.types import CompressionType, Isolation, TopicPartition
 from triolog.server.embedded import BlockingBroker
-from triolog.tools.client.appender import Appended, Appender, ExpectedOffsetError
+from triolog.tools.client.appender import Appender, AppendResult, ExpectedOffsetError
 from triolog.tools.client.blocking import PlainRecord
 from triolog.tools.client.connection import connect
 from triolog.tools.client.consumer import open_consumer
@@ -26,6 +26,10 @@ from tests.support.native_server import NativeServer
 from tests.tools.client.doors import RETRIES, Served, faults_on
 
 T0 = TopicPartition("t", 0)
+
+
+def appended(base_offset: int, end_offset: int) -> AppendResult:
+    return AppendResult(base_offset, end_offset - 1, -1, 0)
 
 
 @asynccontextmanager
@@ -173,12 +177,12 @@ async def appending(served: Served, **options: Any) -> AsyncIterator[Any]:
 
 async def test_an_append_goes_where_it_is_expected_or_nowhere(served: Served) -> None:
     async with appending(served, compression_type=CompressionType.GZIP) as appender:
-        assert await appender.append("t", [b"a", b"b"], expected_offset=0) == Appended(0, 2)
+        assert await appender.append("t", [b"a", b"b"], expected_offset=0) == appended(0, 2)
         with pytest.raises(ExpectedOffsetError) as caught:
             await appender.append("t", [b"c"], expected_offset=1)
         assert caught.value.log_end_offset == 2
-        assert await appender.append("t", [PlainRecord(5, b"k", b"c")], expected_offset=2) == Appended(2, 3)
-        assert await appender.append("t", [b"d"], partition=1) == Appended(0, 1)
+        assert await appender.append("t", [PlainRecord(5, b"k", b"c")], expected_offset=2) == appended(2, 3)
+        assert await appender.append("t", [b"d"], partition=1) == appended(0, 1)
         with pytest.raises(InvalidRequestError, match="there are no records"):
             await appender.append("t", [])
     records = served.server.logs["t"][0].records()
@@ -191,8 +195,8 @@ async def test_an_append_goes_where_it_is_expected_or_nowhere(served: Served) ->
 async def test_a_lost_answer_is_no_refusal(served: Served, outcome: str) -> None:
     served.faults_on(ProduceRequest, outcome, outcome, None)
     async with appending(served) as appender:
-        assert await appender.append("t", [b"a"], expected_offset=0) == Appended(0, 1)
-        assert await appender.append("t", [b"b"], expected_offset=1) == Appended(1, 2)
+        assert await appender.append("t", [b"a"], expected_offset=0) == appended(0, 1)
+        assert await appender.append("t", [b"b"], expected_offset=1) == appended(1, 2)
     assert served.values() == [b"a", b"b"]
 
 
@@ -203,7 +207,7 @@ async def test_who_gave_up_begins_as_another_producer(served: Served) -> None:
             await appender.append("t", [b"a"], expected_offset=0)
         with pytest.raises(InvalidRecordError):
             await appender.append("t", [b"b"], expected_offset=1)
-        assert await appender.append("t", [b"c"], expected_offset=1) == Appended(1, 2)
+        assert await appender.append("t", [b"c"], expected_offset=1) == appended(1, 2)
     assert served.values() == [b"a", b"c"]
 
 
@@ -215,7 +219,7 @@ async def test_a_cancelled_append_leaves_no_hole_in_the_sequence(server: NativeS
         with trio.move_on_after(1) as waiting:
             await appender.append("t", [b"a"], expected_offset=0)
         assert waiting.cancelled_caught
-        assert await appender.append("t", [b"b"], expected_offset=1) == Appended(1, 2)
+        assert await appender.append("t", [b"b"], expected_offset=1) == appended(1, 2)
 
 
 async def test_many_who_count_lose_nothing(broker: BlockingBroker) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ..admin import Admin
-from .client import BlockingClient, BlockingDriver, blocking
+from .client import BlockingClient
+from .in_place import blocking
 
 
 class BlockingAdmin:
@@ -11,7 +12,7 @@ class BlockingAdmin:
     raises the first error among the answers."""
 
     def __init__(self, client: BlockingClient) -> None:
-        self._shared = Admin(BlockingDriver(client))
+        self._shared = Admin(client.driver)
 
     create_topic = blocking(Admin.create_topic)
     create_topics = blocking(Admin.create_topics)

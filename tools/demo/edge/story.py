@@ -115,7 +115,7 @@ class _Stage:
 
     def connect(self) -> Any:
         """Connect a client to the source."""
-        return connect(address=self.source.address, config=ClientConfig(client_id="edge-demo"))
+        return connect(self.source.address, config=ClientConfig(client_id="edge-demo"))
 
     async def start_forwarder(self, *options: str) -> None:
         host, port = self.source.address

@@ -145,7 +145,7 @@ class ServerSource:
         request = self._places.plan_fetch(left_ms if not self._pieces else self._wait_ms)
         if request is None:
             return None
-        self._ahead = self._client.start(request, request.max_wait_ms)
+        self._ahead = self._client.start(request)
         return self._ahead
 
     def _settle(self, answer: FetchPartitionResponse) -> None:

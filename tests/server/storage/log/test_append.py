@@ -26,10 +26,10 @@ from triolog.protocol.records.batch import (
 from triolog.protocol.records.builder import BatchBuilder, build_batch
 from triolog.protocol.records.record import iter_records
 from triolog.protocol.records.steps import UNLIMITED, BatchLimits
-from triolog.protocol.types import NO_TIMESTAMP, Bytes, CompressionType, TimestampType
+from triolog.protocol.types import NO_TIMESTAMP, AppendResult, Bytes, CompressionType, TimestampType
 from triolog.server.config import LogConfig, RecordValidation
 from triolog.server.storage.disk.diskops import Sync, SyncDirectory, Write
-from triolog.server.storage.log.append import AppendResult, plan_append
+from triolog.server.storage.log.append import plan_append
 from triolog.server.storage.log.prepare import MOST_RECORDS, PreparedAppend, prepare_append, prepare_one, steps_of
 from triolog.server.storage.producers.producer_cursor import AppendOrigin
 

@@ -20,11 +20,10 @@ from triolog.protocol.errors import InvalidTxnStateError, OutOfOrderSequenceErro
 from triolog.protocol.records.batch import BatchHeader
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.records.control import ControlRecordType, control_record_type
-from triolog.protocol.types import LATEST_TIMESTAMP, NO_PRODUCER_ID, Isolation
+from triolog.protocol.types import LATEST_TIMESTAMP, NO_PRODUCER_ID, AppendResult, Isolation
 from triolog.server.config import LogConfig
 from triolog.server.offline.compact_directory import compact
 from triolog.server.storage.disk.diskops import drive
-from triolog.server.storage.log.append import AppendResult
 from triolog.server.storage.log.changes import truncate_to
 from triolog.server.storage.log.derived_files import FILE_NAME as DERIVED_FILE
 from triolog.server.storage.log.gaps import gap_at

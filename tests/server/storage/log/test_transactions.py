@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from triolog.protocol.errors import InvalidRecordError, OutOfOrderSequenceError
-from triolog.protocol.types import LATEST_TIMESTAMP, MAX_TIMESTAMP, Isolation, Record
+from triolog.protocol.types import LATEST_TIMESTAMP, MAX_TIMESTAMP, AppendResult, Isolation, Record
 from triolog.server.config import LogConfig
 from triolog.server.storage.disk.diskops import SyncDirectory, SyncFile
-from triolog.server.storage.log.append import AppendResult, commit_append, plan_append
+from triolog.server.storage.log.append import commit_append, plan_append
 from triolog.server.storage.log.changes import truncate_fully_and_start_at, truncate_to
 from triolog.server.storage.log.prepare import PreparedAppend, prepare_marker
 from triolog.server.storage.producers.producer_snapshots import list_snapshots

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from triolog.protocol.errors import CorruptRecordError, InvalidRequestError, OffsetOutOfRangeError, RecordTooLargeError
 from triolog.protocol.limits import INT64_MAX, KIB
 from triolog.protocol.records.batch import RECORD_BATCH_OVERHEAD, BatchHeader, iter_batches, with_timestamp
-from triolog.protocol.types import NO_TIMESTAMP, CompressionType, Isolation, TimestampType
+from triolog.protocol.types import NO_TIMESTAMP, CompressionType, Isolation, TimestampAndOffset, TimestampType
 from triolog.server.config import LogConfig, RecordValidation
 from triolog.server.storage.disk.diskops import FileHandle, Read
 from triolog.server.storage.disk.filesystem import read_at
@@ -29,7 +29,7 @@ from triolog.server.storage.lookups.explain import explain_offset, explain_times
 from triolog.server.storage.lookups.fetch import READ_WITH_ANSWER_BYTES, FetchedRecords, fetch_cached
 from triolog.server.storage.lookups.split_points import SplitPoint, split_points
 from triolog.server.storage.lookups.timestamps import NO_SUCH_RECORD, check_timestamp, first_cached, offset_for_timestamp
-from triolog.server.storage.segments.segment_view import UNTOLD_RECORDS, TimestampAndOffset
+from triolog.server.storage.segments.segment_view import UNTOLD_RECORDS
 
 from tests.server.offline.test_verify import flip
 from tests.support.logs import START_MS, DrivenLog, batch, open_driven, scan_for_timestamp

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.builder import build_batch
+from triolog.protocol.types import AppendResult
 from triolog.server.config import LogConfig
 from triolog.server.storage.directory.inventory import read_partition
 from triolog.server.storage.disk.diskops import drive
 from triolog.server.storage.disk.filesystem import FileSystem, OsFileSystem
 from triolog.server.storage.errors import CorruptSnapshotError
-from triolog.server.storage.log.append import AppendResult
 from triolog.server.storage.log.changes import truncate_to
 from triolog.server.storage.log.retention import increment_log_start_offset, take_out_below
 from triolog.server.storage.producers import producer_snapshots

@@ -11,12 +11,11 @@ import pytest
 from triolog.protocol.errors import OutOfOrderSequenceError, RecordBatchTooLargeError
 from triolog.protocol.records.batch import empty_batch_header, end_txn_marker
 from triolog.protocol.records.builder import build_batch
-from triolog.protocol.types import NO_OFFSET, TimestampType, TopicPartition
+from triolog.protocol.types import NO_OFFSET, AppendResult, TimestampType, TopicPartition
 from triolog.server.config import LogConfig
 from triolog.server.storage.disk.checkpoints import RECOVERY_POINT_FILE, decode_offsets
 from triolog.server.storage.disk.diskops import drive
 from triolog.server.storage.indexes.transaction_index import AbortedTxn
-from triolog.server.storage.log.append import AppendResult
 from triolog.server.storage.log.changes import reconfigure
 from triolog.server.storage.log.prepare import prepare_append
 from triolog.server.storage.producers import producer_snapshots
