@@ -4,6 +4,7 @@ coordinators' own topics."""
 from __future__ import annotations
 
 import errno
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -501,3 +502,18 @@ async def test_a_replay_short_of_the_high_watermark_is_logged(tmp_path: Path, ca
         await topic.replay(PLACE, lambda header, _: seen.append(header.base_offset))
     assert seen == [0, 1, 0]
     assert f"{PLACE} has nothing that can be read from offset 1 up to its high watermark 3" in caplog.text
+
+
+async def test_directories_of_deleted_topics_are_removed_once_by_two_calls_at_once(tmp_path: Path, fs: GateFileSystem) -> None:
+    async with running_broker(tmp_path, fs=fs) as broker:
+        manager = broker._manager
+        for number in range(3):
+            await broker.topics.create(f"t{number}")
+            await broker.topics.delete(f"t{number}")
+        assert len(manager.changes.doomed) == 3
+        async with trio.open_nursery() as nursery:
+            for _ in range(2):
+                nursery.start_soon(partial(manager.changes.delete_doomed, at_once=True))
+        assert manager.changes.doomed == []
+        assert list(tmp_path.glob("*-delete")) == []
+        assert manager.disk.errors.counts == {}
