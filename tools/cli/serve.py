@@ -357,8 +357,7 @@ def _started(ready_file: str | None, addresses: Addresses, *, is_first: bool = F
         kafka, native = addresses.kafka, addresses.native
         say_lines(
             f"kcat     echo hello | kcat -b {kafka} -t greetings -P\n"
-            f'Python   python -c "from triolog.tools.client.blocking import *; '
-            f"print(BlockingAdmin(BlockingClient(('{native.host}', {native.port}))).list_topics())\"\n"
+            f"Python   python -c \"import triolog; print(triolog.blocking.connect('{native}').topics())\"\n"
             f"console  triolog console -s {native}"
         )
 

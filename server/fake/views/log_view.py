@@ -19,9 +19,8 @@ from ....protocol.records.batch import BatchHeader, iter_batches
 from ....protocol.records.control import ControlRecordType, control_record_type
 from ....protocol.records.partitioners import partition_for_key
 from ....protocol.records.record import CommittedFilter, iter_records
-from ....protocol.types import Isolation, Record, TopicPartition
+from ....protocol.types import AppendResult, Isolation, Record, TopicPartition
 from ...broker import Broker, FetchPartition, PlainRecord, ReaderView
-from ...storage.log.append import AppendResult
 from ..faults.rules import hint
 from .fault_views import PATIENCE_S
 

@@ -17,7 +17,7 @@ import pytest
 import sniffio
 import trio
 from triolog.protocol.types import TopicPartition
-from triolog.server.embedded import EmbeddedBroker, aio, opening
+from triolog.server.embedded import BlockingBroker, EmbeddedBroker, aio, opening
 from triolog.server.embedded import blocking as blocking_face
 from triolog.tools.client.blocking import BlockingClient
 from triolog.tools.client.connection import connect
