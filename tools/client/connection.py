@@ -27,9 +27,10 @@ from .errors import ClosedError, ConnectionLostError
 from .exchange import expect, wait_ms
 from .greeted_connection import Connection, OpenStream, TcpOpener, greet
 from .log_calls import LogCalls
-from .loops import Nursery, current_loop
+from .loops import Nursery
 from .procedures.driving import Driver
 from .procedures.topics import Procedure
+from .running_loop import current_loop
 
 
 @asynccontextmanager

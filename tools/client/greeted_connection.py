@@ -36,7 +36,8 @@ from .exchange import (
     remove_sent,
 )
 from .login import RENEWED_AT, LoginConfig, LoginSteps, login_steps
-from .loops import Event, Stream, current_loop, is_encrypted
+from .loops import Event, Stream, is_encrypted
+from .running_loop import current_loop
 from .tls import TlsConfig
 
 OpenStream = Callable[[], Awaitable[Stream]]

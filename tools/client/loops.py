@@ -119,15 +119,6 @@ TRIO: Final = Loop(
 )
 
 
-def current_loop() -> Loop:
-    """Return the loop that the caller runs in. Raises RuntimeError outside of one."""
-    if trio.lowlevel.in_trio_run():
-        return TRIO
-    from .asyncio_loop import current_asyncio_loop
-
-    return current_asyncio_loop()
-
-
 def is_encrypted(stream: Stream) -> bool:
     """Return whether a stream is encrypted, so that a password may be sent."""
     return isinstance(stream, trio.SSLStream) or bool(getattr(stream, "is_encrypted", False))

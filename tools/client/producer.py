@@ -24,8 +24,8 @@ from .backoff import Backoff
 from .config import ProducerConfig
 from .connection import Client, open_background
 from .errors import ClosedError, ConnectionLostError
-from .loops import current_loop
 from .procedures import groups as group_procedures
+from .running_loop import current_loop
 from .sending.futures import RecordFuture, RecordMetadata
 from .sending.partition_queue import Delivery
 from .sending.request_limits import record_size

@@ -13,8 +13,8 @@ from triolog.tools.client.config import ClientConfig
 from triolog.tools.client.connection import connect
 from triolog.tools.client.consumer import open_consumer
 from triolog.tools.client.errors import ConnectionLostError
-from triolog.tools.client.loops import current_loop
 from triolog.tools.client.producer import open_producer
+from triolog.tools.client.running_loop import current_loop
 
 from tests.support.native_server_thread import ServerThread, serving
 
