@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import inspect
 import re
 import shlex
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from typing import Final
 
 import click
 import pytest
-from triolog.server.embedded import open_broker
+from triolog import blocking
 from triolog.tools.cli.main import main
 
 from tests.support.followed_page import Reader
@@ -202,7 +201,8 @@ def test_every_command_of_a_page_exists_with_its_options(path: Path) -> None:
 
 
 def test_the_faq_knows_whether_an_embedded_broker_opens_a_port() -> None:
-    answer = "Yes" if inspect.signature(open_broker).parameters["native"].default is not None else "No"
+    with blocking.open() as broker:
+        answer = "No" if broker.native is broker.kafka is None else "Yes"
     assert f"**Does an embedded broker open a port?** {answer}" in text_of("faq.md")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 import tomllib
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ import click
 import pytest
 from packaging.requirements import Requirement
 from triolog.protocol.extras import INSTALL, how_to_install
-from triolog.server.embedded import open_broker
+from triolog.server.embedded.options import OpenOptions
 from triolog.tools.cli.main import main
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -98,11 +97,12 @@ def test_the_page_names_the_commands_without_json() -> None:
 
 
 @pytest.mark.parametrize("page", ["reference/pytest-plugin.md", "testing-with-triolog.md"])
-def test_pages_agree_that_the_marker_takes_every_keyword_of_a_broker(page: str) -> None:
+def test_pages_agree_that_the_marker_takes_every_option_of_a_broker(page: str) -> None:
     text = " ".join((ROOT / "docs" / page).read_text(encoding="utf-8").split())
-    (said,) = re.findall(r"takes every keyword of [^.]*open_broker[^.]*\.", text)
-    given = set(re.findall(r"`(\w+)`", said)) - {"open_broker"}
-    assert given <= inspect.signature(open_broker).parameters.keys()
+    said = text.partition("takes every option of ")[2].partition(". ")[0]
+    given = set(re.findall(r"`(\w+)`", said)) - {"open", "path", "triolog_broker"}
+    assert said
+    assert given <= OpenOptions.__annotations__.keys()
 
 
 def test_the_page_on_tests_has_the_time_after_which_a_session_ends() -> None:
