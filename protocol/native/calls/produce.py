@@ -134,7 +134,7 @@ class ProducePartition(Partition):
     With `expected_offset` the server appends only if the log ends there.
     """
 
-    records: Bytes | tuple[PlainRecord, ...] = wire(RECORDS)
+    records: Bytes | tuple[PlainRecord, ...] = wire(RECORDS, last=True)
     expected_offset: int | None = wire(INT64, nullable=True, default=None, left_out=True)
 
 

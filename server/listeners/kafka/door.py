@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from operator import attrgetter
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import attrs
 import trio
@@ -201,11 +201,11 @@ def filled(cls: type[T], source: object, **fields: Any) -> T:
     """Return a structure of an answer that repeats a value of the broker: `fields`, and what `source` has under the names of
     the others. The elements of a list are made in the same way."""
     for field in all_fields(cls):
-        value = getattr(source, field.name, None)
-        if value is not None and field.name not in fields:
-            element: Any = field.element
-            is_list = field.is_array and isinstance(element, type)
-            fields[field.name] = [filled(element, each) for each in value] if is_list else value
+        if field.name in fields or not hasattr(source, field.name):
+            continue
+        value, element = getattr(source, field.name), cast(Any, field.element)
+        is_list = value is not None and field.is_array and isinstance(element, type)
+        fields[field.name] = [filled(element, each) for each in value] if is_list else value
     return cls(**fields)
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from ....protocol.extras import how_to_install
-from ...export.layout import CSV_HEAD, FORMATS
+from ...export.writers import CSV_HEAD, FORMATS
 from ..terminal.failures import EXIT_FAILED, FailedError
 from ..terminal.output import as_json_value, count_text, flush, printable, say, size_text, timezone_option, warn, write
 from ..terminal.places import position_option, read_position, time_of
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from ....server.storage.directory.inventory import PartitionFiles, StoppedDirectory
     from ....server.storage.disk.filesystem import FileSystem
     from ....server.storage.recovery.salvage import Damage
-    from ...export.layout import Export, Exported, ToLine
+    from ...export.layout import Export, Exported
+    from ...export.writers import ToLine
 
 
 BASE64_PREFIX: Final = "base64:"
