@@ -15,7 +15,7 @@ import attrs
 from ..limits import MAX_STRING_CHARS
 from . import primitives
 from .fields import BYTES, RECORDS, STRING, Element, Field, Primitive, all_fields, fields_of
-from .primitives import Source
+from .source import Source
 
 Reader = Callable[[memoryview, int, int], tuple[Any, int]]
 """(data, position) -> (value, position behind it). Raises RemoteProtocolError, struct.error, IndexError, UnicodeDecodeError."""

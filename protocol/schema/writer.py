@@ -15,7 +15,7 @@ import attrs
 
 from . import primitives
 from .fields import RECORDS, STRING, Element, Field, Primitive, fields_of
-from .primitives import Source
+from .source import Source
 
 Writer = Callable[[Any, list[Any], list[int]], None]
 """(value, parts, large) -> None: appends the value's bytes to `parts` in pieces, and to `large` the places of records that are

@@ -14,6 +14,7 @@ import pytest
 import trio
 import trio.testing
 from triolog.protocol.limits import MIB
+from triolog.protocol.schema import codec, fields, reader, source, writer
 
 from tests.server.request_fuzz import kafka_requests, native_requests
 from tests.server.request_fuzz.run import PATIENCE_S, VARIANTS, WAIT_S, Fuzzed, NativeStream, fuzzed_broker, send, speaking
@@ -66,7 +67,7 @@ LINES_PER_ELEMENT: Final = {
 }
 """Of what is known to take longer."""
 MADE_ONCE: Final = (
-    *(f"*/protocol/schema/{name}.py" for name in ("codec", "fields", "reader", "source", "writer")),
+    *(str(module.__file__) for module in (codec, fields, reader, source, writer)),
     tracemalloc.__file__,
 )
 """Where readers and writers of messages are made, when they are first needed."""
