@@ -24,7 +24,7 @@ import attrs
 
 from .. import limits
 from ..errors import RequestError
-from ..schema.primitives import Source
+from ..schema.source import Source
 from ..types import TopicPartition
 from .kinds import (
     ERROR,

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import atheris
-from triolog.protocol.schema.primitives import Source
+from triolog.protocol.schema.source import Source
 
 from tests.fuzzing.target import Target, Watch
 from tests.fuzzing.targets import TARGETS

@@ -14,7 +14,7 @@ import attrs
 from ....protocol.errors import ErrorCode
 from ....protocol.kafka.apis import ITSELF, Api, ApiKey, ApiTable, lists_naming, names_of
 from ....protocol.schema.fields import Element, Entity, Field, Versions, all_fields
-from ....protocol.schema.primitives import Source
+from ....protocol.schema.source import Source
 from ..access.rules import finish
 
 NOBODY: Final = -1
