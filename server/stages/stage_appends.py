@@ -148,7 +148,7 @@ async def append_staged_files(
             chunk = await _read(manager, path, position, file, producer, number, there.records_count, actor)
             position, number = chunk.position, chunk.next_record
             if chunk.batches:
-                window.append(_prepared(chunk))
+                window.append(PreparedAppend.of(chunk.batches))
             if len(window) == APPENDS_AT_ONCE:
                 there, window = _joined(there, await _append(actor, window)), []
     if window:
@@ -205,16 +205,6 @@ async def _read(
         raise LogOfflineError(
             f"{actor.topic_partition}: what task {file.task!r} has staged in {path} cannot be read: {exc}; check the device"
         ) from exc
-
-
-def _prepared(chunk: StagedChunk) -> PreparedAppend:
-    return PreparedAppend(
-        chunk.batches,
-        sum(header.size_bytes for header, _ in chunk.batches),
-        sum(header.last_offset_delta + 1 for header, _ in chunk.batches),
-        max(header.max_timestamp for header, _ in chunk.batches),
-        has_producer=True,
-    )
 
 
 async def _append(actor: PartitionActor, appends: Sequence[PreparedAppend]) -> ProducerRecords:
