@@ -386,16 +386,14 @@ class Action:
     next_offset: int | None = None
 
 
+@attrs.frozen
 class Workshop:
     """Does what is asked, or in a dry run only tells of it. Owner: one repair."""
 
-    def __init__(
-        self, fs: FileSystem, acted: Callable[[Action], None], *, dry_run: bool, now_ms: NowMs = system_now_ms
-    ) -> None:
-        self.fs = fs
-        self.dry_run = dry_run
-        self.now_ms = now_ms
-        self._acted = acted
+    fs: FileSystem
+    _acted: Callable[[Action], None]
+    dry_run: bool = attrs.field(kw_only=True)
+    now_ms: NowMs = system_now_ms
 
     def tell(self, kind: str, file: str, text: str, first_offset: int | None = None, next_offset: int | None = None) -> None:
         self._acted(Action(kind=kind, file=file, text=text, first_offset=first_offset, next_offset=next_offset))

@@ -46,13 +46,13 @@ class RecordRange:
         return self.to_ms is None or record.timestamp < self.to_ms
 
 
+@attrs.define(eq=False, repr=False)
 class DecidedTransactions:
     """The aborted transactions of a log, and the offset up to which all transactions are decided."""
 
-    def __init__(self) -> None:
-        self._firsts: dict[int, list[int]] = {}
-        self._lasts: dict[int, list[int]] = {}
-        self.last_stable_offset = INT64_MAX
+    _firsts: dict[int, list[int]] = attrs.field(factory=dict)
+    _lasts: dict[int, list[int]] = attrs.field(factory=dict)
+    last_stable_offset: int = INT64_MAX
 
     def add_aborted(self, producer_id: int, first_offset: int, last_offset: int) -> None:
         """The next one of its producer."""
