@@ -19,14 +19,7 @@ from ..config.broker_config import BrokerConfig
 from ..config.log_config import topic_defaults_of
 from ..config.resource_keys import GroupConfig, Subscription, default_group_config, group_config, subscription
 from ..storage.directory.log_directory import LogDirectory
-from ..storage.directory.state_files import (
-    BROKERS,
-    CLIENT_METRICS,
-    GROUPS,
-    Overrides,
-    OverridesFile,
-    SecurityState,
-)
+from ..storage.directory.state_files import BROKERS, CLIENT_METRICS, GROUPS, Overrides, OverridesFile, SecurityState
 from ..storage.disk.filesystem import FileSystem
 from ..storage.errors import FileTooLargeError, LogOfflineError, StorageError
 from ..system.client_memory import Account, deep_bytes

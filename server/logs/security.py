@@ -31,15 +31,7 @@ import trio
 
 from ...protocol.errors import InvalidRequestError
 from ...protocol.kafka.authorization import AclOperation, ResourceType
-from ...protocol.kafka.scram import (
-    DEFAULT_SHAPE,
-    MIN_ITERATIONS,
-    ScramCredential,
-    ScramMechanism,
-    Shape,
-    decoy,
-    salt_of,
-)
+from ...protocol.kafka.scram import DEFAULT_SHAPE, MIN_ITERATIONS, ScramCredential, ScramMechanism, Shape, decoy, salt_of
 from ...protocol.limits import MAX_RULE_NAME_CHARS, MIB
 from ..access.acls import Acl, AclAuthorizer, AclFilter
 from ..access.quota_entities import QuotaEntity

@@ -37,6 +37,8 @@ from ..storage.log.prepare import PreparedAppend
 from .stage_files import StagedChunk, copy_staged, file_name, read_stamped, sync_staged
 from .stages import Stages
 
+LOGGER: Final = logging.getLogger(__name__)
+
 
 class ProducerRecords(NamedTuple):
     """The number of records, lost ones included; the offset of the first, and the one after the last, -1 without records."""
@@ -232,9 +234,6 @@ async def _append(actor: PartitionActor, appends: Sequence[PreparedAppend]) -> P
 def _joined(before: ProducerRecords, after: ProducerRecords) -> ProducerRecords:
     base_offset = after.base_offset if before.base_offset == NO_OFFSET else before.base_offset
     return ProducerRecords(before.records_count + after.records_count, base_offset, after.end_offset)
-
-
-LOGGER: Final = logging.getLogger(__name__)
 
 
 async def finish_partition(

@@ -22,15 +22,7 @@ from ..storage.errors import LogOfflineError
 from ..storage.log.prepare import prepare_steps
 from ..system.client_memory import Account
 from ..system.clock import NowMs
-from .stage_files import (
-    StagedBytes,
-    append_staged,
-    file_name,
-    find_staged,
-    stage_name,
-    task_prefix,
-    unlink_staged,
-)
+from .stage_files import StagedBytes, append_staged, file_name, find_staged, stage_name, task_prefix, unlink_staged
 
 LOGGER: Final = logging.getLogger(__name__)
 

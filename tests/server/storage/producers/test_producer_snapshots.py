@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.records.batch import iter_batches
+from triolog.server.storage.disk.checkpoints import MAX_CHECKPOINT_BYTES
 from triolog.server.storage.disk.diskops import drive
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import CorruptSnapshotError
 from triolog.server.storage.producers.producer_cursor import BatchMetadata, ProducerEntry
 from triolog.server.storage.producers.producer_snapshots import (
-    MAX_SNAPSHOT_BYTES,
     batches_path,
     decode_snapshot,
     encode_snapshot,
@@ -104,7 +104,7 @@ def test_the_newest_readable_snapshot_in_range_is_taken_and_a_broken_one_deleted
     for offset in (1, 2, 3, 4, 5):
         data = encode_snapshot([ENTRY._replace(epoch=offset)])
         Path(snapshot_path(str(tmp_path), offset)).write_bytes(data if offset != 3 else data[:-1])
-    os.truncate(snapshot_path(str(tmp_path), 5), MAX_SNAPSHOT_BYTES + 1)
+    os.truncate(snapshot_path(str(tmp_path), 5), MAX_CHECKPOINT_BYTES + 1)
 
     def load(log_start: int, end: int) -> ProducerState:
         return drive(FS, load_newest(str(tmp_path), drive(FS, list_snapshots(str(tmp_path))), log_start, end))
