@@ -113,10 +113,9 @@ format: $(VENV)/.installed-dev
 man: $(VENV)/.installed-demo
 	$(BIN)/python -m triolog.tools.cli.reference.man_pages build/man
 
-# The bill of materials, in build/triolog.cdx.json: what a server may need. SBOM_EXTRAS=spark has another one.
-SBOM_EXTRAS := metrics,telemetry,forward,control,regex
+# The bill of materials, in build/triolog.cdx.json, with the extras of a server. SBOM_EXTRAS=spark chooses others.
 sbom: $(VENV)/.installed-release
-	$(BIN)/python packaging/sbom.py --extras $(SBOM_EXTRAS) build/triolog.cdx.json
+	$(BIN)/python packaging/sbom.py $(if $(SBOM_EXTRAS),--extras $(SBOM_EXTRAS)) build/triolog.cdx.json
 
 # What goes to a package index: a source distribution, the wheel that is made from it, and a check of both; the bill beside it.
 dist: sbom

@@ -229,6 +229,11 @@ class RequestError(TriologError):
     record_errors: tuple[tuple[int, str], ...] = ()
     """Of an append: the index in the batch of each refused record, and why. Empty: the error is about the whole batch."""
 
+    def __init_subclass__(cls, code: ErrorCode | None = None) -> None:
+        """`code` is the default code of the class."""
+        if code is not None:
+            cls.default_code = code
+
     def __init__(self, message: str, code: ErrorCode | None = None) -> None:
         if len(message) > MAX_MESSAGE_CHARS:
             message = f"{message[:MAX_MESSAGE_CHARS]}..."
@@ -251,46 +256,32 @@ class RequestError(TriologError):
         return f"{self.code.name}: {self.message}"
 
 
-class CorruptRecordError(RequestError):
+class CorruptRecordError(RequestError, code=ErrorCode.CORRUPT_MESSAGE):
     """Bytes that cannot be a record batch: size, magic or CRC."""
 
-    default_code = ErrorCode.CORRUPT_MESSAGE
 
-
-class InvalidRecordError(RequestError):
+class InvalidRecordError(RequestError, code=ErrorCode.INVALID_RECORD):
     """A batch with a right CRC whose content contradicts itself."""
 
-    default_code = ErrorCode.INVALID_RECORD
 
-
-class InvalidTimestampError(RequestError):
+class InvalidTimestampError(RequestError, code=ErrorCode.INVALID_TIMESTAMP):
     """A record timestamp outside message.timestamp.before.max.ms / after.max.ms."""
 
-    default_code = ErrorCode.INVALID_TIMESTAMP
 
-
-class RecordTooLargeError(RequestError):
+class RecordTooLargeError(RequestError, code=ErrorCode.MESSAGE_TOO_LARGE):
     """A batch above max.message.bytes, or one that decompresses above the limit."""
 
-    default_code = ErrorCode.MESSAGE_TOO_LARGE
 
-
-class RecordBatchTooLargeError(RequestError):
+class RecordBatchTooLargeError(RequestError, code=ErrorCode.RECORD_LIST_TOO_LARGE):
     """An append above segment.bytes."""
 
-    default_code = ErrorCode.RECORD_LIST_TOO_LARGE
 
-
-class UnsupportedCompressionTypeError(RequestError):
+class UnsupportedCompressionTypeError(RequestError, code=ErrorCode.UNSUPPORTED_COMPRESSION_TYPE):
     """Attribute bits 0-2 name no codec."""
 
-    default_code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
-
-class OffsetOutOfRangeError(RequestError):
+class OffsetOutOfRangeError(RequestError, code=ErrorCode.OFFSET_OUT_OF_RANGE):
     """A fetch below the log start offset or above the log end offset."""
-
-    default_code = ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 class ExpectedOffsetError(OffsetOutOfRangeError):
@@ -302,79 +293,53 @@ class ExpectedOffsetError(OffsetOutOfRangeError):
         """Where the log ended."""
 
 
-class UnknownTopicOrPartitionError(RequestError):
+class UnknownTopicOrPartitionError(RequestError, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
     """No such topic here, or it has fewer partitions."""
 
-    default_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-
-class TopicAlreadyExistsError(RequestError):
+class TopicAlreadyExistsError(RequestError, code=ErrorCode.TOPIC_ALREADY_EXISTS):
     """A create for a name that is taken."""
 
-    default_code = ErrorCode.TOPIC_ALREADY_EXISTS
 
-
-class InvalidTopicError(RequestError):
+class InvalidTopicError(RequestError, code=ErrorCode.INVALID_TOPIC_EXCEPTION):
     """A topic name that Kafka would refuse."""
 
-    default_code = ErrorCode.INVALID_TOPIC_EXCEPTION
 
-
-class InvalidConfigError(RequestError):
+class InvalidConfigError(RequestError, code=ErrorCode.INVALID_CONFIG):
     """An unknown configuration key, or a value outside its range."""
 
-    default_code = ErrorCode.INVALID_CONFIG
 
-
-class InvalidRequestError(RequestError):
+class InvalidRequestError(RequestError, code=ErrorCode.INVALID_REQUEST):
     """A request whose shape or values make no sense."""
 
-    default_code = ErrorCode.INVALID_REQUEST
 
-
-class UnsupportedVersionError(RequestError):
+class UnsupportedVersionError(RequestError, code=ErrorCode.UNSUPPORTED_VERSION):
     """An api, a version or a feature that does not exist here."""
 
-    default_code = ErrorCode.UNSUPPORTED_VERSION
 
-
-class RequestTimedOutError(RequestError):
+class RequestTimedOutError(RequestError, code=ErrorCode.REQUEST_TIMED_OUT):
     """The answer did not come within the request's timeout; whether it took effect is unknown."""
 
-    default_code = ErrorCode.REQUEST_TIMED_OUT
 
-
-class OutOfOrderSequenceError(RequestError):
+class OutOfOrderSequenceError(RequestError, code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
     """A producer's batch that does not follow its last one on the partition."""
 
-    default_code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
-
-class InvalidProducerEpochError(RequestError):
+class InvalidProducerEpochError(RequestError, code=ErrorCode.INVALID_PRODUCER_EPOCH):
     """A producer whose epoch is older than the one that the log knows: a newer instance has taken over."""
 
-    default_code = ErrorCode.INVALID_PRODUCER_EPOCH
 
-
-class InvalidTxnStateError(RequestError):
+class InvalidTxnStateError(RequestError, code=ErrorCode.INVALID_TXN_STATE):
     """A batch or a call that does not fit the state of the producer's transaction."""
 
-    default_code = ErrorCode.INVALID_TXN_STATE
 
-
-class TransactionCoordinatorFencedError(RequestError):
+class TransactionCoordinatorFencedError(RequestError, code=ErrorCode.TRANSACTION_COORDINATOR_FENCED):
     """A transaction marker of a coordinator that was replaced."""
 
-    default_code = ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
-
-class SaslAuthenticationError(RequestError):
+class SaslAuthenticationError(RequestError, code=ErrorCode.SASL_AUTHENTICATION_FAILED):
     """A login that failed. The message goes to the client, so it does not tell what about a password was wrong."""
 
-    default_code = ErrorCode.SASL_AUTHENTICATION_FAILED
 
-
-class AuthorizationError(RequestError):
+class AuthorizationError(RequestError, code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED):
     """Something that the principal of a connection may not do. The code says on which kind of resource."""
-
-    default_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from .errors import ErrorCode, RequestError, UnsupportedVersionError
+from .extras import how_to_install
 
 MAX_PATTERN_CHARS: Final = 1000
 MAX_PATTERN_BYTES: Final = 1 << 20
 """Memory of a compiled pattern."""
-MISSING: Final = "regular expressions need the package google-re2 where the server runs: pip install 'triolog[regex]'"
+MISSING: Final = f"regular expressions need the package google-re2 where the server runs: {how_to_install('regex')}"
 
 
 @functools.cache

@@ -90,3 +90,22 @@ class Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+class AppendResult(NamedTuple):
+    """The position of an append in the log. `base_offset` is -1 when its batches are in two places: the first ones were stored
+    before a crash, and batches of other appends follow them. `log_append_time` is -1 under CreateTime; a duplicate has its
+    largest timestamp there."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time: int
+    log_start_offset: int
+
+
+class TimestampAndOffset(NamedTuple):
+    """A record's timestamp in ms, its offset, and the leader epoch of its batch (-1: none)."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int = -1

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import attrs
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
-from tests.support import bytecode, counts, found_cases, leaks
+from tests.support import bytecode, counts, leaks
 
 if TYPE_CHECKING:
     from tests.support.certificates import Certificates
@@ -42,7 +44,7 @@ BEGUN_FIRST: Final = (
     "tests/simulation/test_worlds.py",
     "tests/tools/forward/test_sigkill.py",
     "tests/kafka/test_forward.py",
-    "tests/tools/demo/edge/test_command.py",
+    "tests/tools/demo/edge/test_accounts.py",
     "tests/browser/test_views.py",
     "tests/browser/test_pictures.py",
     "tests/browser/test_live.py",
@@ -87,7 +89,7 @@ def pytest_configure(config: pytest.Config) -> None:
         if config.option.hypothesis_seed is None:
             config.option.hypothesis_seed = counts.session_seed()
         if not hasattr(config, "workerinput"):  # xdist's workers report to the controller, which saves the cases
-            config.pluginmanager.register(found_cases.FoundCases(ROOT / "build" / "long"))
+            config.pluginmanager.register(FoundCases(ROOT / "build" / "long"))
 
 
 def pytest_report_header() -> str:
@@ -171,3 +173,40 @@ def nothing_left_behind() -> Iterator[None]:
     yield
     if found := leaks.leaks_since(before):
         pytest.fail("left behind: " + "; ".join(found), pytrace=False)
+
+
+_FALSIFYING: Final = re.compile(r"(?:Failing test case|Falsifying example): \w+(\(.*?^\))", re.DOTALL | re.MULTILINE)
+_MARGIN: Final = re.compile(r"^E       ", re.MULTILINE)
+_REPORT_LINES: Final = 60
+
+
+@attrs.define(eq=False, repr=False)
+class FoundCases:
+    """A pytest plug-in that owns the files below `folder`/SEED."""
+
+    folder: Path
+    _written: list[Path] = attrs.field(init=False, factory=list)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            name = re.sub(r"[^\w.-]+", "-", report.nodeid.removeprefix("tests/"))[:150]
+            path = self.folder / str(counts.session_seed()) / f"{name}.md"
+            if path in self._written:
+                return  # what the teardown of a failed test says is mostly that it was left early
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(case_of(report.nodeid, report.longreprtext), encoding="utf-8")
+            self._written.append(path)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for path in self._written:
+            terminalreporter.write_line(f"case saved: {path}")
+
+
+def case_of(nodeid: str, report: str) -> str:
+    """Return the text of one case, in Markdown."""
+    environment = f"{counts.VARIABLE}={counts.tier()} {counts.SEED_VARIABLE}={counts.session_seed()}"
+    parts = [f"# {nodeid}", f"```\n{environment} make test ARGS='{nodeid}'\n```"]
+    if found := _FALSIFYING.search(_MARGIN.sub("", report)):
+        parts.append(f"```python\n@example{found[1]}\n```")
+    parts.append("```\n" + "\n".join(report.splitlines()[-_REPORT_LINES:]) + "\n```")
+    return "\n\n".join(parts) + "\n"

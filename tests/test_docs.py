@@ -14,8 +14,7 @@ import attrs
 import pytest
 from triolog.protocol.kafka.apis import APIS
 from triolog.protocol.native import messages
-from triolog.server.fake.faults.disk_faults import EFFECTS as DISK_EFFECTS
-from triolog.server.fake.faults.rules import EFFECTS
+from triolog.server.fake.faults.rules import DISK_EFFECTS, EFFECTS
 from triolog.tools.cli.main import SUBCOMMANDS
 from triolog.tools.cli.reference.command_page import command_page
 from triolog.tools.cli.reference.config_table import renewed, renewed_forward, renewed_rights

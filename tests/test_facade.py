@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +11,7 @@ from pathlib import Path
 import pytest
 import triolog
 
-from tests.support.interpreters import PROJECT
+from tests.support.interpreters import PROJECT, ROOT
 
 PROGRAMS = {
     "trio": """
@@ -17,10 +19,11 @@ import trio
 import triolog
 
 async def main() -> None:
-    async with triolog.open(topics=["t"], native=None) as broker:
+    async with triolog.open(topics=["t"], native="127.0.0.1:0") as broker, triolog.connect(str(broker.native)) as client:
         await broker.append("t", [b"espresso"])
-        records = await broker.fetch("t")
-        print(records[0].value, triolog.__version__)
+        await client.append("t", [b"lungo"])
+        async for record in client.follow("t", max_wait_s=0):
+            print(record.value, triolog.__version__)
 
 trio.run(main)
 """,
@@ -29,23 +32,29 @@ import asyncio
 import triolog.aio
 
 async def main() -> None:
-    async with triolog.aio.open(topics=["t"], native=None) as broker:
+    async with triolog.aio.open(topics=["t"], native="127.0.0.1:0") as broker:
         await broker.append("t", [b"espresso"])
-        records = await broker.fetch("t")
-        print(records[0].value, triolog.__version__)
+        async with triolog.aio.connect(str(broker.native)) as client:
+            await client.append("t", [b"lungo"])
+            async for record in client.follow("t", max_wait_s=0):
+                print(record.value, triolog.__version__)
 
 asyncio.run(main())
 """,
     "blocking": """
 import triolog
 
-with triolog.blocking.open(topics=["t"], native=None) as broker:
+with triolog.blocking.open(topics=["t"], native="127.0.0.1:0") as broker:
     broker.append("t", [b"espresso"])
-    records = broker.fetch("t")
-    print(records[0].value, triolog.__version__)
+    with triolog.blocking.connect(str(broker.native)) as client:
+        client.append("t", [b"lungo"])
+        for record in client.follow("t", max_wait_s=0):
+            print(record.value, triolog.__version__)
 """,
 }
-SAID = f"b'espresso' {PROJECT['version']}\n"
+FACES = ("triolog", "triolog.aio", "triolog.blocking")
+MISSPELT = "misspelt.py"
+SAID = f"b'espresso' {PROJECT['version']}\nb'lungo' {PROJECT['version']}\n"
 
 
 def run(*arguments: str) -> str:
@@ -56,6 +65,12 @@ def test_it_costs_nothing_until_something_is_used() -> None:
     loaded = "import sys, triolog; print(*(name for name in sys.modules if name.startswith(('triolog', 'trio.', 'attr'))))"
     assert run("-c", loaded) == "triolog\n"
     assert run("-c", "import triolog; print(triolog.__version__)") == f"{PROJECT['version']}\n"
+
+
+def test_a_trio_program_does_not_load_the_other_faces() -> None:
+    loaded = "import sys, triolog; triolog.open; print(*(name for name in sys.modules if name in %s))"
+    others = ("triolog.server.embedded.aio", "triolog.server.embedded.blocking", "triolog.server.fake.proxies", "asyncio")
+    assert run("-c", loaded % (others,)) == "\n"
 
 
 def test_every_name_of_it_is_there() -> None:
@@ -70,10 +85,33 @@ def test_ten_lines_run(face: str) -> None:
     assert run("-c", PROGRAMS[face]) == SAID
 
 
+def write_programs(folder: Path) -> None:
+    """The programs, and one that misspells an option on each face, from its third line on."""
+    for face, program in PROGRAMS.items():
+        (folder / f"{face}_program.py").write_text(program)
+    (folder / MISSPELT).write_text("import triolog\n\n" + "".join(f'{face}.open(topcis=["t"])\n' for face in FACES))
+
+
 def test_ten_lines_are_typed(tmp_path: Path) -> None:
     """As a user's mypy sees them, in its strict mode."""
     api = pytest.importorskip("mypy.api", reason="mypy comes with the extra dev")
-    for face, program in PROGRAMS.items():
-        (tmp_path / f"{face}_program.py").write_text(program)
-    said, errors, status = api.run(["--strict", "--cache-dir", str(tmp_path / "cache"), str(tmp_path)])
-    assert (said, errors, status) == ("Success: no issues found in 3 source files\n", "", 0)
+    write_programs(tmp_path)
+    said, errors, _ = api.run(["--strict", "--cache-dir", str(tmp_path / "cache"), str(tmp_path)])
+    found = re.findall(r"(\w+\.py):(\d+): error: Unexpected keyword argument \"topcis\" .*did you mean \"topics\"", said)
+    assert (found, errors) == ([(MISSPELT, str(line)) for line in (3, 4, 5)], "")
+    assert said.endswith("Found 3 errors in 1 file (checked 4 source files)\n"), said
+
+
+def test_ten_lines_are_typed_for_pyright(tmp_path: Path) -> None:
+    """As a user's editor sees them, in pyright's strict mode."""
+    pytest.importorskip("pyright", reason="pyright comes with the extra dev")
+    write_programs(tmp_path)
+    config = {"include": [str(tmp_path)], "extraPaths": [str(ROOT)], "typeCheckingMode": "strict"}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(config))
+    command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, "--project", str(tmp_path)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.stdout.startswith("{"), done.stderr
+    told = json.loads(done.stdout)
+    found = [(Path(each["file"]).name, each["range"]["start"]["line"] + 1) for each in told["generalDiagnostics"]]
+    assert found == [(MISSPELT, line) for line in (3, 4, 5)], told["generalDiagnostics"]
+    assert told["summary"]["filesAnalyzed"] == 1 + len(PROGRAMS)

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import attrs
 import pytest
-from triolog.server.listeners.native.calls import VERSION as SERVER_VERSION
+from triolog.server.config.version import VERSION as SERVER_VERSION
 
 from tests.support.counts import by_tier
 from tests.support.interpreters import PROJECT, THIS, VERSIONS, interpreter

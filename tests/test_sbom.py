@@ -6,6 +6,7 @@ import functools
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 import tomllib
@@ -119,6 +120,15 @@ def test_it_says_who_needs_what(plain: str) -> None:
         reached.add(each := waiting.pop())
         waiting |= needs[each] - reached
     assert reached == known
+
+
+def test_make_and_the_page_on_releases_name_the_extras_of_a_server_as_the_bill_has_them() -> None:
+    assert "SBOM_EXTRAS :=" not in (ROOT / "Makefile").read_text(), "packaging/sbom.py has the list"
+    page = " ".join((ROOT / "docs" / "releasing.md").read_text().split())
+    listed = re.search(r"extras[^(.]*\((`[^)]+)\)", page)
+    assert listed is not None
+    server = runpy.run_path(str(ROOT / "packaging" / "sbom.py"))["SERVER_EXTRAS"]
+    assert tuple(re.findall(r"[\w-]+", listed[1])) == server
 
 
 def test_an_extra_that_there_is_not_is_refused(tmp_path: Path) -> None:

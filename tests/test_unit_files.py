@@ -9,12 +9,16 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
+import shlex
 import shutil
 import signal
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
+import attrs
 import pytest
 from triolog.server.config.broker_settings import read_settings
 from triolog.tools.cli.main import SUBCOMMANDS
@@ -22,7 +26,6 @@ from triolog.tools.cli.main import SUBCOMMANDS
 from tests.support.forwarding import TOPIC, forwarding, until
 from tests.support.server_process import COMMAND, environment
 from tests.support.supervisor import StandInSupervisor
-from tests.support.unit_files import UnitFile
 from tests.tools.cli.conftest import call
 
 FOLDER: Final = Path(__file__).resolve().parent.parent / "packaging/systemd"
@@ -156,3 +159,39 @@ def test_what_a_links_unit_starts_forwards_is_asked_where_it_says_is_reloaded_an
         config.write_text("[[forward]]")
         wrong = subprocess.run(command, env=variables, stdin=subprocess.DEVNULL, capture_output=True, check=False)
         assert str(wrong.returncode) == unit.service("RestartPreventExitStatus")
+
+
+_SECTION: Final = re.compile(r"\[(\w+)\]")
+_SETTING: Final = re.compile(r"(\w+)=(.*)")
+
+
+@attrs.frozen
+class UnitFile:
+    """Values by section and key, in order."""
+
+    sections: Mapping[str, Mapping[str, list[str]]]
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Raises AssertionError for a line that is none of a unit's."""
+        sections: dict[str, dict[str, list[str]]] = {}
+        section: dict[str, list[str]] | None = None
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if not line or line[0] in "#;":
+                continue
+            if found := _SECTION.fullmatch(line):
+                section = sections.setdefault(found[1], {})
+                continue
+            setting = _SETTING.fullmatch(line)
+            assert setting is not None, f"{path}:{number}: {line!r} is no setting"
+            assert section is not None, f"{path}:{number}: {line!r} is in no section"
+            section.setdefault(setting[1], []).append(setting[2])
+        return cls(sections)
+
+    def service(self, key: str) -> str:
+        """The one value of a key of [Service]."""
+        [value] = self.sections["Service"][key]
+        return value
+
+    def command(self, key: str = "ExecStart") -> list[str]:
+        return shlex.split(self.service(key))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         UnknownTopicOrPartitionError,
     )
     from .server.config.version import VERSION as __version__
-    from .server.embedded.opening import open_broker as open
+    from .server.embedded.opening import open
     from .tools.client.connection import connect
     from .tools.client.errors import ClosedError, ConnectionLostError
 
@@ -47,7 +47,7 @@ _PLACES: Final = {
     "aio": "aio:",
     "blocking": "blocking:",
     "connect": "tools.client.connection",
-    "open": "server.embedded.opening:open_broker",
+    "open": "server.embedded.opening",
 }
 """Module and name of what is imported late; errors are in `protocol.errors`."""
 

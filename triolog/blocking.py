@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .server.embedded.blocking import BlockingBroker as open
+from .server.embedded.blocking import open as open
 from .tools.client.blocking import BlockingClient as connect
 
 __all__ = ["connect", "open"]

@@ -1,4 +1,4 @@
-"""Draws the diagrams of docs/architecture.md as SVG files beside this one: `python docs/diagrams/draw.py`.
+"""Draws the diagrams of docs/architecture.md and docs/index.md as SVG files beside this one: `python docs/diagrams/draw.py`.
 
 A diagram is said in words below, as layers or as messages between lanes; the two functions that draw know nothing of triolog. A
 test compares the files with what this module gives.
@@ -95,6 +95,32 @@ TRANSACTION: Final = (
 )
 
 
+WRITERS: Final = ("your Python program", "a test and its client", "a device, any Kafka client")
+READERS: Final = ("Kafka clients, groups", "Spark, SQL, Arrow", "a Kafka upstream")
+THE_LOG: Final = ("triolog", "one process, one directory", "segments | offset index | time index", "the files are Kafka's")
+
+
+def around(title: str, left: Sequence[str], centre: Sequence[str], right: Sequence[str]) -> str:
+    """Boxes at both sides of one in the middle; arrows go from left to right."""
+    side, middle, gap, step = 210, 280, 60, 56
+    height = 2 * MARGIN + step * max(len(left), len(right))
+    inner, outer = MARGIN + side + gap, MARGIN + side + 2 * gap + middle
+
+    def parts() -> Iterator[str]:
+        frame = f'x="{inner}" y="{MARGIN}" width="{middle}" height="{height - 2 * MARGIN}"'
+        yield f'<rect {frame} rx="4" fill="{BOX}" stroke="{EDGE}"/>'
+        for row, line in enumerate(centre, 1):
+            yield _text(inner + middle // 2, MARGIN + 36 * row, line, "middle", size=16 if row == 1 else 12)
+        for names, x, start in ((left, MARGIN, MARGIN + side), (right, outer, inner + middle)):
+            for row, name in enumerate(names):
+                y = MARGIN + step * row + 9
+                yield _box(x, y, side, 38, name)
+                ends = f'x1="{start}" y1="{y + 19}" x2="{start + gap - 2}" y2="{y + 19}"'
+                yield f'<line {ends} stroke="{EDGE}" marker-end="url(#tip)"/>'
+
+    return _picture(title, outer + side + MARGIN, height, parts())
+
+
 def sequence(title: str, lanes: Sequence[str], messages: Sequence[Message]) -> str:
     """Lanes from left to right, time downwards."""
     last = len(lanes) - 1
@@ -165,6 +191,9 @@ def _text(x: int, y: int, text: str, anchor: str, *, size: int = 12) -> str:
 def drawn() -> dict[str, str]:
     """Every diagram by the name of its file."""
     return {
+        "overview.svg": around(
+            "Programs, tests and devices write; clients, tables and an upstream read", WRITERS, THE_LOG, READERS
+        ),
         "tree.svg": layers("The packages, each above what it uses", TREE),
         "produce.svg": sequence("One produce request", PRODUCE_LANES, PRODUCE),
         "lookup.svg": sequence("One lookup by time", LOOKUP_LANES, LOOKUP),

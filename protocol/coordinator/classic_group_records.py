@@ -38,14 +38,13 @@ except to say which topics a group is subscribed to.
 
 from __future__ import annotations
 
-import struct as structs
 from typing import Final, TypeVar
 
-from ..errors import InvalidRecordError, RemoteProtocolError
-from ..schema.codec import read, write
+from ..errors import RemoteProtocolError
+from ..schema.codec import read
 from ..schema.fields import BYTES, INT32, INT64, STRING, struct, wire
 from ..types import Bytes
-from .fields import check_version
+from .fields import VERSION, check_version, decode, encode
 
 NO_TIMESTAMP: Final = -1
 NO_TIMEOUT: Final = -1
@@ -54,7 +53,6 @@ WRITTEN_VERSION: Final = 3
 HIGHEST_GROUP_METADATA_VERSION: Final = 4
 
 _FIRST_FLEXIBLE_VERSION: Final = 4
-_VERSION: Final = structs.Struct(">h")
 _WHAT: Final = "the record of a group"
 
 
@@ -87,20 +85,13 @@ class GroupMetadataValue:
 
     def encode(self) -> bytes:
         """In the version that is written. struct.error for a text above 32,767 bytes or a number out of range."""
-        return _VERSION.pack(WRITTEN_VERSION) + b"".join(write(self, WRITTEN_VERSION, flexible=False))
+        return encode(self, WRITTEN_VERSION)
 
 
 def decode_group_metadata_value(data: Bytes) -> GroupMetadataValue:
     """Raises InvalidRecordError."""
     version = check_version(_WHAT, data, HIGHEST_GROUP_METADATA_VERSION)
-    view = memoryview(data)
-    try:
-        value, stop = read(GroupMetadataValue, version, view, _VERSION.size, flexible=version >= _FIRST_FLEXIBLE_VERSION)
-    except RemoteProtocolError as exc:
-        raise InvalidRecordError(f"{_WHAT}: {exc}") from exc
-    if stop != len(view):
-        raise InvalidRecordError(f"{_WHAT} has {len(view)} bytes and ends at position {stop}")
-    return value
+    return decode(GroupMetadataValue, _WHAT, data, version, flexible=version >= _FIRST_FLEXIBLE_VERSION)
 
 
 T = TypeVar("T")
@@ -155,14 +146,14 @@ def subscribed_topics(data: Bytes) -> list[str]:
 
 def encode_consumer_protocol(value: ConsumerProtocolSubscription | ConsumerProtocolAssignment, version: int) -> bytes:
     """The version and the fields that it has."""
-    return _VERSION.pack(version) + b"".join(write(value, version, flexible=False))
+    return encode(value, version)
 
 
 def _decode(cls: type[T], data: Bytes, *, highest_version: int = HIGHEST_VERSION) -> T:
-    if len(data) < _VERSION.size:
-        raise RemoteProtocolError(f"{cls.__name__} has {len(data)} bytes; its version alone takes {_VERSION.size}")
-    (version,) = _VERSION.unpack_from(data)
+    if len(data) < VERSION.size:
+        raise RemoteProtocolError(f"{cls.__name__} has {len(data)} bytes; its version alone takes {VERSION.size}")
+    (version,) = VERSION.unpack_from(data)
     if version < 0:
         raise RemoteProtocolError(f"{cls.__name__} has version {version}; versions begin at 0")
-    value, _ = read(cls, min(version, highest_version), memoryview(data), _VERSION.size, flexible=False)
+    value, _ = read(cls, min(version, highest_version), memoryview(data), VERSION.size, flexible=False)
     return value

@@ -16,18 +16,16 @@ How keys and values lie in bytes is in `fields`.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from ..schema.fields import BYTES, INT8, INT32, INT64, STRING, UUID, struct, wire
-from .fields import RecordKinds
+from .fields import GroupKey, MemberKey, RecordKinds
 
 NO_METADATA_HASH: Final = 0
 NO_REBALANCE_TIMEOUT: Final = -1
 
 
-@struct
-class ConsumerGroupMetadataKey:
-    group_id: str = wire(STRING)
+class ConsumerGroupMetadataKey(GroupKey): ...
 
 
 @struct
@@ -38,9 +36,7 @@ class ConsumerGroupMetadataValue:
     changed, and makes a new assignment."""
 
 
-@struct
-class ConsumerGroupPartitionMetadataKey:
-    group_id: str = wire(STRING)
+class ConsumerGroupPartitionMetadataKey(GroupKey): ...
 
 
 @struct
@@ -62,10 +58,7 @@ class ConsumerGroupPartitionMetadataValue:
     topics: list[ConsumerGroupTopicMetadata] = wire([ConsumerGroupTopicMetadata])
 
 
-@struct
-class ConsumerGroupMemberMetadataKey:
-    group_id: str = wire(STRING)
-    member_id: str = wire(STRING)
+class ConsumerGroupMemberMetadataKey(MemberKey): ...
 
 
 @struct
@@ -96,9 +89,7 @@ class ConsumerGroupMemberMetadataValue:
     """Of a member that speaks the classic protocol in a group of this kind. Such members are not made here."""
 
 
-@struct
-class ConsumerGroupTargetAssignmentMetadataKey:
-    group_id: str = wire(STRING)
+class ConsumerGroupTargetAssignmentMetadataKey(GroupKey): ...
 
 
 @struct
@@ -106,10 +97,7 @@ class ConsumerGroupTargetAssignmentMetadataValue:
     assignment_epoch: int = wire(INT32)
 
 
-@struct
-class ConsumerGroupTargetAssignmentMemberKey:
-    group_id: str = wire(STRING)
-    member_id: str = wire(STRING)
+class ConsumerGroupTargetAssignmentMemberKey(MemberKey): ...
 
 
 @struct
@@ -123,10 +111,7 @@ class ConsumerGroupTargetAssignmentMemberValue:
     topic_partitions: list[ConsumerGroupTopicPartitions] = wire([ConsumerGroupTopicPartitions])
 
 
-@struct
-class ConsumerGroupCurrentMemberAssignmentKey:
-    group_id: str = wire(STRING)
-    member_id: str = wire(STRING)
+class ConsumerGroupCurrentMemberAssignmentKey(MemberKey): ...
 
 
 @struct
@@ -162,28 +147,7 @@ class ConsumerGroupRegularExpressionValue:
     timestamp: int = wire(INT64)
 
 
-ConsumerGroupKey = (
-    ConsumerGroupMetadataKey
-    | ConsumerGroupPartitionMetadataKey
-    | ConsumerGroupMemberMetadataKey
-    | ConsumerGroupTargetAssignmentMetadataKey
-    | ConsumerGroupTargetAssignmentMemberKey
-    | ConsumerGroupCurrentMemberAssignmentKey
-    | ConsumerGroupRegularExpressionKey
-)
-ConsumerGroupValue = (
-    ConsumerGroupMetadataValue
-    | ConsumerGroupPartitionMetadataValue
-    | ConsumerGroupMemberMetadataValue
-    | ConsumerGroupTargetAssignmentMetadataValue
-    | ConsumerGroupTargetAssignmentMemberValue
-    | ConsumerGroupCurrentMemberAssignmentValue
-    | ConsumerGroupRegularExpressionValue
-)
-ConsumerGroupRecord = tuple[ConsumerGroupKey, ConsumerGroupValue | None]
-"""A record of the log; None for a value that takes away."""
-
-CONSUMER_GROUP_RECORDS: Final = RecordKinds[ConsumerGroupKey, ConsumerGroupValue](
+CONSUMER_GROUP_RECORDS: Final = RecordKinds[Any, Any](
     {
         3: (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
         4: (ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),

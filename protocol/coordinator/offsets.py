@@ -23,10 +23,11 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from ..errors import InvalidRecordError
 from ..records.varint import encode_unsigned_varint
+from ..schema.fields import INT32, INT64, STRING, UUID, wire
+from ..schema.fields import struct as structure
 from ..types import Bytes, TopicPartition
-from .fields import FieldReader, check_version, encode_string, read_version
+from .fields import VERSION, check_version, decode, encode_string, read_version
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 
@@ -40,10 +41,8 @@ _VALUE_VERSION_WITH_ID: Final = 4
 _TOPIC_ID_TAG: Final = 0
 _TOPIC_ID_FOLLOWS: Final = bytes((1, _TOPIC_ID_TAG, len(NO_TOPIC_ID)))
 """One tagged field, its tag and its size."""
-_VERSION: Final = struct.Struct(">h")
 _PARTITION: Final = struct.Struct(">i")
 _OFFSET: Final = struct.Struct(">q")
-_OFFSET_AND_EPOCH: Final = struct.Struct(">qi")
 _WRITTEN: Final = struct.Struct(">hqi")
 _EXPIRING: Final = struct.Struct(">hq")
 _TIMES: Final = struct.Struct(">qq")
@@ -58,7 +57,7 @@ class OffsetCommitKey(NamedTuple):
     def encode(self) -> bytes:
         """ValueError for a name that is too long."""
         topic, partition = self.topic_partition
-        return _VERSION.pack(_KEY_VERSION) + encode_string(self.group) + encode_string(topic) + _PARTITION.pack(partition)
+        return VERSION.pack(_KEY_VERSION) + encode_string(self.group) + encode_string(topic) + _PARTITION.pack(partition)
 
 
 class GroupMetadataKey(NamedTuple):
@@ -67,23 +66,41 @@ class GroupMetadataKey(NamedTuple):
     group: str
 
     def encode(self) -> bytes:
-        return _VERSION.pack(_GROUP_KEY_VERSION) + encode_string(self.group)
+        return VERSION.pack(_GROUP_KEY_VERSION) + encode_string(self.group)
+
+
+@structure
+class _GroupKey:
+    group: str = wire(STRING)
+
+
+@structure
+class _CommitKey:
+    group: str = wire(STRING)
+    topic: str = wire(STRING)
+    partition: int = wire(INT32)
+
+
+@structure
+class _Value:
+    offset: int = wire(INT64)
+    leader_epoch: int = wire(INT32, "3+", default=-1)
+    metadata: str = wire(STRING)
+    commit_timestamp: int = wire(INT64)
+    expire_timestamp: int = wire(INT64, "1", default=NO_EXPIRE_TIMESTAMP)
+    topic_id: bytes = wire(UUID, "4+", tag=_TOPIC_ID_TAG)
 
 
 def decode_offsets_key(data: Bytes) -> OffsetCommitKey | GroupMetadataKey | None:
     """Decode the key of a record of `__consumer_offsets`; None for unknown kinds of keys. Raises InvalidRecordError."""
-    version = read_version("the key of a group's record", data)
+    what = "the key of a group's record"
+    version = read_version(what, data)
     if version > _GROUP_KEY_VERSION:
         return None
-    reader = FieldReader("the key of a group's record", data, position=_VERSION.size)
-    group = reader.string()
-    key: OffsetCommitKey | GroupMetadataKey = GroupMetadataKey(group)
-    if version != _GROUP_KEY_VERSION:
-        topic = reader.string()
-        (partition,) = reader.numbers(_PARTITION)
-        key = OffsetCommitKey(group, TopicPartition(topic, partition))
-    reader.end()
-    return key
+    if version == _GROUP_KEY_VERSION:
+        return GroupMetadataKey(decode(_GroupKey, what, data, 0).group)
+    key = decode(_CommitKey, what, data, 0)
+    return OffsetCommitKey(key.group, TopicPartition(key.topic, key.partition))
 
 
 class OffsetCommitValue(NamedTuple):
@@ -117,17 +134,7 @@ def decode_offset_commit_value(data: Bytes) -> OffsetCommitValue:
     """Raises InvalidRecordError."""
     what = "an offset commit"
     version = check_version(what, data, _VALUE_VERSION_WITH_ID)
-    reader = FieldReader(what, data, flexible=version >= 4, position=_VERSION.size)
-    leader_epoch = expire_timestamp = -1
-    if version >= 3:
-        offset, leader_epoch = reader.numbers(_OFFSET_AND_EPOCH)
-    else:
-        (offset,) = reader.numbers(_OFFSET)
-    metadata = reader.string()
-    (commit_timestamp,) = reader.numbers(_OFFSET)
-    if version == 1:
-        (expire_timestamp,) = reader.numbers(_OFFSET)
-    topic_id = reader.end().get(_TOPIC_ID_TAG, NO_TOPIC_ID)
-    if len(topic_id) != len(NO_TOPIC_ID):
-        raise InvalidRecordError(f"{what} has a topic id of {len(topic_id)} bytes, not {len(NO_TOPIC_ID)}")
-    return OffsetCommitValue(offset, metadata, commit_timestamp, leader_epoch, expire_timestamp, topic_id)
+    value = decode(_Value, what, data, version, flexible=version >= _VALUE_VERSION_WITH_ID)
+    return OffsetCommitValue(
+        value.offset, value.metadata, value.commit_timestamp, value.leader_epoch, value.expire_timestamp, value.topic_id
+    )

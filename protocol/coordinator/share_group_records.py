@@ -26,24 +26,17 @@ beside those before it. A record that cannot be read raises InvalidRecordError.
 
 from __future__ import annotations
 
-import struct as structs
-from typing import Final, TypeVar
+from typing import Any, Final
 
-from ..errors import InvalidRecordError, RemoteProtocolError
-from ..schema.codec import read, write
 from ..schema.fields import INT8, INT16, INT32, INT64, STRING, UUID, struct, wire
-from ..types import Bytes
 from .consumer_group_records import ConsumerGroupTopicPartitions
-from .fields import RecordKinds, check_version, read_version
+from .fields import GroupKey, MemberKey, RecordKinds
 
 NO_METADATA_HASH: Final = 0
 NO_TIMESTAMP: Final = 0
 
 
-@struct
-class ShareGroupMemberMetadataKey:
-    group_id: str = wire(STRING)
-    member_id: str = wire(STRING)
+class ShareGroupMemberMetadataKey(MemberKey): ...
 
 
 @struct
@@ -54,9 +47,7 @@ class ShareGroupMemberMetadataValue:
     subscribed_topic_names: list[str] = wire([STRING])
 
 
-@struct
-class ShareGroupMetadataKey:
-    group_id: str = wire(STRING)
+class ShareGroupMetadataKey(GroupKey): ...
 
 
 @struct
@@ -67,9 +58,7 @@ class ShareGroupMetadataValue:
     changed, and makes a new assignment."""
 
 
-@struct
-class ShareGroupTargetAssignmentMetadataKey:
-    group_id: str = wire(STRING)
+class ShareGroupTargetAssignmentMetadataKey(GroupKey): ...
 
 
 @struct
@@ -78,10 +67,7 @@ class ShareGroupTargetAssignmentMetadataValue:
     assignment_timestamp: int = wire(INT64, tag=0, default=NO_TIMESTAMP)
 
 
-@struct
-class ShareGroupTargetAssignmentMemberKey:
-    group_id: str = wire(STRING)
-    member_id: str = wire(STRING)
+class ShareGroupTargetAssignmentMemberKey(MemberKey): ...
 
 
 @struct
@@ -89,10 +75,7 @@ class ShareGroupTargetAssignmentMemberValue:
     topic_partitions: list[ConsumerGroupTopicPartitions] = wire([ConsumerGroupTopicPartitions])
 
 
-@struct
-class ShareGroupCurrentMemberAssignmentKey:
-    group_id: str = wire(STRING)
-    member_id: str = wire(STRING)
+class ShareGroupCurrentMemberAssignmentKey(MemberKey): ...
 
 
 @struct
@@ -103,9 +86,7 @@ class ShareGroupCurrentMemberAssignmentValue:
     assigned_partitions: list[ConsumerGroupTopicPartitions] = wire([ConsumerGroupTopicPartitions])
 
 
-@struct
-class ShareGroupStatePartitionMetadataKey:
-    group_id: str = wire(STRING)
+class ShareGroupStatePartitionMetadataKey(GroupKey): ...
 
 
 @struct
@@ -128,26 +109,7 @@ class ShareGroupStatePartitionMetadataValue:
     deleting_topics: list[ShareGroupTopicInfo] = wire([ShareGroupTopicInfo])
 
 
-ShareGroupKey = (
-    ShareGroupMemberMetadataKey
-    | ShareGroupMetadataKey
-    | ShareGroupTargetAssignmentMetadataKey
-    | ShareGroupTargetAssignmentMemberKey
-    | ShareGroupCurrentMemberAssignmentKey
-    | ShareGroupStatePartitionMetadataKey
-)
-ShareGroupValue = (
-    ShareGroupMemberMetadataValue
-    | ShareGroupMetadataValue
-    | ShareGroupTargetAssignmentMetadataValue
-    | ShareGroupTargetAssignmentMemberValue
-    | ShareGroupCurrentMemberAssignmentValue
-    | ShareGroupStatePartitionMetadataValue
-)
-ShareGroupRecord = tuple[ShareGroupKey, ShareGroupValue | None]
-"""A record of the log; None for a value that takes away."""
-
-SHARE_GROUP_RECORDS: Final = RecordKinds[ShareGroupKey, ShareGroupValue](
+SHARE_GROUP_RECORDS: Final = RecordKinds[Any, Any](
     {
         10: (ShareGroupMemberMetadataKey, ShareGroupMemberMetadataValue),
         11: (ShareGroupMetadataKey, ShareGroupMetadataValue),
@@ -159,15 +121,10 @@ SHARE_GROUP_RECORDS: Final = RecordKinds[ShareGroupKey, ShareGroupValue](
 )
 
 
-T = TypeVar("T")
-
 SHARE_GROUP_STATE_TOPIC: Final = "__share_group_state"
 NO_START_OFFSET: Final = -1
 """Of a snapshot: nobody has looked yet where the group begins. Of an update: it has not changed."""
 UNKNOWN_DELIVERY_COMPLETE_COUNT: Final = -1
-HIGHEST_VALUE_VERSION: Final = 0
-
-_VERSION: Final = structs.Struct(">h")
 
 
 @struct
@@ -216,42 +173,6 @@ class ShareUpdateValue:
 ShareStateKey = ShareSnapshotKey | ShareUpdateKey
 ShareStateValue = ShareSnapshotValue | ShareUpdateValue
 
-_KINDS: Final[dict[int, tuple[type[ShareStateKey], type[ShareStateValue]]]] = {
-    0: (ShareSnapshotKey, ShareSnapshotValue),
-    1: (ShareUpdateKey, ShareUpdateValue),
-}
-_KEY_VERSIONS: Final = {key: version for version, (key, _) in _KINDS.items()}
-_VALUES: Final = dict(_KINDS.values())
-
-
-def encode_share_state_key(key: ShareStateKey) -> bytes:
-    """struct.error for a group's name above 32,767 bytes."""
-    return _VERSION.pack(_KEY_VERSIONS[type(key)]) + b"".join(write(key, 0, flexible=False))
-
-
-def decode_share_state_key(data: Bytes) -> ShareStateKey | None:
-    """None for kinds of records that are not declared here."""
-    kind = _KINDS.get(read_version("the key of a share group's record", data))
-    return None if kind is None else _read(kind[0], data, flexible=False)
-
-
-def encode_share_state_value(value: ShareStateValue) -> bytes:
-    return _VERSION.pack(HIGHEST_VALUE_VERSION) + b"".join(write(value, HIGHEST_VALUE_VERSION, flexible=True))
-
-
-def decode_share_state_value(key: ShareStateKey, data: Bytes) -> ShareStateValue:
-    """Decode the value of a key's record."""
-    cls = _VALUES[type(key)]
-    check_version(cls.__name__, data, HIGHEST_VALUE_VERSION)
-    return _read(cls, data, flexible=True)
-
-
-def _read(cls: type[T], data: Bytes, *, flexible: bool) -> T:
-    view = memoryview(data)
-    try:
-        value, stop = read(cls, 0, view, _VERSION.size, flexible=flexible)
-    except RemoteProtocolError as exc:
-        raise InvalidRecordError(f"{cls.__name__}: {exc}") from exc
-    if stop != len(view):
-        raise InvalidRecordError(f"{cls.__name__} has {len(view)} bytes and ends at position {stop}")
-    return value
+SHARE_STATE_RECORDS: Final = RecordKinds[ShareStateKey, ShareStateValue](
+    {0: (ShareSnapshotKey, ShareSnapshotValue), 1: (ShareUpdateKey, ShareUpdateValue)}
+)

@@ -18,22 +18,17 @@ offset are -1 until the records are there. A partition without files has all of 
 from __future__ import annotations
 
 import enum
-import struct
 import uuid
 from typing import Final
 
 import attrs
 
 from ..errors import InvalidRecordError
+from ..schema.fields import INT8, INT16, INT32, INT64, STRING, UINT32, UUID, struct, wire
 from ..types import NO_OFFSET, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Bytes, TopicPartition
-from .fields import FieldReader, check_version, encode_count, encode_string, read_version
+from .fields import VERSION, check_version, decode, encode, encode_string, read_version
 
 STAGE_COMMITS_TOPIC: Final = "__stage_commits"
-
-_VERSION: Final = struct.Struct(">h")
-_START: Final = struct.Struct(">qbqhq")
-_PARTITION: Final = struct.Struct(">16siqqq")
-_FILE: Final = struct.Struct(">qIq")
 
 
 class StageCommitState(enum.IntEnum):
@@ -43,14 +38,14 @@ class StageCommitState(enum.IntEnum):
     DONE = 2
 
 
-@attrs.frozen(kw_only=True)
+@struct
 class CommittedFile:
     """A file of staged batches: `size_bytes` of it count, in which `records_count` records are."""
 
-    task: str
-    size_bytes: int
-    crc: int
-    records_count: int
+    task: str = wire(STRING)
+    size_bytes: int = wire(INT64)
+    crc: int = wire(UINT32)
+    records_count: int = wire(INT64)
 
 
 @attrs.frozen(kw_only=True)
@@ -86,26 +81,60 @@ class StageCommitValue:
         """Return whether the commit has appended every record to its partition."""
         return self.state is StageCommitState.DONE
 
-    @property
-    def _start(self) -> tuple[int, ...]:
-        return self.version, self.state, self.producer_id, self.producer_epoch, self.update_ms
-
     def encode(self) -> bytes:
-        """ValueError for a text above 32,767 bytes."""
-        parts = [_VERSION.pack(0), _START.pack(*self._start)]
-        parts.append(encode_count(len(self.partitions)))
-        for each in self.partitions:
-            topic, partition = each.topic_partition
-            numbers = _PARTITION.pack(each.topic_id.bytes, partition, each.start_offset, each.base_offset, each.end_offset)
-            parts += (encode_string(topic), numbers, encode_count(len(each.files)))
-            for file in each.files:
-                parts += (encode_string(file.task), _FILE.pack(file.size_bytes, file.crc, file.records_count))
-        return b"".join(parts)
+        """struct.error for a text above 32,767 bytes."""
+        partitions = [
+            _Partition(
+                topic=each.topic_partition.topic,
+                topic_id=each.topic_id.bytes,
+                partition=each.topic_partition.partition,
+                start_offset=each.start_offset,
+                base_offset=each.base_offset,
+                end_offset=each.end_offset,
+                files=list(each.files),
+            )
+            for each in self.partitions
+        ]
+        value = _Value(
+            version=self.version,
+            state=self.state,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            update_ms=self.update_ms,
+            partitions=partitions,
+        )
+        return encode(value, 0)
+
+
+@struct
+class _Partition:
+    topic: str = wire(STRING)
+    topic_id: bytes = wire(UUID)
+    partition: int = wire(INT32)
+    start_offset: int = wire(INT64)
+    base_offset: int = wire(INT64)
+    end_offset: int = wire(INT64)
+    files: list[CommittedFile] = wire([CommittedFile])
+
+
+@struct
+class _Value:
+    version: int = wire(INT64)
+    state: int = wire(INT8)
+    producer_id: int = wire(INT64)
+    producer_epoch: int = wire(INT16)
+    update_ms: int = wire(INT64)
+    partitions: list[_Partition] = wire([_Partition])
+
+
+@struct
+class _Key:
+    application: str = wire(STRING)
 
 
 def encode_stage_commit_key(application: str) -> bytes:
     """ValueError for an application above 32,767 bytes."""
-    return _VERSION.pack(0) + encode_string(application)
+    return VERSION.pack(0) + encode_string(application)
 
 
 def decode_stage_commit_key(data: Bytes) -> str | None:
@@ -113,45 +142,32 @@ def decode_stage_commit_key(data: Bytes) -> str | None:
     what = "the key of a stage commit's record"
     if read_version(what, data) != 0:
         return None
-    reader = FieldReader(what, data, position=_VERSION.size)
-    application = reader.string()
-    reader.end()
-    return application
+    return decode(_Key, what, data, 0).application
 
 
 def decode_stage_commit_value(data: Bytes) -> StageCommitValue:
     """Raises InvalidRecordError."""
     what = "a stage commit"
-    check_version(what, data, 0)
-    reader = FieldReader(what, data, position=_VERSION.size)
-    version, state, producer_id, producer_epoch, update_ms = reader.numbers(_START)
-    if state not in tuple(StageCommitState):
-        raise InvalidRecordError(f"{what} has state {state}, {min(StageCommitState)} to {max(StageCommitState)} are known")
-
-    def read_file() -> CommittedFile:
-        task = reader.string()
-        size_bytes, crc, records_count = reader.numbers(_FILE)
-        return CommittedFile(task=task, size_bytes=size_bytes, crc=crc, records_count=records_count)
-
-    def read_partition() -> StageCommitPartition:
-        topic = reader.string()
-        topic_id, partition, start_offset, base_offset, end_offset = reader.numbers(_PARTITION)
-        return StageCommitPartition(
-            topic_partition=TopicPartition(topic, partition),
-            topic_id=uuid.UUID(bytes=topic_id),
-            start_offset=start_offset,
-            files=tuple(reader.array(read_file, 2 + _FILE.size) or ()),
-            base_offset=base_offset,
-            end_offset=end_offset,
+    value = decode(_Value, what, data, check_version(what, data, 0))
+    if value.state not in tuple(StageCommitState):
+        known = f"{min(StageCommitState)} to {max(StageCommitState)} are known"
+        raise InvalidRecordError(f"{what} has state {value.state}, {known}")
+    partitions = tuple(
+        StageCommitPartition(
+            topic_partition=TopicPartition(each.topic, each.partition),
+            topic_id=uuid.UUID(bytes=each.topic_id),
+            start_offset=each.start_offset,
+            files=tuple(each.files),
+            base_offset=each.base_offset,
+            end_offset=each.end_offset,
         )
-
-    partitions = tuple(reader.array(read_partition, 2 + _PARTITION.size + 4) or ())
-    reader.end()
+        for each in value.partitions
+    )
     return StageCommitValue(
-        version=version,
-        state=StageCommitState(state),
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        update_ms=update_ms,
+        version=value.version,
+        state=StageCommitState(value.state),
+        producer_id=value.producer_id,
+        producer_epoch=value.producer_epoch,
+        update_ms=value.update_ms,
         partitions=partitions,
     )

@@ -14,18 +14,16 @@ No record has the number 18. How keys and values lie in bytes is in `fields`.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from ..schema.fields import INT8, INT16, INT32, INT64, STRING, UINT16, struct, wire
-from .fields import RecordKinds
+from .fields import GroupKey, MemberKey, RecordKinds
 
 NO_TOPOLOGY_EPOCH: Final = -1
 NO_TIMESTAMP: Final = 0
 
 
-@struct
-class StreamsGroupMetadataKey:
-    group_id: str = wire(STRING)
+class StreamsGroupMetadataKey(GroupKey): ...
 
 
 @struct
@@ -46,10 +44,7 @@ class StreamsGroupMetadataValue:
     """What the assignor was configured with."""
 
 
-@struct
-class StreamsGroupMemberMetadataKey:
-    group_id: str = wire(STRING)
-    member_id: str = wire(STRING)
+class StreamsGroupMemberMetadataKey(MemberKey): ...
 
 
 @struct
@@ -71,9 +66,7 @@ class StreamsGroupMemberMetadataValue:
     client_tags: list[StreamsGroupKeyValue] = wire([StreamsGroupKeyValue])
 
 
-@struct
-class StreamsGroupTargetAssignmentMetadataKey:
-    group_id: str = wire(STRING)
+class StreamsGroupTargetAssignmentMetadataKey(GroupKey): ...
 
 
 @struct
@@ -82,10 +75,7 @@ class StreamsGroupTargetAssignmentMetadataValue:
     assignment_timestamp: int = wire(INT64, tag=0, default=NO_TIMESTAMP)
 
 
-@struct
-class StreamsGroupTargetAssignmentMemberKey:
-    group_id: str = wire(STRING)
-    member_id: str = wire(STRING)
+class StreamsGroupTargetAssignmentMemberKey(MemberKey): ...
 
 
 @struct
@@ -103,10 +93,7 @@ class StreamsGroupTargetAssignmentMemberValue:
     warmup_tasks: list[StreamsGroupTaskIds] = wire([StreamsGroupTaskIds])
 
 
-@struct
-class StreamsGroupCurrentMemberAssignmentKey:
-    group_id: str = wire(STRING)
-    member_id: str = wire(STRING)
+class StreamsGroupCurrentMemberAssignmentKey(MemberKey): ...
 
 
 @struct
@@ -132,9 +119,7 @@ class StreamsGroupCurrentMemberAssignmentValue:
     warmup_tasks_pending_revocation: list[StreamsGroupCurrentTaskIds] = wire([StreamsGroupCurrentTaskIds])
 
 
-@struct
-class StreamsGroupTopologyKey:
-    group_id: str = wire(STRING)
+class StreamsGroupTopologyKey(GroupKey): ...
 
 
 @struct
@@ -175,26 +160,7 @@ class StreamsGroupTopologyValue:
     subtopologies: list[StreamsGroupSubtopology] = wire([StreamsGroupSubtopology])
 
 
-StreamsGroupKey = (
-    StreamsGroupMetadataKey
-    | StreamsGroupMemberMetadataKey
-    | StreamsGroupTargetAssignmentMetadataKey
-    | StreamsGroupTargetAssignmentMemberKey
-    | StreamsGroupCurrentMemberAssignmentKey
-    | StreamsGroupTopologyKey
-)
-StreamsGroupValue = (
-    StreamsGroupMetadataValue
-    | StreamsGroupMemberMetadataValue
-    | StreamsGroupTargetAssignmentMetadataValue
-    | StreamsGroupTargetAssignmentMemberValue
-    | StreamsGroupCurrentMemberAssignmentValue
-    | StreamsGroupTopologyValue
-)
-StreamsGroupRecord = tuple[StreamsGroupKey, StreamsGroupValue | None]
-"""A record of the log; None for a value that takes away."""
-
-STREAMS_GROUP_RECORDS: Final = RecordKinds[StreamsGroupKey, StreamsGroupValue](
+STREAMS_GROUP_RECORDS: Final = RecordKinds[Any, Any](
     {
         17: (StreamsGroupMetadataKey, StreamsGroupMetadataValue),
         19: (StreamsGroupMemberMetadataKey, StreamsGroupMemberMetadataValue),

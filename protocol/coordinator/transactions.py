@@ -20,23 +20,20 @@ something.
 from __future__ import annotations
 
 import enum
-import struct
 from typing import Final
 
 import attrs
 
-from ..errors import InvalidRecordError, RemoteProtocolError
-from ..schema import codec
+from ..errors import InvalidRecordError
 from ..schema.fields import INT8, INT16, INT32, INT64, STRING, wire
 from ..schema.fields import struct as structure
 from ..types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, Bytes, TopicPartition
-from .fields import FieldReader, check_version, encode_string, read_version
+from .fields import VERSION, check_version, decode, encode, encode_string, read_version
 
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 
 _HIGHEST_VALUE_VERSION: Final = 1
 _FIRST_FLEXIBLE: Final = 1
-_VERSION: Final = struct.Struct(">h")
 
 
 class TransactionState(enum.IntEnum):
@@ -107,7 +104,12 @@ class TransactionLogValue:
         has_ids = not self.previous_producer_id == self.next_producer_id == NO_PRODUCER_ID
         has_tags = self.client_version or has_ids or self.last_producer_epoch != NO_PRODUCER_EPOCH
         version = 1 if has_tags else 0
-        return _VERSION.pack(version) + b"".join(codec.write(value, version, flexible=version >= _FIRST_FLEXIBLE))
+        return encode(value, version, flexible=version >= _FIRST_FLEXIBLE)
+
+
+@structure
+class _Key:
+    transactional_id: str = wire(STRING)
 
 
 @structure
@@ -133,7 +135,7 @@ class _Value:
 
 def encode_transaction_key(transactional_id: str) -> bytes:
     """ValueError for an id above 32,767 bytes."""
-    return _VERSION.pack(0) + encode_string(transactional_id)
+    return VERSION.pack(0) + encode_string(transactional_id)
 
 
 def decode_transaction_key(data: Bytes) -> str | None:
@@ -141,22 +143,14 @@ def decode_transaction_key(data: Bytes) -> str | None:
     what = "the key of a transaction's record"
     if read_version(what, data) != 0:
         return None
-    reader = FieldReader(what, data, position=_VERSION.size)
-    transactional_id = reader.string()
-    reader.end()
-    return transactional_id
+    return decode(_Key, what, data, 0).transactional_id
 
 
 def decode_transaction_value(data: Bytes) -> TransactionLogValue:
     """Raises InvalidRecordError."""
     what = "a transaction's state"
     version = check_version(what, data, _HIGHEST_VALUE_VERSION)
-    try:
-        value, stop = codec.read(_Value, version, memoryview(data), _VERSION.size, flexible=version >= _FIRST_FLEXIBLE)
-    except RemoteProtocolError as exc:
-        raise InvalidRecordError(f"{what} cannot be read: {exc}") from exc
-    if stop != len(data):
-        raise InvalidRecordError(f"{what} has {len(data)} bytes and ends at position {stop}")
+    value = decode(_Value, what, data, version, flexible=version >= _FIRST_FLEXIBLE)
     if value.status not in _STATES:
         raise InvalidRecordError(f"{what} is {value.status}, {min(_STATES)} to {max(_STATES)} are known")
     return TransactionLogValue(

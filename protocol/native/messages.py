@@ -19,60 +19,72 @@ from .calls.fetch import *
 from .calls.groups import *
 from .calls.lookups import *
 from .calls.produce import *
+from .calls.security import *
 from .calls.stages import *
 from .calls.topics import *
 from .calls.transactions import *
 from .kinds import Body, FieldError, Kind, Steps, check_keys, describe_value, unexpected
 from .structs import Field, Reader, can_be_read_before, fields_of, make_reader
+from .structs import Partition as Partition
+from .structs import PartitionAnswer as PartitionAnswer
 from .structs import RequestMessage as RequestMessage
 from .structs import ResponseMessage as ResponseMessage
+from .structs import TopicAnswer as TopicAnswer
 
 VERSION: Final = 1
 """The version of every call so far."""
 
-_CALLS: Final[tuple[tuple[type[RequestMessage], type[ResponseMessage]], ...]] = (
-    (HelloRequest, HelloResponse),
-    (AuthenticateRequest, AuthenticateResponse),
-    (ProduceRequest, ProduceResponse),
-    (FetchRequest, FetchResponse),
-    (OffsetsForTimesRequest, OffsetsForTimesResponse),
-    (ExplainRequest, ExplainResponse),
-    (MetadataRequest, MetadataResponse),
-    (CreateTopicsRequest, CreateTopicsResponse),
-    (DeleteTopicsRequest, DeleteTopicsResponse),
-    (DescribeConfigsRequest, DescribeConfigsResponse),
-    (CreatePartitionsRequest, CreatePartitionsResponse),
-    (AlterConfigsRequest, AlterConfigsResponse),
-    (DeleteRecordsRequest, DeleteRecordsResponse),
-    (InitProducerRequest, InitProducerResponse),
-    (EndTransactionRequest, EndTransactionResponse),
-    (ListTransactionsRequest, ListTransactionsResponse),
-    (DescribeTransactionsRequest, DescribeTransactionsResponse),
-    (DescribeProducersRequest, DescribeProducersResponse),
-    (AbortTransactionRequest, AbortTransactionResponse),
-    (AbortHangingTransactionsRequest, AbortHangingTransactionsResponse),
-    (CommitOffsetsRequest, CommitOffsetsResponse),
-    (FetchOffsetsRequest, FetchOffsetsResponse),
-    (ListGroupsRequest, ListGroupsResponse),
-    (DescribeGroupsRequest, DescribeGroupsResponse),
-    (DeleteGroupsRequest, DeleteGroupsResponse),
-    (AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse),
-    (DescribeQuotasRequest, DescribeQuotasResponse),
-    (AlterQuotasRequest, AlterQuotasResponse),
-    (ListGapsRequest, ListGapsResponse),
-    (AcceptGapsRequest, AcceptGapsResponse),
-    (DescribeSegmentsRequest, DescribeSegmentsResponse),
-    (SplitPointsRequest, SplitPointsResponse),
-    (StageRequest, StageResponse),
-    (CommitStageRequest, CommitStageResponse),
-    (AbortStageRequest, AbortStageResponse),
-    (LastCommitRequest, LastCommitResponse),
-    (LeaseSegmentsRequest, LeaseSegmentsResponse),
-    (ListConnectionsRequest, ListConnectionsResponse),
-    (StatisticsRequest, StatisticsResponse),
-)
-REQUESTS: Final = {request.api: request for request, _ in _CALLS}
-RESPONSES: Final = {response.api: response for _, response in _CALLS}
+_CALLS: Final[dict[str, tuple[type[RequestMessage], type[ResponseMessage]]]] = {
+    "hello": (HelloRequest, HelloResponse),
+    "authenticate": (AuthenticateRequest, AuthenticateResponse),
+    "produce": (ProduceRequest, ProduceResponse),
+    "fetch": (FetchRequest, FetchResponse),
+    "offsets_for_times": (OffsetsForTimesRequest, OffsetsForTimesResponse),
+    "explain": (ExplainRequest, ExplainResponse),
+    "metadata": (MetadataRequest, MetadataResponse),
+    "create_topics": (CreateTopicsRequest, CreateTopicsResponse),
+    "delete_topics": (DeleteTopicsRequest, DeleteTopicsResponse),
+    "describe_configs": (DescribeConfigsRequest, DescribeConfigsResponse),
+    "create_partitions": (CreatePartitionsRequest, CreatePartitionsResponse),
+    "alter_configs": (AlterConfigsRequest, AlterConfigsResponse),
+    "delete_records": (DeleteRecordsRequest, DeleteRecordsResponse),
+    "init_producer": (InitProducerRequest, InitProducerResponse),
+    "end_transaction": (EndTransactionRequest, EndTransactionResponse),
+    "list_transactions": (ListTransactionsRequest, ListTransactionsResponse),
+    "describe_transactions": (DescribeTransactionsRequest, DescribeTransactionsResponse),
+    "describe_producers": (DescribeProducersRequest, DescribeProducersResponse),
+    "abort_transaction": (AbortTransactionRequest, AbortTransactionResponse),
+    "abort_hanging_transactions": (AbortHangingTransactionsRequest, AbortHangingTransactionsResponse),
+    "commit_offsets": (CommitOffsetsRequest, CommitOffsetsResponse),
+    "fetch_offsets": (FetchOffsetsRequest, FetchOffsetsResponse),
+    "list_groups": (ListGroupsRequest, ListGroupsResponse),
+    "describe_groups": (DescribeGroupsRequest, DescribeGroupsResponse),
+    "delete_groups": (DeleteGroupsRequest, DeleteGroupsResponse),
+    "alter_share_group_offsets": (AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse),
+    "describe_quotas": (DescribeQuotasRequest, DescribeQuotasResponse),
+    "alter_quotas": (AlterQuotasRequest, AlterQuotasResponse),
+    "describe_users": (DescribeUsersRequest, DescribeUsersResponse),
+    "alter_users": (AlterUsersRequest, AlterUsersResponse),
+    "describe_acls": (DescribeAclsRequest, DescribeAclsResponse),
+    "create_acls": (CreateAclsRequest, CreateAclsResponse),
+    "delete_acls": (DeleteAclsRequest, DeleteAclsResponse),
+    "list_gaps": (ListGapsRequest, ListGapsResponse),
+    "accept_gaps": (AcceptGapsRequest, AcceptGapsResponse),
+    "describe_segments": (DescribeSegmentsRequest, DescribeSegmentsResponse),
+    "split_points": (SplitPointsRequest, SplitPointsResponse),
+    "stage": (StageRequest, StageResponse),
+    "commit_stage": (CommitStageRequest, CommitStageResponse),
+    "abort_stage": (AbortStageRequest, AbortStageResponse),
+    "last_commit": (LastCommitRequest, LastCommitResponse),
+    "lease_segments": (LeaseSegmentsRequest, LeaseSegmentsResponse),
+    "list_connections": (ListConnectionsRequest, ListConnectionsResponse),
+    "statistics": (StatisticsRequest, StatisticsResponse),
+}
+for _api, _messages in _CALLS.items():
+    for _message in _messages:
+        _message.api = _api
+REQUESTS: Final = {api: request for api, (request, _) in _CALLS.items()}
+RESPONSES: Final = {api: response for api, (_, response) in _CALLS.items()}
 API_VERSIONS: Final = dict.fromkeys(REQUESTS, (VERSION, VERSION))
 """What hello lists: the calls that exist and the versions of each, inclusive."""
 

@@ -2,7 +2,6 @@
 
     @struct
     class MemberRequest(RequestMessage):
-        api = "member"
         group: str = wire(name(255))
         offsets: tuple[Offset, ...] = wire([Offset])
         reason: str | None = wire(note(), default=None)
@@ -238,13 +237,13 @@ class Field:
     default: Any = None
     """As attrs has it: attrs.NOTHING, a value or an attrs.Factory."""
     shape: Shape
-    nullable: bool
-    later: bool
-    last: bool
-    flat: bool
-    alternative: bool
-    left_out: bool
-    max_count: int
+    nullable: bool = False
+    later: bool = False
+    last: bool = False
+    flat: bool = False
+    alternative: bool = False
+    left_out: bool = False
+    max_count: int = limits.MAX_PARTITIONS_PER_REQUEST
 
     @property
     def nil(self) -> Any:
@@ -262,14 +261,8 @@ def wire(
     *,
     default: Any = attrs.NOTHING,
     factory: Callable[[], Any] | None = None,
-    nullable: bool = False,
-    later: bool = False,
-    last: bool = False,
-    flat: bool = False,
-    alternative: bool = False,
-    left_out: bool = False,
-    max_count: int = limits.MAX_PARTITIONS_PER_REQUEST,
     shown: bool = True,
+    **options: Any,
 ) -> Any:
     """A field of a struct.
 
@@ -279,18 +272,8 @@ def wire(
     of a `left_out` is written by leaving the key out: servers that are older than its being nullable refuse nil.
     `max_count`: of an array's entries. `shown`: whether a `repr` has the value.
     """
-    options = Field(
-        shape=shape,
-        nullable=nullable,
-        later=later,
-        last=last,
-        flat=flat,
-        alternative=alternative,
-        left_out=left_out,
-        max_count=max_count,
-    )
     default = default if factory is None else attrs.Factory(factory)
-    return attrs.field(default=default, repr=shown, metadata={_METADATA: options})
+    return attrs.field(default=default, repr=shown, metadata={_METADATA: Field(shape=shape, **options)})
 
 
 def fields_of(cls: type) -> Sequence[Field]:
@@ -333,6 +316,7 @@ class Message(Struct):
     __slots__ = ()
 
     api: ClassVar[str]
+    """The name of its call, which the table of calls in `messages` gives it."""
     is_request: ClassVar[bool]
 
     @classmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from ..limits import INT32_MAX, INT64_MAX
 from ..types import (
@@ -242,37 +242,9 @@ class BatchBuilder:
             raise ValueError(f"producer {self._producer_id} has base sequence {self._base_sequence}; it starts at 0")
 
 
-def build_batch(
-    records: Iterable[tuple[int, Bytes | None, Bytes | None, Headers]],
-    *,
-    base_offset: int = 0,
-    compression_type: CompressionType = CompressionType.NONE,
-    compression_level: int | None = None,
-    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
-    log_append_time: int = NO_TIMESTAMP,
-    partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
-    producer_id: int = NO_PRODUCER_ID,
-    producer_epoch: int = NO_PRODUCER_EPOCH,
-    base_sequence: int = NO_SEQUENCE,
-    is_transactional: bool = False,
-    is_control: bool = False,
-    delete_horizon_ms: int | None = None,
-) -> bytes:
+def build_batch(records: Iterable[tuple[int, Bytes | None, Bytes | None, Headers]], **options: Any) -> bytes:
     """Build a batch of (timestamp, key, value, headers) at consecutive offsets; options as for BatchBuilder."""
-    builder = BatchBuilder(
-        base_offset=base_offset,
-        compression_type=compression_type,
-        compression_level=compression_level,
-        timestamp_type=timestamp_type,
-        log_append_time=log_append_time,
-        partition_leader_epoch=partition_leader_epoch,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        is_transactional=is_transactional,
-        is_control=is_control,
-        delete_horizon_ms=delete_horizon_ms,
-    )
+    builder = BatchBuilder(**options)
     for timestamp, key, value, headers in records:
         builder.append(timestamp, key, value, headers)
     return builder.build()

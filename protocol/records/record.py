@@ -39,18 +39,6 @@ from .unpacking import (
     records_data,
 )
 from .varint import decode_unsigned_varint, decode_varint, decode_varlong
-from .walk import RecordsWalk, walk_records
-
-__all__ = [
-    "RecordsWalk",
-    "first_record_at",
-    "first_record_steps",
-    "iter_records",
-    "largest_timestamp_steps",
-    "least_timestamp_steps",
-    "record_steps",
-    "walk_records",
-]
 
 _PER_PAUSE: Final = 4 * STEPS_PER_PAUSE
 """Records that are only looked at for their time."""

@@ -14,8 +14,8 @@ from typing import Final, TypeVar
 from ..errors import RemoteProtocolError
 from ..types import Bytes
 from .primitives import MAX_ELEMENTS
-from .reader import Reader, SteppingReader, make_reader, make_stepping_reader
-from .writer import SteppingWriter, Writer, make_stepping_writer, make_writer
+from .reader import Reader, SteppingReader, make_reader
+from .writer import SteppingWriter, Writer, make_writer
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ def read_steps(
     """`read` in steps, and without a copy of the whole: for what is large."""
     reader = _stepping_readers.get((cls, version, flexible))
     if reader is None:
-        reader = _stepping_readers[cls, version, flexible] = make_stepping_reader(cls, version, flexible=flexible)
+        reader = _stepping_readers[cls, version, flexible] = make_reader(cls, version, flexible=flexible, pauses=True)
     try:
         return (yield from reader(data, at, elements))
     except (struct.error, IndexError, UnicodeDecodeError) as exc:
@@ -77,7 +77,7 @@ def write_steps(value: object, version: int, *, flexible: bool) -> Generator[Non
     cls = type(value)
     writer = _stepping_writers.get((cls, version, flexible))
     if writer is None:
-        writer = _stepping_writers[cls, version, flexible] = make_stepping_writer(cls, version, flexible=flexible)
+        writer = _stepping_writers[cls, version, flexible] = make_writer(cls, version, flexible=flexible, pauses=True)
     parts: list[Bytes] = []
     large: list[int] = []
     yield from writer(value, parts, large)

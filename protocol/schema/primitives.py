@@ -26,6 +26,9 @@ COPIED_BYTES: Final = 16 * KIB
 KEPT_LAYOUTS: Final = 256
 """Of one place in a message. Arrays there are as long as a partition has replicas."""
 
+ELEMENTS_PER_PAUSE: Final = 256
+"""0.2 to 0.3 ms."""
+
 UNSIGNED_VARINTS: Final = [bytes([number]) for number in range(128)]
 """The encodings of one byte, which nearly every length has."""
 
@@ -164,6 +167,12 @@ class Source:
         self._depth += 1
         yield
         self._depth -= 1
+
+    def pause(self) -> None:
+        """Lines that count an element, and pause after ELEMENTS_PER_PAUSE of them."""
+        self.add("steps += 1")
+        with self.block(f"if steps > {ELEMENTS_PER_PAUSE}:"):
+            self.add("steps = 0", "yield")
 
     def variable(self) -> str:
         """A local name that nothing else has."""

@@ -22,8 +22,6 @@ Reader = Callable[[memoryview, int, int], tuple[Any, int]]
 SteppingReader = Callable[[memoryview, int, int], Generator[None, None, tuple[Any, int]]]
 """A Reader that yields after about every ELEMENTS_PER_PAUSE elements."""
 
-ELEMENTS_PER_PAUSE: Final = 256
-"""0.2 to 0.3 ms."""
 STRING_BITS_PER_ELEMENT: Final = 10
 BYTES_BITS_PER_ELEMENT: Final = 13
 """Decoding 1 KiB of text and copying 8 KiB take as long as an element."""
@@ -36,17 +34,9 @@ _CALLED: Final = (
 )
 
 
-def make_reader(cls: type, version: int, *, flexible: bool) -> Reader:
-    """The reader of `cls` in a version."""
-    return _made_reader(cls, version, flexible=flexible, pauses=False)
-
-
-def make_stepping_reader(cls: type, version: int, *, flexible: bool) -> SteppingReader:
-    """The reader for what is large: it pauses, and copies nothing but what is handed out."""
-    return _made_reader(cls, version, flexible=flexible, pauses=True)
-
-
-def _made_reader(cls: type, version: int, *, flexible: bool, pauses: bool) -> Callable[..., Any]:
+def make_reader(cls: type, version: int, *, flexible: bool, pauses: bool = False) -> Callable[..., Any]:
+    """The Reader of `cls` in a version. With `pauses` the SteppingReader, for what is large: it copies nothing but what is
+    handed out."""
     source = Source(names={function.__name__: function for function in _CALLED})
     hands_through = pauses or _has_records(cls, version)
     writer = _ReaderSource(source, version, flexible, f"{cls.__name__} v{version}", hands_through, pauses)
@@ -117,13 +107,6 @@ class _ReaderSource:
             return self._primitive(field.element, what, nullable=nullable)
         present = 0 if field.tag is None else 1
         return self._optional_structure(field.element, f"{path}{field.name}.", present if nullable else None)
-
-    def _pause(self) -> None:
-        """Lines that count an element."""
-        if self.pauses:
-            self.source.add("steps += 1")
-            with self.source.block(f"if steps > {ELEMENTS_PER_PAUSE}:"):
-                self.source.add("steps = 0", "yield")
 
     def _flush(self) -> None:
         if not self._run:
@@ -228,7 +211,8 @@ class _ReaderSource:
             else:
                 value = self.structure(element, path)
             self.source.add(f"{items}.append({value})")
-            self._pause()
+            if self.pauses:
+                self.source.pause()
 
     def _optional_structure(self, cls: type, path: str, lowest_present: int | None) -> str:
         """None: it is always there. Else a byte stands before it: where there is nothing it is -1, in a tagged field 0."""
@@ -261,7 +245,8 @@ class _ReaderSource:
                 self.source.add(f"refuse_count({what}, {count}, end - at)")
             with self.source.block(f"for _ in range({count}):"):
                 self._tagged_field(fields, values, path, what)
-                self._pause()
+                if self.pauses:
+                    self.source.pause()
 
     def _tagged_field(self, fields: Sequence[Field], values: dict[str, str], path: str, what: str) -> None:
         tag, size, stop = (self.source.variable() for _ in range(3))

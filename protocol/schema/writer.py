@@ -25,9 +25,6 @@ of ours."""
 SteppingWriter = Callable[[Any, list[Any], list[int]], Generator[None, None, None]]
 """A Writer that yields after every ELEMENTS_PER_PAUSE elements."""
 
-ELEMENTS_PER_PAUSE: Final = 256
-"""0.2 to 0.3 ms."""
-
 _CALLED: Final = (primitives.write_unsigned_varint, primitives.join)
 ZERO: Final = "x"
 """struct's letter of a zero that no argument stands for."""
@@ -42,17 +39,8 @@ class Piece(NamedTuple):
     """The variable with what stands before an array: its count, or what says that it is null."""
 
 
-def make_writer(cls: type, version: int, *, flexible: bool) -> Writer:
-    """The writer of `cls` in a version."""
-    return _made_writer(cls, version, flexible=flexible, pauses=False)
-
-
-def make_stepping_writer(cls: type, version: int, *, flexible: bool) -> SteppingWriter:
-    """The writer for what is large."""
-    return _made_writer(cls, version, flexible=flexible, pauses=True)
-
-
-def _made_writer(cls: type, version: int, *, flexible: bool, pauses: bool) -> Callable[..., Any]:
+def make_writer(cls: type, version: int, *, flexible: bool, pauses: bool = False) -> Callable[..., Any]:
+    """The Writer of `cls` in a version. With `pauses` the SteppingWriter, for what is large."""
     source = new_source()
     writer = WriterSource(source, version, flexible, pauses)
     with source.block("def write(value, parts, large):"):
@@ -205,9 +193,7 @@ class WriterSource:
                 self.structure(element, item)
             self.flush()
             if self.pauses:
-                self.source.add("steps += 1")
-                with self.source.block(f"if steps > {ELEMENTS_PER_PAUSE}:"):
-                    self.source.add("steps = 0", "yield")
+                self.source.pause()
             elif len(self.source.lines) == before:
                 self.source.add("pass")
 

@@ -31,10 +31,8 @@ from ..storage.disk.filesystem import FileSystem, OsFileSystem
 from ..system.client_memory import ClientMemory
 from ..system.clock import NowMs, system_now_ms
 from ..system.open_files import log_file_budget
-from ..telemetry.collected import Collected
-from ..telemetry.instances import ClientInstances
+from ..telemetry.instances import ClientInstances, Collected, Telemetry
 from ..telemetry.otlp import load_otlp
-from ..telemetry.telemetry import Telemetry
 from ..transactions.transaction_coordinator import TransactionCoordinator
 from .coordinators import Coordinators, OffsetCommits, Producers, open_coordinators
 from .logs import Directories, Logs

@@ -9,8 +9,9 @@ The offsets that groups commit, by themselves or in a transaction.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final, Self
 
 import attrs
@@ -122,57 +123,34 @@ class Coordinators:
         try:
             with self._scope:
                 async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._look_after_stages, nursery)
                     nursery.start_soon(self.group_coordinator.run)
-                    nursery.start_soon(self._look_after_hanging, nursery)
-                    nursery.start_soon(self._look_after_expiry)
-                    await self._look_after_transactions(nursery)
+                    for name, period_s, job in (
+                        ("stage-commits", OVERDUE_CHECK_S, partial(self._look_after_stages, nursery)),
+                        ("hanging-transactions", HANGING_CHECK_S, partial(self.hanging.begin_overdue, nursery)),
+                        ("offset-expiry", EXPIRY_CHECK_S, self._expire),
+                        ("transaction-timeout", OVERDUE_CHECK_S, partial(self.transactions.begin_overdue, nursery)),
+                    ):
+                        nursery.start_soon(self.errors.repeat, name, partial(_then_sleep, job, period_s))
         finally:
             self._stopped.set()
 
     async def _look_after_stages(self, nursery: trio.Nursery) -> None:
-
-        async def step() -> None:
-            self.stage_commits.begin_overdue(nursery)
-            await self.stage_commits.expire_stages()
-            await trio.sleep(OVERDUE_CHECK_S)
-
-        await self.errors.repeat("stage-commits", step)
-
-    async def _look_after_hanging(self, nursery: trio.Nursery) -> None:
-
-        async def step() -> None:
-            await self.hanging.begin_overdue(nursery)
-            await trio.sleep(HANGING_CHECK_S)
-
-        await self.errors.repeat("hanging-transactions", step)
-
-    async def _look_after_expiry(self) -> None:
-
-        async def step() -> None:
-            await self._expire()
-            await trio.sleep(EXPIRY_CHECK_S)
-
-        await self.errors.repeat("offset-expiry", step)
-
-    async def _look_after_transactions(self, nursery: trio.Nursery) -> None:
-
-        async def step() -> None:
-            await self.transactions.begin_overdue(nursery)
-            await trio.sleep(OVERDUE_CHECK_S)
-
-        await self.errors.repeat("transaction-timeout", step)
+        self.stage_commits.begin_overdue(nursery)
+        await self.stage_commits.expire_stages()
 
     async def _expire(self) -> None:
-        with self.errors.isolate("offset-expiry"):
-            if offsets := await self.group_coordinator.expire():
-                LOGGER.info("%d committed offsets have expired", offsets)
-        with self.errors.isolate("transactional-id-expiry"):
-            if ids := await self.transactions.expire_ids():
-                LOGGER.info("%d transactional ids have expired", ids)
-        with self.errors.isolate("stage-commit-expiry"):
-            if applications := await self.stage_commits.expire():
-                LOGGER.info("the last commits of %d applications that stage records have expired", applications)
+        for name, expire, expired in (
+            ("offset-expiry", self.group_coordinator.expire, "%d committed offsets have expired"),
+            ("transactional-id-expiry", self.transactions.expire_ids, "%d transactional ids have expired"),
+            (
+                "stage-commit-expiry",
+                self.stage_commits.expire,
+                "the last commits of %d applications that stage records have expired",
+            ),
+        ):
+            with self.errors.isolate(name):
+                if count := await expire():
+                    LOGGER.info(expired, count)
 
     async def stop(self) -> None:
         """End `run`; a step that it is in the middle of is done first. Members that wait are sent away. Cancelled: the step
@@ -180,6 +158,11 @@ class Coordinators:
         self.group_coordinator.close()
         self._scope.cancel()
         await self._stopped.wait()
+
+
+async def _then_sleep(job: Callable[[], Awaitable[object]], period_s: float) -> None:
+    await job()
+    await trio.sleep(period_s)
 
 
 @asynccontextmanager
@@ -265,10 +248,10 @@ class OffsetCommits:
         await self.join_transaction(transactional_id, producer_id, producer_epoch, group)
         return await self._coordinator.commit(group, commits, member, producer_id=producer_id, producer_epoch=producer_epoch)
 
-    def commit_now(self, group: str, commits: Sequence[Commit], member: CommittingMember, answer: AnswerCommit) -> bool:
+    def try_commit(self, group: str, commits: Sequence[Commit], member: CommittingMember, answer: AnswerCommit) -> bool:
         """`commit` outside of a transaction, on the spot: what that answers or raises is given to `answer`, now or when it is
         stored. False, and nothing has happened: await `commit`. Raises RequestError."""
-        return self._coordinator.commit_now(group, commits, member, answer)
+        return self._coordinator.try_commit(group, commits, member, answer)
 
     async def fetch(
         self, group: str, partitions: Sequence[TopicPartition] | None = None, *, require_stable: bool = False

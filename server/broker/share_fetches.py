@@ -23,8 +23,7 @@ from ..sharing.partitions import NeverBegunError, SharePartitions
 from ..sharing.state.values import AcquiredRecords, AcquireMode, OffsetRange, ShareKey, StateBatch
 from ..storage.errors import OffsetInGapError
 from ..storage.lookups.fetch import FetchedRecords
-from .fetches import FetchPartition, ReaderView
-from .reader import LogReader
+from .reader import FetchPartition, LogReader, ReaderView
 
 NOTHING: Final = b""
 SHARES_PER_TURN: Final = 64

@@ -27,7 +27,7 @@ from ..partitions.disk import Disk, DiskStatistics
 from ..partitions.partition import PartitionActor
 from ..storage.log.derived_files import NOTHING_DROPPED, Dropped
 from .coordinators import Coordinators
-from .topics import DirectoryDescription, describe_directories
+from .logs import Directories, DirectoryDescription
 
 MAX_TOPICS: Final = 500
 MAX_PARTITIONS: Final = 1_000
@@ -174,7 +174,7 @@ class Collector:
         for hosted in list(self.manager.topics):
             await self._add_topic(hosted, passes)
         names, lags = await self._lags()
-        spaces = await disk.call(_spaces, describe_directories(self.manager))
+        spaces = await disk.call(_spaces, Directories(self.manager).describe())
         return BrokerStatistics(
             topics=tuple(self.topics[:MAX_TOPICS]),
             topic_count=len(self.topics),

@@ -12,14 +12,13 @@ import attrs
 import trio
 
 from ...protocol.errors import InvalidRecordError, InvalidRequestError, RequestError, RequestTimedOutError
-from ...protocol.types import Bytes, TopicPartition
+from ...protocol.types import AppendResult, Bytes, TopicPartition
 from ..logs.log_manager import LogManager
 from ..partitions.appender import ACKS_ALL, Answer
 from ..partitions.disk import STEPS_PER_PROCEDURE
 from ..partitions.partition import PartitionActor
 from ..storage.disk.diskops import Procedure
 from ..storage.disk.paths import INTERNAL_TOPICS
-from ..storage.log.append import AppendResult
 from ..storage.log.prepare import (
     BYTES_PER_STEP,
     MOST_BYTES,
@@ -82,12 +81,12 @@ class LogWriter:
         partition = self._manager.topics.writable(topic_partition)
         prepared = self._check_in_turn(partition, records)
         if prepared is None:
-            return partial(self._offer_later, partition, records, acks, answer, expected_offset, joins_transaction)
+            return partial(self._check_and_append, partition, records, acks, answer, expected_offset, joins_transaction)
         if expected_offset is not None or joins_transaction:
             prepared = _with_conditions(partition, prepared, expected_offset, joins_transaction)
         return None if partition.try_append(prepared, acks, answer) else partial(partition.append, prepared, acks, answer)
 
-    async def _offer_later(
+    async def _check_and_append(
         self,
         partition: PartitionActor,
         records: Records,
@@ -260,7 +259,7 @@ class PendingProduce(ABC):
 
     # ---- offers ----------------------------------------------------------------------------------------------------------
 
-    def offer_now(self, entries: Iterator[tuple[int, T]], offer: Callable[[int, T], Work | None]) -> Work | None:
+    def offer_in_turn(self, entries: Iterator[tuple[int, T]], offer: Callable[[int, T], Work | None]) -> Work | None:
         """Offer the entries, each with its slot, in this turn as far as that goes, and return the rest as work.
 
         `offer` raises RequestError when records are refused.
@@ -287,7 +286,7 @@ class PendingProduce(ABC):
         await self.offer_all(entries, offer)
 
     async def offer_all(self, entries: Iterable[tuple[int, T]], offer: Callable[[int, T], Work | None]) -> None:
-        """Do what `offer_now` does for any number of entries; others have their turn in between."""
+        """Do what `offer_in_turn` does for any number of entries; others have their turn in between."""
         for count, (slot, entry) in enumerate(entries, 1):
             try:
                 work = offer(slot, entry)

@@ -24,9 +24,12 @@ from .values import is_loopback as is_loopback
 
 VARIABLE_PREFIX: Final = "TRIOLOG_"
 OTHER_VARIABLES: Final = frozenset(
-    {"TRIOLOG_TEST", "TRIOLOG_SERVER", "TRIOLOG_TLS", "TRIOLOG_TLS_CA", "TRIOLOG_TLS_CERT", "TRIOLOG_FORWARD_DIR"}
+    {
+        *("TRIOLOG_TEST", "TRIOLOG_SERVER", "TRIOLOG_TLS", "TRIOLOG_TLS_CA", "TRIOLOG_TLS_CERT", "TRIOLOG_FORWARD_DIR"),
+        *("TRIOLOG_USER", "TRIOLOG_PASSWORD", "TRIOLOG_PASSWORD_FILE"),
+    }
 )
-"""Variables of that prefix that are not the server's: the test suite's size, what clients need to find it, where links are."""
+"""Variables of that prefix that are not the server's: the size of the test suite, settings of clients, the place of links."""
 FORWARD_TABLES: Final = ("forward", "forward_process")
 """Links to an upstream, which another process reads and checks (`triolog forward`)."""
 
@@ -124,7 +127,11 @@ def _read_all(source: str, values: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in values.items():
         key = BROKER_KEYS.get(name)
         if key is None:
-            raise InvalidConfigError(f"{source}: unknown key {name!r}; known are {', '.join(BROKER_KEYS)} and topic_defaults")
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, [*BROKER_KEYS, "topic_defaults"], 1)
+            hint = f"Did you mean {near[0]}?" if near else "`triolog config show` lists the keys"
+            raise InvalidConfigError(f"{source}: unknown key {name!r}. {hint}")
         try:
             read[name] = key.read(value)
         except ValueError as exc:

@@ -1,4 +1,4 @@
-"""A broker inside an asyncio program: `async with open_broker() as broker`.
+"""A broker inside an asyncio program: `async with triolog.aio.open() as broker`.
 
 It runs in a thread of its own, with a trio loop of its own. A call is handed to that loop, awaited without blocking the one of
 asyncio, and its answer is handed back; there is no pool of threads in between. A task that is cancelled cancels its call, and
@@ -9,27 +9,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial, wraps
+from contextlib import asynccontextmanager
+from functools import partial
 from types import TracebackType
-from typing import Any, Generic, ParamSpec, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, Unpack
 
 import trio
 
-from ..fake.proxies import AwaitedProxy, awaited, awaited_at_once, made_for_tasks
+from ...protocol.following import Follow as Follow
+from ...protocol.following import FollowedRecord as FollowedRecord
+from ..fake.proxies import AwaitedCaller, Proxy, awaited, awaited_sync, made
 from ..fake.views.groups_view import GroupsView
 from ..fake.views.log_view import LogView
 from . import opening
+from .blocking import BrokerThread, clock_of
 from .broker import EmbeddedBroker, open_fork
-from .follow import Follow as Follow
-from .follow import FollowedRecord as FollowedRecord
 from .living import directory_like
-from .thread import BrokerThread, clock_of
-from .transaction import Transaction
+from .options import OpenOptions, listening, shows_options
+from .records import Transaction
 
 T = TypeVar("T")
-P = ParamSpec("P")
 
 
 class Call(Generic[T]):
@@ -50,7 +51,7 @@ class Call(Generic[T]):
         except RuntimeError:  # it is closed
             self._answer(error=stopped())
 
-    def begin_now(self, function: Callable[[], T]) -> None:
+    def begin_sync(self, function: Callable[[], T]) -> None:
         """Call a function."""
         try:
             self._answer(function())
@@ -178,7 +179,7 @@ class AioThread(BrokerThread):
     async def call_now(self, function: Callable[[], T]) -> T:
         """Run a function in the broker's thread. Raises RuntimeError as `call` does."""
         call: Call[T] = self._new_call()
-        return await self._answer(call, partial(call.begin_now, function))
+        return await self._answer(call, partial(call.begin_sync, function))
 
     def _new_call(self) -> Call[Any]:
         _ = self._target
@@ -211,36 +212,38 @@ class AioThread(BrokerThread):
 # ---- what stands for the broker and its parts ------------------------------------------------------------------------------
 
 
-class AioLog(AwaitedProxy[LogView]):
+class AioLog(Proxy[LogView, AwaitedCaller]):
     """The records of one topic. Raises RequestError where the broker would answer one."""
 
-    records = awaited(LogView.records)
+    append = awaited(LogView.append)
+    fetch = awaited(LogView.fetch)
     values = awaited(LogView.values)
+    records = awaited(LogView.records)
     produce = awaited(LogView.produce)
     produce_all = awaited(LogView.produce_all)
     wait_for = awaited(LogView.wait_for)
-    start_offsets = awaited_at_once(LogView.start_offsets)
-    end_offsets = awaited_at_once(LogView.end_offsets)
+    start_offsets = awaited_sync(LogView.start_offsets)
+    end_offsets = awaited_sync(LogView.end_offsets)
     delete_records = awaited(LogView.delete_records)
     compact = awaited(LogView.compact)
 
 
-class AioGroups(AwaitedProxy[GroupsView]):
+class AioGroups(Proxy[GroupsView, AwaitedCaller]):
     """`broker.groups`. Raises RequestError where the broker would answer one."""
 
-    is_known = awaited_at_once(GroupsView.is_known)
+    is_known = awaited_sync(GroupsView.is_known)
     committed = awaited(GroupsView.committed)
     commit = awaited(GroupsView.commit)
     lag = awaited(GroupsView.lag)
     wait_committed = awaited(GroupsView.wait_committed)
     wait_no_lag = awaited(GroupsView.wait_no_lag)
-    state = awaited_at_once(GroupsView.state)
-    members = awaited_at_once(GroupsView.members)
+    state = awaited_sync(GroupsView.state)
+    members = awaited_sync(GroupsView.members)
     wait_assigned = awaited(GroupsView.wait_assigned)
     kick = awaited(GroupsView.kick)
 
 
-class AioTransaction(AwaitedProxy[Transaction]):
+class AioTransaction(Proxy[Transaction, AwaitedCaller]):
     """A transaction under a transactional id. As a block, it commits at its end and aborts on an exception; you can also call
     the methods."""
 
@@ -261,8 +264,12 @@ class AioTransaction(AwaitedProxy[Transaction]):
         await self.leave(failed=kind is not None)
 
 
+def _for_tasks(follow: Follow, caller: AioThread) -> Follow:
+    return follow.through(caller.call)
+
+
 class AioBroker(AioThread):
-    """A running broker, to be called from the tasks of the loop that has opened it. `open_broker` opens it."""
+    """A running broker, to be called from the tasks of the loop that has opened it. `open` opens it."""
 
     @property
     def groups(self) -> AioGroups:
@@ -296,26 +303,33 @@ class AioBroker(AioThread):
     alter_group_config = awaited(EmbeddedBroker.alter_group_config)
     create_partitions = awaited(EmbeddedBroker.create_partitions)
     delete_records = awaited(EmbeddedBroker.delete_records)
-    topics = awaited_at_once(EmbeddedBroker.topics)
-    describe_topic = awaited_at_once(EmbeddedBroker.describe_topic)
+    topics = awaited_sync(EmbeddedBroker.topics)
+    describe_topic = awaited_sync(EmbeddedBroker.describe_topic)
 
     append = awaited(EmbeddedBroker.append)
     append_by_key = awaited(EmbeddedBroker.append_by_key)
     fetch = awaited(EmbeddedBroker.fetch)
-    follow = made_for_tasks(lambda follow, caller: follow.through(caller.call), EmbeddedBroker.follow)
-    transaction = made_for_tasks(AioTransaction, EmbeddedBroker.transaction)
+    follow = made(_for_tasks, EmbeddedBroker.follow)
+    transaction = made(AioTransaction, EmbeddedBroker.transaction)
     offset_for_time = awaited(EmbeddedBroker.offset_for_time)
     offsets_for_times = awaited(EmbeddedBroker.offsets_for_times)
 
 
-def _opened_by(opened: Callable[P, AbstractAsyncContextManager[EmbeddedBroker]]) -> Callable[P, AioBroker]:
-    @wraps(opened)
-    def open_one(*arguments: P.args, **keywords: P.kwargs) -> AioBroker:
-        clock = clock_of(keywords)
-        return AioBroker(partial(opened, *arguments, **{**keywords, "clock": clock}), clock)  # type: ignore[arg-type]
+@shows_options(opening.open)
+def open(path: str | os.PathLike[str] | None = None, **options: Unpack[OpenOptions]) -> AioBroker:
+    """Open a broker for the time of the block: `async with triolog.aio.open("data") as broker`.
 
-    return open_one
+    `path`: its directory; None for a temporary directory that is removed at the end, `":memory:"` for one in memory.
+    `OpenOptions` describes the other options. A TCP port is opened only if `native`, `kafka`, `metrics` or `settings` name it.
+
+    The end of the block is a clean stop, also when its task is cancelled. Entering the block raises InvalidConfigError,
+    StorageError, OSError or RequestError when the broker cannot start. Raises TypeError for an unknown option.
+    """
+    clock = clock_of(options)
+    return AioBroker(partial(opening.open, path, **options), clock)
 
 
-open_broker = _opened_by(opening.open_broker)
-"""A broker for the time of the block; takes what `open_broker` of a trio program takes."""
+def open_broker(path: str | os.PathLike[str] | None = None, **options: Unpack[OpenOptions]) -> AioBroker:
+    """The former name of `open`, kept for one release. By default it listens for native clients on a port of 127.0.0.1 that the
+    system chooses."""
+    return open(path, **listening(options))

@@ -1,17 +1,28 @@
-"""The calls of a broker for programs without trio; they may come from any thread."""
+"""A broker in a thread of its own, with a trio loop of its own, for programs without trio. Calls may come from any thread. Who
+never ends it has it ended in order when the interpreter exits.
+"""
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+import weakref
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Final, Self, TypeVar, Unpack
 
-from ...protocol.types import TopicPartition
-from ..fake.proxies import Caller, Proxy, at_once, made, waiting
-from ..fake.views.blocking_views import (
+import trio
+
+from ...protocol.following import BlockingFollow as BlockingFollow
+from ...protocol.following import BlockingFollowedRecord as BlockingFollowedRecord
+from ..config.broker_config import Address
+from ..fake.clock import MovedClock
+from ..fake.life import ForkedError
+from ..fake.proxies import (
     BlockingClock,
     BlockingFaults,
     BlockingGroups,
@@ -19,67 +30,215 @@ from ..fake.views.blocking_views import (
     BlockingRequests,
     BlockingShareGroups,
     BlockingStreamsGroups,
+    Caller,
+    Proxy,
+    at_once,
+    made,
+    waiting,
 )
-from .broker import EmbeddedBroker, Fork, open_fork
-from .follow import Follow, Followed, Found, Taken
+from ..system.clock import system_now_ms
+from . import opening
+from .broker import EmbeddedBroker, Fork, describe_broker, open_fork
 from .living import directory_like
-from .opening import open_broker
-from .thread import BlockingThread, clock_of
-from .transaction import Transaction
+from .options import OpenOptions, check_options, listening, shows_options
+from .records import Transaction
+
+T = TypeVar("T")
+
+_THREADS: Final[weakref.WeakSet[BrokerThread]] = weakref.WeakSet()
+"""Those of this process that have begun."""
 
 
-class BlockingFollowedRecord(Followed):
-    """A record, and its place in a group."""
+def clock_of(options: OpenOptions) -> MovedClock:
+    """Return the broker's clock, which the thread's loop uses too, and put it into the options. Raises TypeError for an unknown
+    option."""
+    check_options(options)
+    clock = options.get("clock") or MovedClock(options.pop("now_ms", system_now_ms))
+    options["clock"] = clock
+    return clock
 
-    def commit(self) -> None:
-        """The group is done with this record and those before it in its partition, and goes on behind it. Raises
-        RequestError."""
-        self._follow.commit(self)
 
+class BrokerThread:
+    """Owner of the thread, and of the broker that runs there."""
 
-class BlockingFollow:
-    """The records of topics as they come: `for record in broker.follow(...)`. One thread uses it at a time. What is read ahead
-    is one read, of at most `max_bytes` or 2,000 records."""
-
-    def __init__(self, follow: Follow, caller: Caller) -> None:
-        self._read_on = follow.read_on
-        self._commit = follow.keep
-        self._caller = caller
-        self._taken = Taken(follow.read_on.following, BlockingFollowedRecord)
+    def __init__(self, opened: Callable[[], AbstractAsyncContextManager[EmbeddedBroker]], clock: MovedClock) -> None:
+        self._moved_clock = clock
+        self._open = opened
+        self._thread: threading.Thread | None = None
+        self._stop: trio.Event | None = None
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._nursery: trio.Nursery | None = None
+        self._broker: EmbeddedBroker | None = None
+        self._failure: BaseException | None = None
 
     def __repr__(self) -> str:
-        return self._read_on.following.describe(type(self).__name__)
+        running = self._broker
+        return (
+            f"<{type(self).__name__}, not started or ended>"
+            if running is None
+            else (describe_broker(self, is_running=running.life.is_running))
+        )
 
-    def __iter__(self) -> Self:
+    # ---- life ----------------------------------------------------------------------------------------------------------
+
+    def begin(self, ready: Callable[[], None], ended: Callable[[], None]) -> None:
+        """Start the thread. It calls `ready` when the broker serves, and `ended` as the last it does, also where it has never
+        served."""
+        if self._thread is not None:
+            raise RuntimeError("the broker was started already")
+        self._thread = threading.Thread(target=self._run, args=(ready, ended), name="triolog-broker", daemon=True)
+        _THREADS.add(self)
+        self._thread.start()
+
+    def end(self) -> bool:
+        """Ask it to stop in order. False: it does not run."""
+        if self._thread is None or not self._thread.is_alive():
+            return False
+        if self._token is not None and self._stop is not None:
+            with contextlib.suppress(trio.RunFinishedError):  # somebody else has stopped it
+                self._token.run_sync_soon(self._stop.set)
+        return True
+
+    def join(self) -> None:
+        """Wait until it has ended. Raises what has ended it before it was asked to."""
+        if self._thread is not None:
+            self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def after_fork(self) -> None:
+        """This is the copy in a process that was forked, where the thread is not."""
+        self._broker = self._token = None
+        self._failure = ForkedError()
+
+    def _run(self, ready: Callable[[], None], ended: Callable[[], None]) -> None:
+        try:
+            trio.run(self._serve, ready, clock=self._moved_clock)
+        except BaseException as exc:
+            self._failure = exc
+        finally:
+            self._broker = None
+            _THREADS.discard(self)
+            ended()
+
+    async def _serve(self, ready: Callable[[], None]) -> None:
+        self._stop = trio.Event()
+        self._token = trio.lowlevel.current_trio_token()
+        async with self._open() as self._broker, trio.open_nursery() as self._nursery:
+            ready()
+            await self._stop.wait()
+            self._nursery.cancel_scope.cancel()
+
+    @property
+    def _target(self) -> EmbeddedBroker:
+        """The broker that runs. Raises RuntimeError."""
+        if self._broker is None:
+            if isinstance(self._failure, ForkedError):
+                raise ForkedError
+            raise RuntimeError("the broker does not run; use it inside the block that opens it") from self._failure
+        return self._broker
+
+    # ---- where it is -----------------------------------------------------------------------------------------------------
+
+    @property
+    def native(self) -> Address | None:
+        """Return the address of the native listener; None without one."""
+        return self._target.native
+
+    @property
+    def kafka(self) -> Address | None:
+        """Return the address of the Kafka listener; None without one."""
+        return self._target.kafka
+
+    @property
+    def metrics(self) -> Address | None:
+        """Return the address of /metrics, /livez and /readyz; None without one."""
+        return self._target.metrics
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Return the address for `bootstrap.servers` of Kafka clients. Raises RuntimeError without such a listener."""
+        return self._target.bootstrap_servers
+
+    @property
+    def path(self) -> str:
+        """The directory with the data."""
+        return self._target.path
+
+
+class BlockingThread(BrokerThread):
+    """A thread whose callers block until they have their answer."""
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def start(self) -> Self:
+        """Start the thread, wait until the broker serves, and return it. Raises what keeps it from starting."""
+        ready = threading.Event()
+        self.begin(ready.set, ready.set)
+        ready.wait()
+        if self._failure is not None:
+            self.join()
         return self
 
-    def __next__(self) -> BlockingFollowedRecord:
-        while (record := self._taken.next(self)) is None:
-            place = self._taken.place
-            found: Found = self._caller.call(lambda place=place: self._read_on(place))  # type: ignore[misc]
-            self._taken.put(found)
-            if not found.records:
-                raise StopIteration
-        return record
+    def stop(self) -> None:
+        """Stop in order and wait for it; stopping twice is fine."""
+        if self.end():
+            self.join()
 
-    def positions(self) -> dict[TopicPartition, int]:
-        """Return the next offset of each partition, after the last record that the program has got. Before the first record
-        this call decides the starting offsets. `commit` stores these offsets, and `BlockingTransaction.commit_offsets` accepts
-        them. Raises RequestError."""
-        if self._taken.is_nowhere:
-            self._taken.put(Found((), self._caller.call(lambda: self._read_on.placed(self._taken.place))))
-        return self._taken.positions()
+    @property
+    def _caller(self) -> Self:
+        return self
 
-    def commit(self, record: BlockingFollowedRecord | None = None) -> None:
-        """The group is done with all records that the program has got, or with those up to `record` in its partition: the next
-        follow of the group goes on behind them. What was not committed when the program ends comes again (at least once).
-        Raises RequestError: among others when the group has members, whose place it is then to commit."""
-        if offsets := self._taken.to_commit(record):
-            self._caller.call(lambda: self._commit(offsets))
-            self._taken.committed(offsets, record)
+    def call(self, function: Callable[[], Awaitable[T]]) -> T:
+        """Run an async function in the broker's thread. Raises RuntimeError when the broker does not run, or is stopped
+        meanwhile."""
+        return self._outside_of_trio(lambda: trio.from_thread.run(function, trio_token=self._token))
+
+    def call_now(self, function: Callable[[], T]) -> T:
+        """Run a function in the broker's thread. Raises RuntimeError as `call` does."""
+        return self._outside_of_trio(lambda: trio.from_thread.run_sync(function, trio_token=self._token))
+
+    def _outside_of_trio(self, call: Callable[[], T]) -> T:
+        """Call it in this thread, or in one of its own where this one runs another trio program, a test: trio would refuse.
+        A call that the stop overtakes ends with an error that has a meaning outside of trio."""
+        _ = self._target
+        try:
+            if not trio.lowlevel.in_trio_run() or trio.lowlevel.current_trio_token() is self._token:
+                return call()
+            from concurrent.futures import ThreadPoolExecutor  # seldom needed, and not small
+
+            with ThreadPoolExecutor(1, "triolog-call") as executor:
+                return executor.submit(call).result()
+        except (trio.Cancelled, trio.RunFinishedError):
+            raise RuntimeError("the broker was stopped during the call; its outcome is unknown") from self._failure
 
 
-class BlockingTransaction(Proxy[Transaction]):
+# ---- the process -----------------------------------------------------------------------------------------------------------
+
+
+def _end_all() -> None:
+    for each in list(_THREADS):
+        if each.end():
+            with contextlib.suppress(BaseException):
+                each.join()
+
+
+def _forked() -> None:
+    for each in list(_THREADS):
+        each.after_fork()
+
+
+# Before the interpreter refuses new threads (from Python 3.12 on it does before `atexit`), which a stop may need for its disk
+# work. `concurrent.futures` registers itself in the same way.
+getattr(threading, "_register_atexit", atexit.register)(_end_all)
+os.register_at_fork(after_in_child=_forked)
+
+
+class BlockingTransaction(Proxy[Transaction, Caller]):
     """A transaction under a transactional id. As a block, it commits at its end and aborts on an exception; you can also call
     the methods."""
 
@@ -99,15 +258,17 @@ class BlockingTransaction(Proxy[Transaction]):
 
 
 class BlockingBroker(BlockingThread):
-    """A broker for programs without trio: `with BlockingBroker() as broker`. It runs in a thread of its own.
+    """A broker for programs without an event loop: `with triolog.blocking.open() as broker`. It runs in a thread of its own.
 
-    Takes what `open_broker` takes. The calls may come from any thread. One that is never stopped is stopped in order when the
-    interpreter exits.
+    The calls may come from any thread. A broker that is never stopped is stopped cleanly when the interpreter exits.
+
+    `BlockingBroker(...)` is the former name of `triolog.blocking.open(...)`, kept for one release. By default it listens for
+    native clients on a port of 127.0.0.1 that the system chooses.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None = None, **options: Any) -> None:
+    def __init__(self, path: str | os.PathLike[str] | None = None, **options: Unpack[OpenOptions]) -> None:
         clock = clock_of(options)
-        super().__init__(partial(open_broker, path, clock=clock, **options), clock)
+        super().__init__(partial(opening.open, path, **listening(options)), clock)
 
     @classmethod
     def forked(cls, fork: Fork) -> Self:
@@ -188,3 +349,19 @@ class BlockingBroker(BlockingThread):
     transaction = made(BlockingTransaction, EmbeddedBroker.transaction)
     offset_for_time = waiting(EmbeddedBroker.offset_for_time)
     offsets_for_times = waiting(EmbeddedBroker.offsets_for_times)
+
+
+@shows_options(opening.open)
+def open(path: str | os.PathLike[str] | None = None, **options: Unpack[OpenOptions]) -> BlockingBroker:
+    """Open a broker for the time of the block: `with triolog.blocking.open("data") as broker`.
+
+    Without a block, call `start` and `stop`.
+
+    `path`: its directory; None for a temporary directory that is removed at the end, `":memory:"` for one in memory.
+    `OpenOptions` describes the other options. A TCP port is opened only if `native`, `kafka`, `metrics` or `settings` name it.
+
+    The end of the block is a clean stop. Its start raises InvalidConfigError, StorageError, OSError or RequestError when the
+    broker cannot start. Raises TypeError for an unknown option.
+    """
+    options.setdefault("native", None)
+    return BlockingBroker(path, **options)

@@ -14,14 +14,14 @@ import attrs
 import trio
 
 from ...protocol.errors import RequestError
+from ...protocol.following import Follow, Following, Start
 from ...protocol.limits import MIB
-from ...protocol.types import NO_OFFSET, Bytes, Record, TopicPartition, range_of
+from ...protocol.records.plain_records import WrongRecordsNamed, by_partition, check_records, keyed
+from ...protocol.types import NO_OFFSET, AppendResult, Bytes, Record, TimestampAndOffset, TopicPartition, range_of
 from ..broker import Broker, BrokerStatistics, PlainRecord, TopicDescription
 from ..config.broker_config import Address, BrokerConfig
-from ..fake.audited import EMBEDDED, noted
 from ..fake.clock import MovedClock
-from ..fake.life import Life
-from ..fake.seed import Seed
+from ..fake.life import EMBEDDED, Life, Seed, noted
 from ..fake.views.fault_views import FaultsView, RequestsView
 from ..fake.views.groups_view import GroupsView
 from ..fake.views.log_view import LogView
@@ -29,13 +29,9 @@ from ..fake.views.share_groups_view import ShareGroupsView
 from ..fake.views.streams_groups_view import StreamsGroupsView
 from ..listeners.addresses import Addresses
 from ..loop.procedures import perform
-from ..storage.log.append import AppendResult
-from ..storage.segments.segment_view import TimestampAndOffset
-from .follow import Follow, Following, ReadOn, Start
+from .follow import ReadOn
 from .living import directory_like, living
-from .reading import from_offset, range_of_times
-from .records import WrongRecordsNamed, by_partition, check_records, keyed, partition_of
-from .transaction import TIMEOUT_MS, Transaction
+from .records import TIMEOUT_MS, Transaction, from_offset, partition_of, range_of_times
 
 T = TypeVar("T")
 

@@ -1,27 +1,36 @@
-"""The calls of the control port: each accepts the fields of a JSON object and returns JSON. `ROUTES` has them all."""
+"""The control of a broker over HTTP and JSON, for tests in any language. Never on by default: whoever reaches the port, and has
+its token where there is one, can do everything to the data.
+
+`ROUTES` has every call with the fields that it accepts, in the body's object or behind the `?`; docs/testing-with-triolog.md
+says what they do. Answers are JSON. 400: what was sent means nothing; 404: there is no such thing; 408: it did not come in
+time; 409: the broker is down; 413: the body is too large; 422: the broker refuses, with Kafka's `error`.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
+from urllib.parse import parse_qsl, unquote
 
 import attrs
 
+from ...protocol.errors import RequestError, TriologError
 from ...protocol.types import TopicPartition
 from ..listeners.connections.counters import ProtocolCounters
-from .audited import CONTROL, noted
+from ..listeners.http.access import HttpAccess, HttpAnswer, HttpRequest
+from .faults.faults import FaultRules
 from .faults.requests import Wanted
-from .life import Life
-from .seed import Seed
+from .life import CONTROL, Life, NotRunningError, Seed, noted
 from .values import BadRequestError, plain_record, told_record, whole_number, yes_or_no
-from .views.fault_views import FaultsView, FaultView, RequestsView
+from .views.fault_views import PATIENCE_S, FaultsView, FaultView, RequestsView
 from .views.groups_view import GroupsView, MemberView
 from .views.log_view import LogView
 from .views.share_groups_view import ShareGroupsView
 from .views.streams_groups_view import StreamsGroupsView
-from .waiting import PATIENCE_S
 
 Told = Mapping[str, Any]
 
@@ -61,15 +70,6 @@ def _call(method: str, pattern: str, *fields: str) -> Callable[[H], H]:
     return declare
 
 
-class Rules(NamedTuple):
-    """The rules of requests, or of the device."""
-
-    add: Callable[[dict[str, Any]], FaultView]
-    get: Callable[[int], FaultView]
-    standing: Callable[[], list[FaultView]]
-    clear: Callable[[], None]
-
-
 @attrs.define(eq=False, repr=False)
 class ControlApi:
     """Answers the requests of one control port."""
@@ -91,11 +91,9 @@ class ControlApi:
 
     # ---- faults and requests ---------------------------------------------------------------------------------------------
 
-    def rules(self, of: str) -> Rules:
+    def rules(self, of: str) -> FaultRules[Any]:
         """The rules of requests (`/faults`) or of the device (`/disk-faults`)."""
-        if of == FAULTS:
-            return Rules(self.faults.add_rule, self.faults.get, lambda: list(self.faults), self.life.faults.clear)
-        return Rules(self.faults.add_disk_rule, self.faults.get_disk, self.faults.of_disk, self.life.disk_faults.clear)
+        return self.life.faults if of == FAULTS else self.life.disk_faults
 
     @_call("GET", "/requests", *ASKED, "last")
     async def list_requests(self, told: Told) -> Any:
@@ -144,7 +142,7 @@ class ControlApi:
         log, offset = self._log(name), whole_number(told, "offset") or 0
         partition = whole_number(told, "partition")
         numbers = list(log.end_offsets()) if partition is None else [partition]
-        return [told_record(record, number) for number in numbers for record in await log.records(number, offset=offset)]
+        return [told_record(record, number) for number in numbers for record in await log.fetch(offset, partition=number)]
 
     @_call("POST", f"/topics/{_NAME}/records", "partition", "records")
     async def append_records(self, told: Told, name: str) -> Any:
@@ -330,11 +328,12 @@ class ControlApi:
 
 
 async def _add(api: ControlApi, told: Told, *, of: str) -> Any:
-    return api.rules(of).add(dict(told)).fault.as_json()
+    add = api.faults.add_rule if of == FAULTS else api.faults.add_disk_rule
+    return add(dict(told)).fault.as_json()
 
 
 async def _list(api: ControlApi, _told: Told, *, of: str) -> Any:
-    return [view.fault.as_json() for view in api.rules(of).standing()]
+    return [fault.as_json() for fault in api.rules(of)]
 
 
 async def _clear(api: ControlApi, _told: Told, *, of: str) -> Any:
@@ -343,11 +342,11 @@ async def _clear(api: ControlApi, _told: Told, *, of: str) -> Any:
 
 
 async def _get(api: ControlApi, _told: Told, number: str, *, of: str) -> Any:
-    return api.rules(of).get(int(number)).fault.as_json()
+    return api.rules(of).get(int(number)).as_json()
 
 
 async def _remove(api: ControlApi, _told: Told, number: str, *, of: str) -> Any:
-    api.rules(of).get(int(number)).remove()
+    api.rules(of).remove(api.rules(of).get(int(number)).number)
     return {}
 
 
@@ -358,7 +357,8 @@ async def _release(api: ControlApi, told: Told, number: str, *, of: str) -> Any:
 
 async def _wait(api: ControlApi, told: Told, number: str, *, of: str) -> Any:
     times = whole_number(told, "times") or 1
-    await api.rules(of).get(int(number)).wait_fired(times, timeout_s=_timeout_s(told))
+    rules = api.rules(of)
+    await FaultView(rules.get(int(number)), rules).wait_fired(times, timeout_s=_timeout_s(told))
     return await _get(api, told, number, of=of)
 
 
@@ -415,3 +415,51 @@ def _wanted(told: Told) -> dict[str, Any]:
 def _timeout_s(told: Told) -> float:
     timeout_ms = whole_number(told, "timeout_ms")
     return PATIENCE_S if timeout_ms is None else timeout_ms / 1000
+
+
+MAX_CONTROL_BODY_BYTES: Final = 64 * 2**20
+
+
+async def answer(api: ControlApi, access: HttpAccess, request: HttpRequest) -> HttpAnswer:
+    """Do what a request asks for, if it is one that is answered."""
+    if (refused := access.refusal(request)) is not None:
+        return _refusal(refused.status, refused.body.decode().rstrip())._replace(headers=refused.headers)
+    for route in ROUTES:
+        found = re.fullmatch(route.pattern, request.path)
+        if found is None or route.method != request.method:
+            continue
+        try:
+            told = _told(request, route)
+            return HttpAnswer.json(200, await route.handler(api, told, *map(unquote, found.groups())))
+        except TimeoutError as exc:
+            return _refusal(408, exc)
+        except KeyError as exc:
+            return _refusal(404, f"there is no {exc.args[0] if exc.args else exc}")
+        except NotRunningError as exc:
+            return _refusal(409, exc)
+        except RequestError as exc:
+            return HttpAnswer.json(422, {"error": exc.code.name, "message": exc.message})
+        except (TriologError, ValueError, OverflowError, RecursionError, re.error, OSError) as exc:
+            return _refusal(400, exc)
+    return _refusal(404, f"{request.method} {request.path}: there is no such call")
+
+
+def _told(request: HttpRequest, route: Route) -> Told:
+    """Return the fields of a request, from its query and from the object in its body. Raises BadRequestError."""
+    told: dict[str, Any] = dict(parse_qsl(request.query))
+    if request.body:
+        try:
+            said = json.loads(request.body)
+        except (ValueError, RecursionError) as exc:
+            raise BadRequestError(f"the body is not JSON: {exc}") from None
+        if not isinstance(said, Mapping):
+            raise BadRequestError("the body is not an object")
+        told |= said
+    if route.fields is not None and (unknown := told.keys() - set(route.fields)):
+        known = f"there are {', '.join(sorted(route.fields))}" if route.fields else "there is none"
+        raise BadRequestError(f"{request.method} {request.path}: {', '.join(sorted(unknown))}: no such field; {known}")
+    return told
+
+
+def _refusal(status: int, why: object) -> HttpAnswer:
+    return HttpAnswer.json(status, {"message": str(why)})

@@ -1,24 +1,27 @@
 """A broker that can be stopped, killed and started again in its process, on its ports, while a test goes on.
 
 A crash leaves what SIGKILL leaves: connections are cut, nothing is flushed, no checkpoint is written, the directory is not
-marked clean; the next start recovers. It is done by a file system that dies (`partitions.faulty_disk`): what the
-broker still does to end, it does to nothing.
+marked clean; the next start recovers. It is done by a file system that dies (`partitions.faulty_disk`): what the broker still
+does to end, it does to nothing.
+
+`Seed` has the topics and records that a broker begins with. `noted` puts changes that no client requests into the audit log.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from socket import socket
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 import attrs
 import trio
 
+from ...protocol.errors import RequestError
 from ...protocol.types import TopicPartition
-from ..broker import Broker, open_broker_core
+from ..broker import Broker, PlainRecord, open_broker_core
 from ..config.broker_config import BrokerConfig
 from ..config.values import Address
 from ..listeners.addresses import Addresses
@@ -27,10 +30,10 @@ from ..storage.disk.checkpoints import META_PROPERTIES_FILE, PRODUCER_ID_BLOCK_F
 from ..storage.disk.filesystem import OsFileSystem
 from ..system.block_devices import lies_in_memory
 from .clock import MovedClock
-from .faults.disk_faults import DiskFaults
-from .faults.faults import Faults
+from .faults.faults import DiskFaults, Faults
 from .faults.requests import RequestLog
 from .ports import Ports
+from .views.log_view import Text, as_bytes
 
 if TYPE_CHECKING:
     from ..listeners.connections.counters import ProtocolCounters
@@ -292,7 +295,7 @@ class Life:
         """Connections of Kafka clients that go on in the next life, by the address that they were accepted on."""
         if self._core is None or self._admission is None or self.wanted.kafka is None:
             return {}
-        from .kafka.handing_over import hand_over
+        from .kafka.node_listeners import hand_over
 
         return {each.address: list(hand_over(each)) for each in self._admission.listeners}
 
@@ -383,3 +386,65 @@ async def told_over_http(config: BrokerConfig, life: Life) -> AsyncIterator[Addr
     async with telling(config.metrics, config.metrics_token_file) as (health, address):
         health.following(lambda: life.core if life.is_running else None, life.protocols, fired)
         yield address
+
+
+T = TypeVar("T")
+
+EMBEDDED: Final = "embedded"
+CONTROL: Final = "control"
+
+
+async def noted(broker: Broker, door: str, api: str, names: Iterable[str], change: Awaitable[T]) -> T:
+    """Have a change made, and noted in the audit log where there is one, with what became of it. Values are not among the
+    names."""
+    try:
+        result = await change
+    except RequestError as exc:
+        _note(broker, door, api, names, [exc.code.name])
+        raise
+    _note(broker, door, api, names, [])
+    return result
+
+
+def _note(broker: Broker, door: str, api: str, names: Iterable[str], errors: list[str]) -> None:
+    if (audit := broker.security.audit) is not None:
+        nobody = {"principal": None, "host": None, "client_id": None}
+        audit.note("change", **nobody, protocol=door, api=api, names=list(names), errors=errors)
+
+
+Topics = Sequence[str] | Mapping[str, int]
+"""Names, or names with numbers of partitions."""
+
+
+@attrs.frozen
+class Seed:
+    """Topics, and the records that they begin with."""
+
+    topics: Mapping[str, int] = attrs.field(factory=dict)
+    records: Mapping[str, Sequence[PlainRecord | Text]] = attrs.field(factory=dict)
+    """By topic, for its partition 0: values, or (timestamp in ms or None, key, value, headers)."""
+
+    @classmethod
+    def of(cls, topics: Topics, records: Mapping[str, Sequence[PlainRecord | Text]]) -> Self:
+        """Raises TypeError for one text in place of a list, whose characters would be names or records."""
+        if isinstance(topics, str | bytes):
+            raise TypeError(f"topics is {topics!r}, expected a list of names or a mapping: topics=[{topics!r}]")
+        for name, given in records.items():
+            if isinstance(given, str | bytes):
+                raise TypeError(f"records of {name} are {given!r}, expected a list of them: records={{{name!r}: [{given!r}]}}")
+        counts = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
+        return cls({**dict.fromkeys(records, 1), **counts}, records)
+
+    async def put(self, core: Broker) -> None:
+        """Make the topics that are not there, and append their records. Raises RequestError."""
+        there = set(core.topics.names())
+        for name, partitions in self.topics.items():
+            if name in there:
+                continue
+            await core.topics.create(name, partitions)
+            if plain := [_plain(record) for record in self.records.get(name, ())]:
+                await core.writer.append(TopicPartition(name, 0), plain)
+
+
+def _plain(record: PlainRecord | Text) -> PlainRecord:
+    return record if isinstance(record, tuple) else (None, None, as_bytes(record), ())

@@ -1,1 +1,1 @@
-"""The figures of a server: `table` says what each is and how it is read, `as_map` gives them to native clients."""
+"""The figures of a server: `table` says what each is and how it is read, `prometheus` writes them as text."""

@@ -20,13 +20,12 @@ from ...protocol.records.batch import BatchHeader, check_batch, iter_batches
 from ...protocol.records.partitioners import coordinator_partition
 from ...protocol.records.record import iter_records
 from ...protocol.records.steps import UNLIMITED
-from ...protocol.types import Bytes, TopicPartition
+from ...protocol.types import AppendResult, Bytes, TopicPartition
 from ..partitions.appender import ACKS_ALL, Answer
 from ..partitions.disk import STEPS_PER_PROCEDURE
 from ..partitions.partition import PartitionActor
 from ..partitions.task_errors import TaskErrors
 from ..storage.errors import LogOfflineError
-from ..storage.log.append import AppendResult
 from ..storage.log.prepare import PreparedAppend, prepare_append, prepare_one
 from ..storage.lookups.fetch import fetch_batches
 from ..storage.producers.producer_cursor import AppendOrigin

@@ -34,8 +34,7 @@ from ...protocol.kafka.authorization import AclOperation, ResourceType
 from ...protocol.kafka.scram import DEFAULT_SHAPE, MIN_ITERATIONS, ScramCredential, ScramMechanism, Shape, decoy, salt_of
 from ...protocol.limits import MAX_RULE_NAME_CHARS, MIB
 from ..access.acls import Acl, AclAuthorizer, AclFilter
-from ..access.quota_entities import QuotaEntity
-from ..access.quotas import ClientQuotas
+from ..access.quotas import ClientQuotas, QuotaEntity
 from ..access.users import MAX_USERS_FILE_BYTES, ConfiguredUser, decode_users
 from ..config.broker_config import BrokerConfig
 from ..partitions.disk import Disk

@@ -357,13 +357,17 @@ class TopicChanges:
         now_s = math.inf if at_once else trio.current_time()
         refused: OSError | None = None
         for entry in [entry for entry in self.doomed if entry[0] <= now_s]:
+            if entry not in self.doomed:
+                continue  # another call has taken it meanwhile
+            self.doomed.remove(entry)
             with self.directories.disk.errors.isolate("directory-deletion", entry[1]):
                 try:
                     await self.directories.disk.call(delete_directory, self.directories.disk.fs, entry[1], at=entry[1])
-                except OSError as exc:
+                except BaseException as exc:
+                    self.doomed.append(entry)
+                    if not isinstance(exc, OSError):
+                        raise
                     refused = exc
-                else:
-                    self.doomed.remove(entry)
         if refused is not None:
             raise refused
 

@@ -203,6 +203,8 @@ def _is_same_disk(one: BlockDevice | None, other: BlockDevice | None) -> bool:
 
 LEAST_S: Final = 1.0
 """Less time says nothing."""
+FORECAST_S: Final = RECENT_S / 2
+"""The least history for a forecast of a full disk: seconds of load say nothing about days."""
 
 
 @attrs.frozen(kw_only=True)
@@ -250,7 +252,7 @@ class Rates:
     written_per_appended: float | None = None
     """Bytes to the disk for each byte that was appended; None while nothing is."""
     full_in_s: float | None = None
-    """When there is no room any more; None while that does not become less."""
+    """Until no space is left; None while the space does not shrink, and with less history than FORECAST_S."""
 
     @classmethod
     def between(cls, before: Look, after: Look) -> Rates:
@@ -272,7 +274,7 @@ def _growth(before: int | None, after: int | None) -> int | None:
 
 
 def _full_in_s(before: int | None, after: int | None, seconds: float) -> float | None:
-    if before is None or after is None or after >= before:
+    if before is None or after is None or after >= before or seconds < FORECAST_S:
         return None
     return max(0, after) * seconds / (before - after)
 

@@ -22,7 +22,7 @@ import attrs
 from ...protocol.errors import RequestError
 from ...protocol.limits import INT64_MAX, MIB
 from ...protocol.records.batch import BatchHeader
-from ...protocol.records.record import walk_records
+from ...protocol.records.walk import walk_records
 from ...protocol.types import NO_PARTITION_LEADER_EPOCH
 from ..storage.directory.inventory import SegmentFiles
 from ..storage.disk.filesystem import FileSystem

@@ -132,8 +132,8 @@ def _read(
     *,
     check: str = CHECKPOINT,
 ) -> T | None:
-    """What a file says; None for none, and for damage, which is reported. So is another form than the one in which every server
-    writes these files: somebody else has changed it."""
+    """Return the content of a file; None for none, and for damage, which is reported. Another form than the one in which every
+    server writes these files is reported, too: another program has changed it."""
     try:
         data = read_small(fs, path)
         found = decode(path, data)

@@ -25,10 +25,9 @@ from ...protocol.coordinator.offsets import (
 )
 from ...protocol.errors import ErrorCode, RecordBatchTooLargeError, RecordTooLargeError, RequestError
 from ...protocol.limits import INT64_MAX
-from ...protocol.types import NO_OFFSET, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
+from ...protocol.types import NO_OFFSET, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, AppendResult, TopicPartition
 from ..config.broker_config import BrokerConfig
 from ..logs.log_manager import LogManager
-from ..storage.log.append import AppendResult
 from ..system.clock import NowMs
 from .group_offsets import CommittedOffset, GroupOffsets, MayExpire
 from .offsets_topic import OffsetsTopic, batch_builder, check_group

@@ -18,12 +18,11 @@ from ...protocol.coordinator.offsets import OFFSETS_TOPIC, GroupMetadataKey
 from ...protocol.errors import ErrorCode, RequestError
 from ...protocol.limits import INT16_MAX
 from ...protocol.records.builder import BatchBuilder
-from ...protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, TopicPartition
+from ...protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, AppendResult, TopicPartition
 from ..logs.internal_topic import InternalTopic
 from ..logs.log_manager import LogManager
 from ..logs.topics import Topics
 from ..storage.disk.diskops import Procedure
-from ..storage.log.append import AppendResult
 from ..storage.log.log import Log
 from ..system.client_memory import Account, ClientMemory
 from ..system.clock import NowMs

@@ -21,10 +21,11 @@ import attrs
 
 from ...protocol.errors import ErrorCode, RequestError
 from ...protocol.limits import INT64_MAX, MIB
+from ...protocol.types import AppendResult
 from ..config import DurabilityMode
 from ..storage.disk.paths import is_internal
 from ..storage.errors import AppendFailedError, LogOfflineError, StorageError, SyncFailedError, is_out_of_space
-from ..storage.log.append import AppendPlan, AppendResult, abort_append, commit_append, plan_append
+from ..storage.log.append import AppendPlan, abort_append, commit_append, plan_append
 from ..storage.log.log import Log
 from ..storage.log.prepare import PreparedAppend
 from .disk import Disk, OperationFailedError

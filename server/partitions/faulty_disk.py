@@ -14,7 +14,7 @@ from typing import Final
 
 from ...protocol.types import Bytes
 from ..config import DataPermissions
-from ..fake.faults.disk_faults import DiskFaults
+from ..fake.faults.faults import DiskFaults
 from ..storage.disk.filesystem import OsFileSystem
 
 SEGMENT: Final = ".log"

@@ -18,11 +18,10 @@ import trio
 from ...protocol.coordinator.share_group_records import NO_START_OFFSET
 from ...protocol.errors import ErrorCode, RequestError
 from ...protocol.limits import INT64_MAX
-from ...protocol.types import TopicPartition
+from ...protocol.types import TimestampAndOffset, TopicPartition
 from ..groups.share.states import ShareStateSummary
 from ..logs.topics import Topics
 from ..loop.waiting import Alarm, Waiters
-from ..storage.segments.segment_view import TimestampAndOffset
 from ..system.client_memory import ClientMemory
 from ..system.clock import NowMs
 from .partition import SharePartition

@@ -21,27 +21,23 @@ import trio
 from ...protocol.coordinator.share_group_records import (
     NO_START_OFFSET,
     SHARE_GROUP_STATE_TOPIC,
+    SHARE_STATE_RECORDS,
     ShareSnapshotKey,
     ShareSnapshotValue,
     ShareStateValue,
     ShareUpdateKey,
-    decode_share_state_key,
-    decode_share_state_value,
-    encode_share_state_key,
-    encode_share_state_value,
 )
 from ...protocol.errors import ErrorCode, RequestError
 from ...protocol.limits import INT16_MAX, MIB
 from ...protocol.records.batch import BatchHeader
 from ...protocol.records.builder import build_batch
 from ...protocol.records.record import iter_records
-from ...protocol.types import Bytes, TopicPartition
+from ...protocol.types import AppendResult, Bytes, TopicPartition
 from ..logs.internal_topic import InternalTopic
 from ..logs.log_manager import LogManager
 from ..loop.waiting import KeyedLocks
 from ..partitions.task_errors import TaskErrors
 from ..storage.disk.checkpoints import encode_uuid
-from ..storage.log.append import AppendResult
 from ..system.client_memory import Account
 from ..system.clock import NowMs
 from .state.stored_state import StoredShare, applied, plan_initial, plan_snapshot
@@ -97,7 +93,7 @@ def _record(key: ShareKey, value: ShareStateValue | None) -> tuple[bytes, bytes 
     name = (ShareSnapshotKey if is_snapshot else ShareUpdateKey)(
         group_id=key.group_id, topic_id=key.topic_id, partition=key.partition
     )
-    return encode_share_state_key(name), None if value is None else encode_share_state_value(value)
+    return SHARE_STATE_RECORDS.encode((name, value))
 
 
 @attrs.define(eq=False, repr=False)
@@ -142,10 +138,10 @@ class ShareStateLog:
     def _replayer(self, number: int) -> Callable[[BatchHeader, memoryview], None]:
         def take(header: BatchHeader, batch: Bytes) -> None:
             for record in () if header.is_control else iter_records(batch, header):
-                key = decode_share_state_key(record.key or b"")
+                key = SHARE_STATE_RECORDS.decode_key(record.key or b"")
                 if key is None:
                     continue
-                value = None if record.value is None else decode_share_state_value(key, record.value)
+                value = None if record.value is None else SHARE_STATE_RECORDS.decode_value(key, record.value)
                 self._take(ShareKey(key.group_id, key.topic_id, key.partition), value, number, record.offset)
 
         return take

@@ -24,14 +24,13 @@ from ...protocol.coordinator.stage_commits import CommittedFile, StageCommitPart
 from ...protocol.errors import RequestError, UnknownTopicOrPartitionError
 from ...protocol.limits import MIB
 from ...protocol.records.batch import BatchHeader
-from ...protocol.types import NO_OFFSET
+from ...protocol.types import NO_OFFSET, AppendResult
 from ..logs.log_manager import LogManager
 from ..partitions.appender import ACKS_ALL
 from ..partitions.flusher import flush
 from ..partitions.partition import PartitionActor
 from ..storage.disk.diskops import Procedure
 from ..storage.errors import LogOfflineError, SnapshotExpiredError, StorageError
-from ..storage.log.append import AppendResult
 from ..storage.log.log import Log, LogSnapshot
 from ..storage.log.prepare import PreparedAppend
 from .stage_files import StagedChunk, copy_staged, file_name, read_stamped, sync_staged

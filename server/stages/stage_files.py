@@ -20,8 +20,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from ...protocol.errors import CorruptRecordError, InvalidRequestError
-from ...protocol.records.batch import BatchHeader, check_batch, parse_header, with_producer
-from ...protocol.records.crc32c import crc32c
+from ...protocol.records.batch import BatchHeader, check_batch, crc32c, parse_header, with_producer
 from ...protocol.types import Bytes, TopicPartition
 from ..storage.disk.diskops import FileHandle, drive
 from ..storage.disk.filesystem import CREATE, FileSystem, read_at, sync_file

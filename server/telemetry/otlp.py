@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import attrs
 
 from ...protocol.errors import ErrorCode, InvalidConfigError, RequestError, TriologError
+from ...protocol.extras import how_to_install
 from ...protocol.records.compression import decompress
 from ...protocol.types import Bytes, CompressionType
 
@@ -28,9 +29,7 @@ MAX_NAME_CHARS: Final = 200
 MAX_ATTRIBUTES: Final = 20
 DELTA: Final = 1
 """AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA."""
-MISSING: Final = (
-    "telemetry_enable needs the package opentelemetry-proto where the server runs: pip install 'triolog[telemetry]'"
-)
+MISSING: Final = f"telemetry_enable needs the package opentelemetry-proto where the server runs: {how_to_install('telemetry')}"
 
 # Numbers of fields, and wire types of protobuf.
 RESOURCE_METRICS, SCOPE_METRICS, METRICS = 1, 2, 2

@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from triolog.tools.bench.kafka.built import built_in, locked
-from triolog.tools.bench.kafka.jars import resolve
-from triolog.tools.bench.peers.peer import PeerMissingError
+from triolog.tools.bench.kafka.jars import PeerMissingError, built_in, locked, resolve
 
 from tests.support.kafka_jars import PROGRAMS, unavailable
 

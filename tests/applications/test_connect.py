@@ -15,8 +15,7 @@ import pytest
 from triolog.server.config.broker_config import Address
 from triolog.server.fake.ports import Ports
 
-from tests.applications.java_process import DEADLINE_S, POLL_S, SINGLE, JavaProcess
-from tests.applications.restarted_server import RestartedServer
+from tests.applications.processes import DEADLINE_S, POLL_S, SINGLE, JavaProcess, RestartedServer
 from tests.applications.topics import make_topics, read_all
 from tests.support.forked_servers import ServerForker
 
@@ -125,9 +124,7 @@ def first_time_each(lines: list[str]) -> list[str]:
     return list(dict.fromkeys(lines))
 
 
-def test_lines_of_a_file_are_in_the_topic_once_and_in_the_other_file_in_order(
-    tmp_path: Path, applications: str, server_forker: ServerForker
-) -> None:
+def test_lines_go_through_once_and_in_order(tmp_path: Path, applications: str, server_forker: ServerForker) -> None:
     """The source writes in transactions. The sink may write lines again whose offsets were not committed when it was killed."""
     source, target = tmp_path / "source.txt", tmp_path / "target.txt"
     wanted = [f"line {number}" for number in range(LINES)]

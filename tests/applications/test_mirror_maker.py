@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from triolog.tools.bench.kafka.jars import kafka_jars
-from triolog.tools.bench.peers.peer import PeerMissingError
+from triolog.tools.bench.kafka.jars import PeerMissingError, kafka_jars
 
-from tests.applications.java_process import SINGLE, JavaProcess
-from tests.applications.restarted_server import RestartedServer
+from tests.applications.processes import SINGLE, JavaProcess, RestartedServer
 from tests.applications.topics import Read, Reader, Sent, feed, make_topics, wait_topic
 from tests.support.forked_servers import ServerForker
 from tests.support.kafka_broker import KafkaBroker

@@ -18,8 +18,7 @@ from typing import Final
 import attrs
 import pytest
 
-from tests.applications.java_process import JavaProcess
-from tests.applications.restarted_server import RestartedServer
+from tests.applications.processes import JavaProcess, RestartedServer
 from tests.applications.topics import Read, Reader, Sent, feed_all, make_topics, read_all
 from tests.support.forked_servers import ServerForker
 

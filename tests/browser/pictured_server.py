@@ -19,8 +19,7 @@ from triolog.tools.client.blocking.client import BlockingClient
 from triolog.tools.client.blocking.producer import BlockingProducer
 from triolog.tools.client.config import ProducerConfig
 from triolog.tools.demo.flights import AIRPORTS, ROW_HEADER, TOPIC, Flight, find_source, load_flights
-from triolog.tools.forward.process.asking import ask
-from triolog.tools.forward.process.place import CONTROL
+from triolog.tools.forward.process.place import CONTROL, ask
 
 from tests.support.control_port import PATIENCE_S, Control
 from tests.support.forwarding import until

@@ -18,7 +18,7 @@ from typing import Any, Final
 import attrs
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from triolog.tools.console.views.table import ROUTES
+from triolog.tools.console.dispatch import ROUTES
 from triolog.tools.demo.flights import DAY_END, DAY_START, NEW_YORK, TOPIC
 
 from .browsing import PATIENCE_MS, Opened, opened

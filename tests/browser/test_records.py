@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 from playwright.sync_api import Browser, Page, expect
 from triolog.protocol.native.messages import NewTopic
-from triolog.tools.bench.loads.produce import fill
+from triolog.tools.bench.loads import fill
 from triolog.tools.client.blocking.admin import BlockingAdmin
 from triolog.tools.client.blocking.client import BlockingClient
 from triolog.tools.client.blocking.producer import BlockingProducer

@@ -5,13 +5,19 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import attrs
 import pytest
 from playwright.sync_api import Browser, expect
+from triolog.protocol.native.messages import PlainRecord
+from triolog.protocol.types import TopicPartition
 from triolog.server.embedded import BlockingBroker
+from triolog.tools.client.blocking import BlockingAdmin, BlockingClient
 from triolog.tools.console.watching.watcher import MAX_STREAMS
 
-from .browsing import opened
-from .conftest import console_of
+from tests.browser.browsing import opened
+from tests.browser.conftest import console_of, produce
+from tests.support.forked_servers import ServerForker
+from tests.support.server_process import ServerFolder
 
 TOO_MANY = "8 searches and tails are running; close a tab of one"
 PASSWORD = "correct horse"
@@ -109,3 +115,124 @@ def test_a_console_that_was_started_again_has_the_user_log_in_again(chromium: Br
             found.check_accessible()
             log_in()
             expect(page.locator("#banner")).to_be_empty()
+
+
+def test_a_page_keeps_what_it_has_while_the_server_is_away_and_goes_on(chromium: Browser, tmp_path: Path) -> None:
+    with ServerFolder(tmp_path) as folder:
+        first = folder.start()
+        produce(first.address, "flights", b"UA1545")
+        where = "{}:{}".format(*first.address)
+        with console_of(where) as console, opened(chromium, console) as found:
+            page = found.go("/topics/flights")
+            expect(page.get_by_text("1 partition · 1 record")).to_be_visible()
+            first.kill()
+            expect(page.locator("#banner")).to_contain_text(f"No answer from {where} since")
+            expect(page.locator("#state")).to_have_text("no answer")
+            expect(page.get_by_text("1 partition · 1 record")).to_be_visible()
+            second = folder.start("--native", where)
+            expect(page.locator("#state")).to_have_text("ready")
+            expect(page.locator("#banner")).to_be_empty()
+            produce(second.address, "flights", b"UA1714")
+            expect(page.get_by_text("1 partition · 2 records")).to_be_visible()
+            assert all("503" in each for each in found.complaints), found.complaints
+
+
+@pytest.fixture(scope="module")
+def three_topics(tmp_path_factory: pytest.TempPathFactory, server_forker: ServerForker) -> Iterator[str]:
+    """Of a console with three topics."""
+    with ServerFolder(tmp_path_factory.mktemp("keyboard"), command=server_forker) as folder:
+        server = folder.start()
+        for topic in ("alarms", "flights-late"):
+            produce(server.address, topic)
+        produce(server.address, "flights", b"UA1545", b"UA1714")
+        with console_of("{}:{}".format(*server.address)) as console:
+            yield console
+
+
+def test_from_the_overview_to_a_topic_by_keys_only(chromium: Browser, three_topics: str) -> None:
+    with opened(chromium, three_topics) as found:
+        page = found.go("/")
+        expect(page.locator("h1")).to_have_text("Ready")
+        page.keyboard.press("t")  # no way to anywhere without a g before it, also right after the page was opened
+        page.keyboard.press("Tab")
+        expect(page.locator(":focus")).to_have_text("Skip to content")
+        assert page.url == f"http://{three_topics}/"
+        page.keyboard.press("g")
+        page.keyboard.press("t")
+        expect(page.locator("h1:focus")).to_have_text("Topics")
+        page.keyboard.press("/")
+        page.keyboard.type("flights")
+        expect(page.locator("tbody a.row")).to_have_text(["flights", "flights-late"])
+        assert page.url.endswith("/topics?q=flights")
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("j")
+        page.keyboard.press("k")
+        expect(page.locator("a.row:focus")).to_have_text("flights")
+        page.keyboard.press("Enter")
+        expect(page.locator("h1:focus")).to_have_text("flights")
+        expect(page.get_by_text("2 records").first).to_be_visible()
+        page.go_back()
+        expect(page.locator("h1")).to_have_text("Topics")
+        expect(page.locator("input[type=search]")).to_have_value("flights")
+        found.check_quiet()
+
+
+def test_keys_are_told_and_a_dialog_gives_focus_back(chromium: Browser, three_topics: str, axe: Path) -> None:
+    with opened(chromium, three_topics, axe) as found:
+        page = found.go("/topics")
+        page.keyboard.press("?")
+        expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+        found.check_accessible()
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("dialog")).to_have_count(0)
+        page.keyboard.press("d")
+        expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+        found.check_quiet()
+
+
+TOPIC = "flights"
+NOON_MS = 1_372_939_200_000
+"""2013-07-04T12:00Z, 14:00 in the browser."""
+HOUR_MS = 3_600_000
+PLACE = TopicPartition(TOPIC, 0)
+
+
+@attrs.frozen
+class Consoled:
+    address: str
+    admin: BlockingAdmin = attrs.field(repr=False)
+
+
+@pytest.fixture
+def consoled() -> Iterator[Consoled]:
+    """The console of a server whose groups `alarms` and `sharers` go on at offset 4 of ten records, one an hour up to noon."""
+    with BlockingBroker(topics={TOPIC: 1}, config={"retention.ms": "-1"}) as broker:
+        broker.append(TOPIC, [PlainRecord(NOON_MS - hours * HOUR_MS, None, b"UA1545") for hours in reversed(range(10))])
+        with BlockingClient(broker.native) as client:
+            admin = BlockingAdmin(client)
+            admin.commit_group_offsets("alarms", {PLACE: 4})
+            admin.alter_share_group_offsets("sharers", {PLACE: 4})
+            with console_of("{}:{}".format(*broker.native), "--allow-changes") as address:
+                yield Consoled(address, admin)
+
+
+@pytest.mark.parametrize("group", ["alarms", "sharers"])
+def test_a_group_is_reset_to_a_time(chromium: Browser, axe: Path, consoled: Consoled, group: str) -> None:
+    with opened(chromium, consoled.address, axe) as found:
+        page = found.go(f"/groups/{group}")
+        rows = page.get_by_label("Partitions", exact=True).locator("tbody tr")
+        expect(rows).to_contain_text([f"{TOPIC}0410"])
+        page.get_by_role("button", name="Reset").click()
+        dialog = page.get_by_role("dialog")
+        dialog.get_by_label("Time", exact=True).fill("2013-07-04T06:30")
+        dialog.get_by_label("Time", exact=True).blur()
+        expect(dialog.get_by_role("status")).to_have_text("2 records will be read again, 0 skipped.")
+        expect(dialog.locator("tbody tr td")).to_have_text([TOPIC, "0", "4", "2", "2", "0"])
+        found.check_accessible()
+        dialog.get_by_label("Goes on").select_option("latest")
+        expect(dialog.get_by_role("status")).to_have_text("0 records will be read again, 6 skipped.")
+        dialog.get_by_label("Goes on").select_option("at")
+        expect(dialog.get_by_role("status")).to_have_text("2 records will be read again, 0 skipped.")
+        dialog.get_by_role("button", name="Reset").click()
+        expect(rows).to_contain_text([f"{TOPIC}0210"])
+        found.check_quiet()

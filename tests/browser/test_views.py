@@ -11,7 +11,7 @@ import attrs
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from playwright.sync_api import Browser, expect
-from triolog.tools.console.views.table import ROUTES
+from triolog.tools.console.dispatch import ROUTES
 from triolog.tools.forward.process.place import LOCK
 
 from tests.support.control_port import Control

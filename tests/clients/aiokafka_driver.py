@@ -16,8 +16,17 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import for_code
 
 from tests.clients.driver import DEADLINE_S, Access, Message, Producing, Received
-from tests.clients.kafka_python_names import Assignments, joining, login, producing, reading, received, sending
-from tests.clients.python_driver import PolledMember, PythonDriver
+from tests.clients.python_driver import (
+    Assignments,
+    PolledMember,
+    PythonDriver,
+    joining,
+    login,
+    producing,
+    reading,
+    received,
+    sending,
+)
 
 T = TypeVar("T")
 POLL_MS = 50

@@ -15,8 +15,7 @@ from tests.clients import external_programs
 from tests.clients.aiokafka_driver import AiokafkaDriver
 from tests.clients.confluent_driver import ConfluentDriver
 from tests.clients.driver import Access, Driver
-from tests.clients.external_driver import ExternalDriver
-from tests.clients.external_program import ExternalProgram
+from tests.clients.external_driver import ExternalDriver, ExternalProgram
 from tests.clients.external_programs import Command
 from tests.clients.kafka_python_driver import KafkaPythonDriver, kafka
 

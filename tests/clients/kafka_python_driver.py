@@ -19,8 +19,18 @@ with warnings.catch_warnings():
     from kafka.coordinator.assignors.range import RangePartitionAssignor
 
 from tests.clients.driver import COOPERATIVE, DEADLINE_S, Access, Message, Producing, Received
-from tests.clients.kafka_python_names import Assignments, joining, login, producing, reading, received, sending
-from tests.clients.python_driver import PolledMember, PythonDriver, RebalancingError
+from tests.clients.python_driver import (
+    Assignments,
+    PolledMember,
+    PythonDriver,
+    RebalancingError,
+    joining,
+    login,
+    producing,
+    reading,
+    received,
+    sending,
+)
 
 # Its log lines have its connections in them: pytest, which keeps the lines of a test, would keep their sockets.
 logging.getLogger("kafka").setLevel(logging.CRITICAL)

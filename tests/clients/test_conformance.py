@@ -6,9 +6,10 @@ runs librdkafka's cells; the merge tier runs the other clients of Python, and bu
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -19,14 +20,14 @@ from triolog.server.embedded import BlockingBroker
 
 from tests.clients import external_programs
 from tests.clients.clients import CLIENTS, Client, Running
-from tests.clients.compatibility_table import PAGE, Outcome, Table, differences, replaced
-from tests.clients.conformance_brokers import Brokers, conformance_brokers
+from tests.clients.compatibility_table import BEGIN, END, PAGE, Cells, Outcome, Table, differences, documented, replaced
 from tests.clients.conftest import CELL, Found
+from tests.clients.driver import Access
 from tests.clients.external_programs import ProgramUnavailableError
-from tests.clients.features import Broker, Cell, Feature
-from tests.clients.rows import FEATURES
+from tests.clients.scenarios import FEATURES, Broker, Cell, Feature
 from tests.support.certificates import Certificates
 from tests.support.counts import MERGE, is_at_least
+from tests.support.server_process import ServerFolder
 
 COMMIT_CLIENT: Final = "confluent-kafka"
 WRITE: Final = "TRIOLOG_WRITE_TABLE"
@@ -156,3 +157,114 @@ CELLS = [
 @pytest.mark.parametrize(("client", "feature"), CELLS, indirect=["client"], scope="module")
 def test_feature(cell: Cell, feature: Feature) -> None:
     feature.scenario(cell)
+
+
+USER: Final = "alice"
+PASSWORD: Final = "secret"
+QUICK_GROUPS: Final = {
+    "TRIOLOG_LENIENT": "true",
+    "TRIOLOG_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
+    "TRIOLOG_GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS": "100",
+    "TRIOLOG_GROUP_SHARE_HEARTBEAT_INTERVAL_MS": "100",
+}
+"""Waits of production that a test would sit out."""
+
+
+@attrs.frozen
+class Brokers:
+    """Where they listen, and how a client gets in."""
+
+    addresses: Mapping[Broker, str]
+    certificates: Certificates
+
+    def access(self, broker: Broker, mechanism: str | None) -> Access:
+        tls = broker in (Broker.TLS, Broker.MUTUAL_TLS)
+        return Access(
+            ca=self.certificates.ca if tls else None,
+            certificate=self.certificates.client if broker is Broker.MUTUAL_TLS else None,
+            mechanism=mechanism,
+            user=USER,
+            password=PASSWORD,
+        )
+
+
+def _keys(folder: Path, certificates: Certificates) -> dict[Broker, dict[str, str]]:
+    users = folder / "users.toml"
+    users.write_text(f'[{USER}]\npassword = "{PASSWORD}"\n')
+    tls = {"TRIOLOG_KAFKA_SECURITY": "ssl", "TRIOLOG_SSL_CERTIFICATE_FILE": certificates.server}
+    return {
+        Broker.PLAIN: {},
+        Broker.TLS: tls,
+        Broker.MUTUAL_TLS: {**tls, "TRIOLOG_SSL_CLIENT_CA_FILE": certificates.ca, "TRIOLOG_KAFKA_SSL_CLIENT_AUTH": "required"},
+        Broker.SASL: {"TRIOLOG_KAFKA_SECURITY": "sasl_plaintext", "TRIOLOG_SASL_USERS_FILE": str(users)},
+    }
+
+
+@contextmanager
+def conformance_brokers(folder: Path, certificates: Certificates) -> Iterator[Brokers]:
+    with ExitStack() as stack:
+        servers = {}
+        for broker, keys in _keys(folder, certificates).items():
+            path = folder / broker
+            path.mkdir()
+            running = stack.enter_context(ServerFolder(path, ("--kafka", "127.0.0.1:0", "--durability", "os")))
+            servers[broker] = running.spawn(extra_environment={**QUICK_GROUPS, **keys})
+        addresses = {
+            broker: json.loads(server.wait_ready().ready_file.read_text())["kafka"] for broker, server in servers.items()
+        }
+        yield Brokers(addresses, certificates)
+
+
+EMPTY_PAGE = f"before\n{BEGIN}\n{END}\nbehind\n"
+SAMPLE = {
+    ("one", "read"): Outcome.PASSED,
+    ("two", "read"): Outcome.FAILED,
+    ("one", "groups: static"): Outcome.CANNOT,
+    ("two", "groups: static"): Outcome.PASSED,
+}
+SAMPLE_TABLE = Table(
+    cells=SAMPLE,
+    versions={"one": "1.0, lib 2", "two": "3"},
+    cannot={("one", "groups: static"): "one has no static members"},
+)
+
+
+def test_what_is_written_is_read_again() -> None:
+    page = replaced(EMPTY_PAGE, SAMPLE_TABLE)
+    assert documented(page) == SAMPLE
+    assert replaced(page, SAMPLE_TABLE) == page
+    assert page.splitlines() == [
+        "before",
+        BEGIN,
+        "|  | one 1.0, lib 2 | two 3 |",
+        "|---|---|---|",
+        "| read | yes | fails |",
+        "| groups: static | - (1) | yes |",
+        "",
+        "1. one has no static members",
+        END,
+        "behind",
+    ]
+
+
+MISSING = {cell: outcome for cell, outcome in SAMPLE.items() if cell != ("two", "groups: static")}
+
+
+@pytest.mark.parametrize(
+    ("ran", "unasked", "said"),
+    [
+        (SAMPLE, set(), []),
+        ({**SAMPLE, ("one", "read"): Outcome.FAILED}, set(), ["read with one: the page says yes, the run says fails"]),
+        ({**SAMPLE, ("two", "new"): Outcome.PASSED}, set(), ["new with two: the page says nothing, the run says yes"]),
+        (MISSING, set(), ["groups: static with two: the page says yes, the run says nothing"]),
+        (MISSING, {("two", "groups: static")}, []),
+        ({("two", "read"): Outcome.FAILED, ("two", "groups: static"): Outcome.PASSED}, set(), []),  # `one` is not here
+    ],
+)
+def test_a_run_that_found_something_else_is_told_where(ran: Cells, unasked: set[tuple[str, str]], said: list[str]) -> None:
+    assert differences(ran, replaced(EMPTY_PAGE, SAMPLE_TABLE), unasked=unasked) == said
+
+
+def test_the_page_has_every_client_and_what_is_declared_is_a_feature() -> None:
+    assert documented(PAGE.read_text()).keys() == {(client, name) for client in CLIENTS for name in FEATURES}
+    assert {name for client in CLIENTS.values() for name in client.cannot} <= FEATURES.keys()

@@ -19,8 +19,7 @@ from triolog.server.embedded import MEMORY, EmbeddedBroker, open_broker
 
 from tests.clients import external_programs
 from tests.clients.driver import DEADLINE_S
-from tests.clients.external_programs import STREAMS_VERSION, ProgramUnavailableError
-from tests.clients.streams_application import APPLICATION, COUNTS, WORDS, WordCount
+from tests.clients.external_programs import APPLICATION, COUNTS, STREAMS_VERSION, WORDS, ProgramUnavailableError, WordCount
 
 pytestmark = [pytest.mark.merge, pytest.mark.timeout(900)]  # a JVM starts; the first test fetches Kafka Streams
 

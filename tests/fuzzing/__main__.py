@@ -13,15 +13,16 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+import types
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import click
 from triolog.protocol.limits import KIB
 
-from tests.fuzzing import corpora, reached, targets
+from tests.fuzzing import targets
 from tests.fuzzing.target import Target
 
 BUILD: Final = Path("build/fuzz")
@@ -62,7 +63,7 @@ class Place:
         """Create the folders, with the seeds and the inputs that the suite replays in them."""
         self.corpus.mkdir(parents=True, exist_ok=True)
         self.found.mkdir(exist_ok=True)
-        for data in (*self.target.seeds(), *corpora.kept(self.target.name)):
+        for data in (*self.target.seeds(), *targets.kept(self.target.name)):
             (self.corpus / hashlib.sha1(data).hexdigest()).write_bytes(data)
 
     def search(self, runs: int) -> tuple[int, Path | None]:
@@ -98,12 +99,12 @@ class Place:
         found = [path.read_bytes() for path in self.corpus.iterdir()] if self.corpus.is_dir() else []
         chosen: list[bytes] = []
         size = 0
-        for data in reached.smallest(self.target, {*found, *corpora.kept(name)}):
+        for data in smallest(self.target, {*found, *targets.kept(name)}):
             size += len(data)
             if size > MOST_CORPUS_BYTES or len(chosen) == MOST_INPUTS:
                 break
             chosen.append(data)
-        corpora.replace(name, chosen)
+        targets.replace(name, chosen)
         return len(chosen)
 
 
@@ -155,3 +156,53 @@ def _search(place: Place, runs: int, keep_going: bool) -> None:
 
 if __name__ == "__main__":
     main()
+
+
+COMPILED = "<"
+"""What codecs compile has no module; its file's name begins like this."""
+
+Step = tuple[types.CodeType, int, int]
+"""A line of a function, and the one before it."""
+
+
+def reached(target: Target, data: bytes) -> set[Step]:
+    """Every step that the target's modules make for an input."""
+    steps: set[Step] = set()
+    watched: dict[types.CodeType, bool] = {}
+
+    def is_watched(frame: types.FrameType) -> bool:
+        module = frame.f_globals.get("__name__", "")
+        return module.startswith(target.modules) or frame.f_code.co_filename.startswith(f"{COMPILED}reader")
+
+    def enter(frame: types.FrameType, event: str, _: Any) -> Any:
+        code = frame.f_code
+        if code not in watched:
+            watched[code] = is_watched(frame)
+        if not watched[code]:
+            return None
+        before = 0
+
+        def line(frame: types.FrameType, event: str, _: Any) -> Any:
+            nonlocal before
+            steps.add((code, before, frame.f_lineno))
+            before = frame.f_lineno
+            return line
+
+        return line
+
+    sys.settrace(enter)
+    try:
+        target.feed(data)
+    finally:
+        sys.settrace(None)
+    return steps
+
+
+def smallest(target: Target, inputs: Iterable[bytes]) -> Iterator[bytes]:
+    """Of the inputs, from the smallest one on, each that reaches what none before it does."""
+    known: set[Step] = set()
+    for data in sorted(inputs, key=lambda data: (len(data), data)):
+        steps = reached(target, data)
+        if not steps <= known:
+            known |= steps
+            yield data

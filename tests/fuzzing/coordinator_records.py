@@ -104,9 +104,11 @@ def _comparable_transaction(data: bytes) -> transactions.TransactionLogValue:
 
 
 def _feed_share_state(key: bytes, value: bytes) -> bool:
-    found = _checked(key, share_group_records.decode_share_state_key, share_group_records.encode_share_state_key)
-    read = _decoder_of(share_group_records.decode_share_state_value, found)
-    return found is not None and _checked(value, read, share_group_records.encode_share_state_value) is not None
+    found = _checked(
+        key, share_group_records.SHARE_STATE_RECORDS.decode_key, share_group_records.SHARE_STATE_RECORDS.encode_key
+    )
+    read = _decoder_of(share_group_records.SHARE_STATE_RECORDS.decode_value, found)
+    return found is not None and _checked(value, read, share_group_records.SHARE_STATE_RECORDS.encode_value) is not None
 
 
 def _feed_stage_commits(key: bytes, value: bytes) -> bool:
@@ -164,8 +166,8 @@ def seeds() -> Iterator[bytes]:
             (share_group_records.ShareSnapshotKey, share_group_records.ShareSnapshotValue),
             (share_group_records.ShareUpdateKey, share_group_records.ShareUpdateValue),
         ):
-            key = share_group_records.encode_share_state_key(random_value(key_class, 0, random))
-            yield _record(2, key, share_group_records.encode_share_state_value(random_value(value_class, 0, random)))
+            key = share_group_records.SHARE_STATE_RECORDS.encode_key(random_value(key_class, 0, random))
+            yield _record(2, key, share_group_records.SHARE_STATE_RECORDS.encode_value(random_value(value_class, 0, random)))
         for version in range(4):
             subscription, assignment = (
                 classic_group_records.encode_consumer_protocol(random_value(cls, version, random), version)

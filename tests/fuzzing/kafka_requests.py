@@ -15,7 +15,7 @@ from triolog.protocol.kafka.connection import KafkaConnection, Request
 from triolog.protocol.schema import codec
 
 from tests.fuzzing.target import BrokenInvariantError, Target, require
-from tests.support.kafka_reading import next_request
+from tests.support.in_steps import next_request
 from tests.support.kafka_values import MESSAGES, Message, random_value
 
 SEEDS_SEED: Final = 0

@@ -28,7 +28,7 @@ from triolog.server.storage.lookups.timestamps import offset_for_timestamp
 from triolog.server.storage.recovery.recovery import OpenLog, open_log
 
 from tests.fuzzing.target import BrokenInvariantError, Target, require
-from tests.support import crash_fs, logs, memory_image
+from tests.support import crash_fs, logs
 from tests.support.altered_files import ENTRIES, EPOCHS, FACTS, altered
 
 DIRECTORY: Final = f"/logs/{logs.TOPIC_PARTITION}"
@@ -52,7 +52,7 @@ def base() -> Base:
     """Three segments with aborted transactions, an idempotent producer and a gap, stopped in order."""
     fs = crash_fs.CrashFileSystem()
     driven = logs.open_driven(DIRECTORY, fs=fs, config=CONFIG)
-    memory_image.put(fs, f"{DIRECTORY}/{PARTITION_METADATA_FILE}", encode_partition_metadata(uuid.UUID(int=5000)))
+    crash_fs.put(fs, f"{DIRECTORY}/{PARTITION_METADATA_FILE}", encode_partition_metadata(uuid.UUID(int=5000)))
     for number in range(3):
         driven.append(logs.batch(logs.START_MS + number, value=b"plain", key=b"key"))
         driven.append(logs.batch(*[logs.START_MS + number] * 2, producer_id=3, producer_epoch=0, base_sequence=2 * number))
@@ -64,7 +64,7 @@ def base() -> Base:
     driven.close()
     damaged = bytearray(fs.content(f"{DIRECTORY}/{segment_file(5, LOG_SUFFIX)}"))
     damaged[70] ^= 1
-    memory_image.put(fs, f"{DIRECTORY}/{segment_file(5, LOG_SUFFIX)}", bytes(damaged))
+    crash_fs.put(fs, f"{DIRECTORY}/{segment_file(5, LOG_SUFFIX)}", bytes(damaged))
     driven = driven.reopen(was_clean=False)
     driven.close()
     fs.end_process()
@@ -78,8 +78,8 @@ def feed(data: bytes) -> bool:
         return False
     whole, was_clean = base(), bool(data[1] & CLEAN)
     name, fs = whole.names[data[0] % len(whole.names)], whole.fs.copy()
-    memory_image.put(fs, f"{DIRECTORY}/{name}", data[2:])
-    before = memory_image.logs_of(fs)
+    crash_fs.put(fs, f"{DIRECTORY}/{name}", data[2:])
+    before = crash_fs.logs_of(fs)
     log = _opened(fs, data, whole.end_offset if was_clean else None)
     files = fs.tree()
     kept = set(files.values())

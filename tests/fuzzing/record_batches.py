@@ -18,6 +18,7 @@ from triolog.protocol.records.batch import (
     RECORD_BATCH_OVERHEAD,
     BatchHeader,
     check_batch,
+    crc32c,
     empty_batch_header,
     end_txn_marker,
     iter_batches,
@@ -25,9 +26,9 @@ from triolog.protocol.records.batch import (
 )
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.records.compression import compress
-from triolog.protocol.records.crc32c import crc32c
-from triolog.protocol.records.record import first_record_at, iter_records, walk_records
+from triolog.protocol.records.record import first_record_at, iter_records
 from triolog.protocol.records.steps import BatchLimits
+from triolog.protocol.records.walk import walk_records
 from triolog.server.config import LogConfig
 from triolog.server.storage.log.prepare import prepare_append, prepare_one
 from triolog.server.storage.producers.producer_cursor import parse_end_txn_marker

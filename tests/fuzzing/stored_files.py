@@ -18,7 +18,7 @@ from triolog.protocol.errors import InvalidConfigError, TriologError
 from triolog.protocol.kafka.authorization import AclOperation, AclPermission, PatternType, ResourceType
 from triolog.protocol.kafka.scram import ScramCredential, ScramMechanism
 from triolog.protocol.limits import INT32_MAX, INT64_MAX, MAX_PARTITIONS_PER_TOPIC
-from triolog.protocol.records.crc32c import crc32c
+from triolog.protocol.records.batch import crc32c
 from triolog.protocol.types import TopicPartition
 from triolog.server.access.acls import Acl
 from triolog.server.access.users import decode_users

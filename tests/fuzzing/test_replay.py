@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from tests.fuzzing import corpora
+from tests.fuzzing import targets
 from tests.fuzzing.target import MOST_BYTES, MOST_BYTES_PER_BYTE, Target
 from tests.fuzzing.targets import TARGETS
 
@@ -17,7 +17,7 @@ LEAST_INPUTS: Final = 30
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=list(TARGETS))
 def test_what_fuzzing_has_kept_breaks_no_invariant(target: Target) -> None:
-    inputs = corpora.kept(target.name)
+    inputs = targets.kept(target.name)
     assert len(inputs) >= LEAST_INPUTS
     assert sum(map(target.feed, inputs)) > 1
 
@@ -32,7 +32,7 @@ def test_seeds_are_good(target: Target) -> None:
 @pytest.mark.parametrize("target", TARGETS.values(), ids=list(TARGETS))
 def test_no_input_takes_memory_out_of_proportion(target: Target) -> None:
     """The largest ones. (What is compiled for a message is kept, and is not theirs.)"""
-    for data in list(corpora.kept(target.name))[-20:]:
+    for data in list(targets.kept(target.name))[-20:]:
         target.feed(data)
         tracemalloc.start()
         try:

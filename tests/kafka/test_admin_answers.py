@@ -30,9 +30,8 @@ from tests.support.kafka_admin import (
     more_partitions,
     new_topic,
 )
-from tests.support.kafka_asking import ask
 from tests.support.kafka_broker import KafkaBroker
-from tests.support.kafka_wire import KafkaWire
+from tests.support.kafka_wire import KafkaWire, ask
 
 # A broker starts. The commit tier has the errors that it gave: server/listeners/kafka/test_create_topics.py and its neighbours.
 

@@ -11,9 +11,8 @@ from triolog.server.config.broker_config import Address
 from triolog.server.embedded import MEMORY, BlockingBroker
 
 from tests.support import client_metrics
-from tests.support.kafka_asking import ask
 from tests.support.kafka_broker import KafkaBroker
-from tests.support.kafka_wire import KafkaWire
+from tests.support.kafka_wire import KafkaWire, ask
 
 # A broker starts. The commit tier has what it answered: server/listeners/kafka/test_telemetry.py.
 

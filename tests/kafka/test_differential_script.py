@@ -10,10 +10,9 @@ from triolog.protocol.kafka.messages.groups import LeaveGroupRequest
 
 from tests.kafka.differential import group_steps
 from tests.kafka.differential.answers import Reading, differences
-from tests.kafka.differential.names import MEMBER, Names, Symbol
 from tests.kafka.differential.script import Script
 from tests.kafka.differential.sides import Late, Side
-from tests.kafka.differential.times import APPENDED, BETWEEN, UNTOLD, Times
+from tests.kafka.differential.symbols import APPENDED, BETWEEN, MEMBER, UNTOLD, Names, Symbol, Times
 from tests.kafka.differential.world import Step, World
 from tests.support.kafka_wire import KafkaWire
 

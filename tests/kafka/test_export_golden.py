@@ -14,8 +14,8 @@ import pytest
 from triolog.protocol.types import TopicPartition
 from triolog.server.offline.export_kafka import STAGED_SUFFIX
 
-from tests.kafka.migration import migrate
 from tests.kafka.served import ISOLATIONS, Answers, served
+from tests.kafka.written_directory import migrate
 from tests.support.golden import GOLDEN
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_jars import KafkaCalls

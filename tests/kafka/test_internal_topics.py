@@ -19,11 +19,9 @@ from triolog.server.storage.disk.checkpoints import decode_uuid
 from tests.kafka.tools import Opened, Tools, decoded, json_values
 from tests.kafka.written_logs import files_of
 from tests.support.kafka_admin import GROUP_TYPE, SET, alter_incrementally
-from tests.support.kafka_asking import ask
 from tests.support.kafka_jars import KafkaCalls
-from tests.support.kafka_wire import KafkaWire
-from tests.support.share_members import ACCEPT, REJECT, RELEASE
-from tests.support.share_wire import WireMember
+from tests.support.kafka_wire import KafkaWire, ask
+from tests.support.share_members import ACCEPT, REJECT, RELEASE, WireMember
 
 TOPIC: Final = "orders"
 PATIENCE_S: Final = 60.0

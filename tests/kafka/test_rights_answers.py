@@ -1,5 +1,5 @@
 """Every right that Kafka's protocol asks for, asked of Apache Kafka with its StandardAuthorizer: the file with which the quick
-suite compares triolog (`tests/server/listeners/kafka/access/test_rights.py`) has what it answers. `TRIOLOG_WRITE_TABLE=1`
+suite compares triolog (`tests/server/listeners/kafka/access/test_guard.py`) has what it answers. `TRIOLOG_WRITE_TABLE=1`
 writes it."""
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from triolog.server.config.broker_config import Address
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_jars import KafkaCalls
 from tests.support.kafka_rights.askers import askers
-from tests.support.kafka_rights.recorded import comparable, record, recorded
-from tests.support.kafka_rights.world import ADMIN, PASSWORD, World, answered, question, users
+from tests.support.kafka_rights.world import ADMIN, PASSWORD, World, answered, comparable, question, record, recorded, users
 
 AT_ONCE: Final = ("consumer", "share", "streams")
 """Kinds of groups that assign without delay."""

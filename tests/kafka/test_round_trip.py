@@ -17,8 +17,8 @@ from triolog.server.storage.log.derived_files import FILE_NAME as DERIVED_FILE
 from triolog.server.storage.producers.producer_snapshots import crc_of, encode_earlier
 
 from tests.kafka import written_directory
-from tests.kafka.migration import migrate
 from tests.kafka.served import DEADLINE_S, ISOLATIONS, Answers, Questions, Served, served, served_by_triolog
+from tests.kafka.written_directory import migrate
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_jars import KafkaCalls
 

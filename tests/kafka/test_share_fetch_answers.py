@@ -9,13 +9,11 @@ from typing import Final
 
 from triolog.protocol.records.builder import build_batch
 
-from tests.kafka.differential.brokers import both_sharing
-from tests.kafka.differential.sides import Side
+from tests.kafka.differential.sides import Side, both_sharing
 from tests.support.kafka_admin import GROUP_TYPE, NO_ID, SET, alter_incrementally, create_topics, new_topic
-from tests.support.kafka_asking import ask
 from tests.support.kafka_jars import KafkaCalls
-from tests.support.kafka_wire import KafkaWire
-from tests.support.share_wire import WireMember
+from tests.support.kafka_wire import KafkaWire, ask
+from tests.support.share_members import WireMember
 
 # A broker starts. The commit tier has what it answered: server/listeners/kafka/test_share_fetch.py.
 

@@ -11,13 +11,11 @@ from triolog.server.config.broker_config import Address
 from triolog.server.embedded import BlockingBroker
 
 from tests.support.kafka_admin import GROUP_TYPE, NO_ID, SET, alter_incrementally
-from tests.support.kafka_asking import ask
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_jars import KafkaCalls
 from tests.support.kafka_server import batch, produce_request
-from tests.support.kafka_wire import KafkaWire
-from tests.support.share_members import ACCEPT, REJECT, RELEASE
-from tests.support.share_wire import NOT_YET, WireMember
+from tests.support.kafka_wire import KafkaWire, ask
+from tests.support.share_members import ACCEPT, NOT_YET, REJECT, RELEASE, WireMember
 
 # A broker starts twice. The commit tier has the state that Kafka left: server/listeners/kafka/test_golden_directory.py.
 

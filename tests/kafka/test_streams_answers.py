@@ -21,11 +21,10 @@ from triolog.server.fake.kafka.kafka_versions import maxima_of
 from triolog.tools.bench.kafka.jars import kafka_jars
 
 from tests.support.kafka_admin import create_topics, new_topic
-from tests.support.kafka_asking import ask
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_jars import KafkaCalls
-from tests.support.kafka_wire import KafkaWire, api_of
-from tests.support.streams_requests import GROUP, PLAIN, SOURCE, heartbeat, internal, part, topology
+from tests.support.kafka_wire import KafkaWire, api_of, ask
+from tests.support.streams_members import GROUP, PLAIN, SOURCE, heartbeat, internal, part, topology
 
 # A broker starts. The commit tier has what it answered: server/listeners/kafka/test_streams_groups.py.
 

@@ -26,14 +26,12 @@ from tests.support import golden_questions
 from tests.support.golden import KAFKA_4_3
 from tests.support.golden_questions import CLASSIC, CODECS, COMPACTED, CONSUMERS, MOVES, QUEUE, SHARERS
 from tests.support.kafka_admin import GROUP_TYPE, NO_ID, SET, alter_incrementally, create_topics, new_topic
-from tests.support.kafka_asking import ask
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_jars import KafkaCalls, class_path
 from tests.support.kafka_server import batch, produce_request
-from tests.support.kafka_wire import KafkaWire
+from tests.support.kafka_wire import KafkaWire, ask
 from tests.support.logs import START_MS
-from tests.support.share_members import ACCEPT, REJECT, RELEASE
-from tests.support.share_wire import WireMember
+from tests.support.share_members import ACCEPT, REJECT, RELEASE, WireMember
 
 SEED: Final = 431
 DEADLINE_S: Final = 60.0
@@ -67,7 +65,7 @@ def main() -> None:
             broker.start()
             with closing(KafkaWire.connect(Address.parse(broker.address))) as wire:
                 _wait_for_coordinator(wire)
-                answers = golden_questions.ask(wire)
+                answers = golden_questions.answers(wire)
             broker.stop()
     expected = {"version": REFERENCE_VERSION, "written_ms": written_ms, "answers": answers}
     (KAFKA_4_3 / "expected.json").write_text(json.dumps(expected, indent=1) + "\n")

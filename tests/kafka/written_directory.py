@@ -1,23 +1,30 @@
 """A log directory as triolog leaves it after a day of everything: codecs, both clocks, a trimmed start, idempotent producers,
-transactions of every outcome, a compacted topic, committed offsets."""
+transactions of every outcome, a compacted topic, committed offsets.
+
+The steps of docs/kafka-migration.md, as a user takes them.
+"""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import trio
+from click.testing import CliRunner
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import CompressionType, TopicPartition
 from triolog.server.broker import Broker
 from triolog.server.storage.disk.checkpoints import read_cleaner_offsets
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.system.clock import system_now_ms
+from triolog.tools.cli.main import main
 
 from tests.kafka.served import KEPT
 from tests.kafka.written_logs import SEED, mixed_records
 from tests.support.brokers import actor_of, running_broker, until
+from tests.support.kafka_broker import KafkaBroker
 from tests.support.logs import START_MS
 from tests.support.transactions import TransactionalProducer
 
@@ -115,3 +122,24 @@ async def _compact(broker: Broker, directory: Path) -> None:
     fs, active = OsFileSystem(), actor_of(broker, COMPACTED).log.active.base_offset
     assert active > 0
     await until(lambda: read_cleaner_offsets(fs, str(directory)).get(COMPACTED) == active)
+
+
+def triolog(*arguments: object) -> str:
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def migrate(source: Path, broker: KafkaBroker, *, commands: Sequence[str] = (), export: Sequence[str] = ()) -> None:
+    """The how-to: format, create the topics, stop, export. Kafka is not running afterwards. Options of both commands."""
+    create_topics(source, broker, *commands)
+    triolog("export-kafka", source, broker.log_directory, *export)
+
+
+def create_topics(source: Path, broker: KafkaBroker, *options: str) -> None:
+    """Everything before the export itself."""
+    broker.format()
+    broker.start()
+    commands = triolog("export-kafka", source, "--print-commands", "--bootstrap-server", broker.address, *options)
+    broker.run_commands([line for line in commands.splitlines() if not line.startswith("#")])
+    broker.stop()

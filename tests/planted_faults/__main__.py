@@ -18,11 +18,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from tests.planted_faults.log_faults import LOG_FAULTS
-from tests.planted_faults.oldest_faults import OLDEST_FAULTS
 from tests.planted_faults.planting import Copy, Fault, Verdict
-from tests.planted_faults.server_faults import SERVER_FAULTS
-from tests.planted_faults.share_faults import SHARE_FAULTS
-from tests.planted_faults.topic_faults import TOPIC_FAULTS
+from tests.planted_faults.server_faults import OLDEST_FAULTS, SERVER_FAULTS, SHARE_FAULTS, TOPIC_FAULTS
 
 FAULTS: Final = {**OLDEST_FAULTS, **LOG_FAULTS, **SERVER_FAULTS, **SHARE_FAULTS, **TOPIC_FAULTS}
 

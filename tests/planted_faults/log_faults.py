@@ -13,13 +13,13 @@ SWAP: Final = f"{STORAGE}/cleaner/test_swap.py"
 DISKOPS: Final = f"{STORAGE}/disk/test_diskops.py"
 DERIVED_FILES: Final = f"{STORAGE}/log/test_derived_files.py"
 TRANSACTIONS_TESTS: Final = f"{STORAGE}/log/test_transactions.py"
-EARLIER_BATCHES: Final = f"{STORAGE}/producers/test_earlier_batches.py"
+EARLIER_BATCHES: Final = f"{STORAGE}/producers/test_producer_snapshots.py"
 PRODUCER_CURSOR: Final = f"{STORAGE}/producers/test_producer_cursor.py"
 PRODUCER_SNAPSHOTS: Final = f"{STORAGE}/producers/test_producer_snapshots.py"
-PRODUCER_STATE: Final = f"{STORAGE}/producers/test_producer_state.py"
-LOAD: Final = f"{STORAGE}/recovery/test_load.py"
+PRODUCER_STATE: Final = f"{STORAGE}/producers/test_producer_cursor.py"
+LOAD: Final = f"{STORAGE}/recovery/test_recovery.py"
 RECOVERY_PRODUCERS: Final = f"{STORAGE}/recovery/test_recovery_producers.py"
-SALVAGE: Final = f"{STORAGE}/recovery/test_salvage.py"
+SALVAGE: Final = f"{STORAGE}/recovery/test_quarantine.py"
 
 PRODUCERS: Final = {
     "last-five": Fault(
@@ -40,7 +40,7 @@ PRODUCERS: Final = {
         file="server/storage/log/prepare.py",
         old="    if crc32c(batch[ATTRIBUTES_POSITION:]) != crc:\n",
         new="    if crc32c(batch[ATTRIBUTES_POSITION:]) == -1:\n",
-        tests=(f"{STORAGE}/log/test_prepare_one.py::test_every_bit_counts[one record-False]",),
+        tests=("tests/server/storage/log/test_append.py::test_every_bit_counts[one record-False]",),
     ),
     "next-batch-of-an-older-epoch": Fault(
         why="A producer that was taken for dead goes on where its successor is.",
@@ -64,7 +64,7 @@ PRODUCERS: Final = {
         file="server/storage/producers/producer_cursor.py",
         old="    if first == last + 1 or (first == 0 and last == INT32_MAX):\n",
         new="    if first == last + 1:\n",
-        tests=(f"{PRODUCER_CURSOR}::test_after_the_largest_sequence_only_zero_follows",),
+        tests=(f"{PRODUCER_CURSOR}::test_sequences_wrap_inside_a_batch_and_after_the_largest_only_zero_follows",),
     ),
     "append-cut-in-two": Fault(
         why="A producer whose append a kill has cut in two is refused for ever: its other batches are never stored.",
@@ -83,7 +83,7 @@ PRODUCERS: Final = {
         tests=(
             f"{EARLIER_BATCHES}::test_a_clean_stop_with_five_requests_in_flight_knows_each_of_them_again",
             f"{EARLIER_BATCHES}::test_a_kill_behind_a_roll_with_five_requests_in_flight_knows_each_of_them_again[2]",
-            f"{STORAGE}/log/test_log_life.py::test_every_history_keeps_what_it_promised",
+            "tests/server/storage/log/test_log_life.py::test_every_history_keeps_what_it_promised",
         ),
     ),
     "earlier-batches-unsynced": Fault(
@@ -164,17 +164,17 @@ TRANSACTIONS: Final = {
     ),
     "aborted-in-a-later-segment": Fault(
         why="A transaction that began in one segment and was aborted in the next is read as committed.",
-        file="server/storage/lookups/fetch.py",
-        old="    for slot in range(located.slot, len(snapshot)):\n        entries = ",
-        new="    for slot in range(located.slot, located.slot + 1):\n        entries = ",
-        tests=(f"{TRANSACTIONS_TESTS}::test_the_marker_of_an_aborted_transaction_can_lie_in_a_later_segment",),
+        file="server/storage/log/log.py",
+        old="        for each in range(slot, len(self)):\n            entries = ",
+        new="        for each in range(slot, slot + 1):\n            entries = ",
+        tests=("tests/server/storage/log/test_log_life.py::test_every_history_keeps_what_it_promised",),
     ),
     "aborted-search-ends-early": Fault(
         why="Of overlapping aborted transactions the one that ends last is left out of a fetch's list.",
         file="server/storage/indexes/transaction_index.py",
         old="        if txn.last_stable_offset >= upper_bound:\n",
         new="        if txn.last_offset >= upper_bound:\n",
-        tests=(f"{STORAGE}/indexes/test_transaction_index.py::test_aborted_transactions_of_a_range",),
+        tests=("tests/server/storage/indexes/test_index.py::test_aborted_transactions_of_a_range",),
     ),
     "transaction-index-name": Fault(
         why="A power cut takes the index of a closed segment: its aborted records are read as committed.",
@@ -193,21 +193,21 @@ READING: Final = {
         file="server/storage/log/log.py",
         old="        return self.readable_end(slot) if unstable is None else unstable.position\n",
         new="        return self.readable_end(slot)\n",
-        tests=(f"{TRANSACTIONS_TESTS}::test_committed_reads_end_at_the_first_open_transaction",),
+        tests=("tests/server/storage/log/test_log_life.py::test_every_history_keeps_what_it_promised",),
     ),
     "fetch-at-once-behind-the-stable-offset": Fault(
         why="Undecided records are handed to committed readers, wherever they are cached.",
         file="server/storage/lookups/fetch.py",
         old=" or (is_committed and snapshot.last_stable_offset != high_watermark):\n",
         new=":\n",
-        tests=(f"{STORAGE}/lookups/test_at_once.py::test_what_needs_another_look_is_left_to_the_long_way",),
+        tests=("tests/server/storage/lookups/test_timestamps.py::test_what_needs_another_look_is_left_to_the_long_way",),
     ),
     "time-at-once-above-the-high-watermark": Fault(
         why="A lookup answers a record that no reader may see yet, wherever it is cached.",
         file="server/storage/lookups/timestamps.py",
         old="        if base_offset + offset_delta >= end_offset:\n",
         new="        if False:\n",
-        tests=(f"{STORAGE}/lookups/test_at_once.py::test_a_record_above_the_high_watermark_is_none",),
+        tests=("tests/server/storage/lookups/test_timestamps.py::test_a_record_above_the_high_watermark_is_none",),
     ),
     "misplaced-base-offset": Fault(
         why="fetch.check.crcs lets a batch pass whose offset, which no CRC covers, was damaged: records change places.",
@@ -215,8 +215,8 @@ READING: Final = {
         old="    for wrong, next_offset in misplaced:\n",
         new="    for wrong, next_offset in misplaced[:0]:\n",
         tests=(
-            f"{STORAGE}/lookups/test_fetch_check.py::test_no_flipped_bit_leaves_the_log",
-            f"{STORAGE}/lookups/test_fetch_check.py::test_a_flipped_bit_of_a_header_hides_its_batch_and_no_other",
+            "tests/server/storage/lookups/test_fetch.py::test_no_flipped_bit_leaves_the_log",
+            "tests/server/storage/lookups/test_fetch.py::test_a_flipped_bit_of_a_header_hides_its_batch_and_no_other",
         ),
     ),
     "read-into-a-gap": Fault(
@@ -224,21 +224,23 @@ READING: Final = {
         file="server/storage/lookups/fetch.py",
         old="                end = min(end, (yield from _gap_position(view, gap, found)))\n",
         new="                pass\n",
-        tests=(f"{STORAGE}/log/test_gaps.py::test_a_read_ends_before_a_gap_and_the_next_one_meets_it",),
+        tests=("tests/server/storage/log/test_gaps.py::test_a_read_ends_before_a_gap_and_the_next_one_meets_it",),
     ),
     "nothing-before-a-gap": Fault(
         why="A consumer before a gap that compaction has emptied up to there is answered with nothing for ever.",
         file="server/storage/lookups/fetch.py",
         old="                if found.header.base_offset >= gap.start_offset and not is_damaged:",
         new="                if False:",
-        tests=(f"{STORAGE}/log/test_gaps.py::test_a_read_before_a_gap_that_compaction_has_emptied_meets_the_gap",),
+        tests=("tests/server/storage/log/test_gaps.py::test_a_read_before_a_gap_that_compaction_has_emptied_meets_the_gap",),
     ),
     "accepted-in-memory": Fault(
         why="What somebody has accepted stops consumers again after the next start.",
         file="server/storage/log/changes.py",
         old="encode_gaps(gaps), durable",
         new="encode_gaps(log.gaps), durable",
-        tests=(f"{STORAGE}/log/test_gaps.py::test_what_is_accepted_is_passed_over_for_ever_unless_the_reader_says_otherwise",),
+        tests=(
+            "tests/server/storage/log/test_gaps.py::test_what_is_accepted_is_passed_over_for_ever_unless_the_reader_says_otherwise",
+        ),
     ),
 }
 
@@ -256,21 +258,21 @@ TRUNCATION: Final = {
         old="        yield from (each for each in log.active.sync_of(log.active.log, min(log.recovery_point, offset)))\n"
         "        yield SyncDirectory(log.directory)\n",
         new="        pass\n",
-        tests=(f"{STORAGE}/log/test_log_life.py::test_every_history_keeps_what_it_promised",),
+        tests=("tests/server/storage/log/test_log_life.py::test_every_history_keeps_what_it_promised",),
     ),
     "high-watermark-behind-the-cut": Fault(
         why="The high watermark stays above the end: what is appended there next can be read before it is on the device.",
         file="server/storage/log/changes.py",
         old="    if log.high_watermark >= offset:\n",
         new="    if False:\n",
-        tests=(f"{STORAGE}/log/test_truncate.py::test_high_watermark_recovery_point_and_log_start_follow_the_end_down",),
+        tests=("tests/server/storage/log/test_log.py::test_high_watermark_recovery_point_and_log_start_follow_the_end_down",),
     ),
     "flush-across-a-cut": Fault(
         why="A flush that was planned before a cut says that the bytes of the batches after it are on the device.",
         file="server/storage/log/log.py",
         old="        if plan.truncations == self.truncations:\n",
         new="        if True:\n",
-        tests=(f"{STORAGE}/log/test_log.py::test_a_flush_planned_before_a_truncation_does_not_pass_the_end",),
+        tests=("tests/server/storage/log/test_log.py::test_a_flush_planned_before_a_truncation_does_not_pass_the_end",),
     ),
 }
 
@@ -281,7 +283,7 @@ RETENTION: Final = {
         old="    while checked < position:\n",
         new="    while checked < 0:\n",
         tests=(
-            f"{STORAGE}/disk/test_write_again.py::test_synced_bytes_that_share_pages_with_refused_ones_are_checked",
+            "tests/server/storage/disk/test_diskops.py::test_synced_bytes_that_share_pages_with_refused_ones_are_checked",
             "tests/server/partitions/test_flusher.py::test_a_synced_record_that_a_failed_sync_took_along_is_not_served",
         ),
     ),
@@ -291,7 +293,7 @@ RETENTION: Final = {
         old="    for producer_id, first_offset in needed.ongoing.items():\n",
         new="    for producer_id, first_offset in producers.ongoing.items():\n",
         tests=(
-            "tests/server/offline/test_verify_log_start.py::test_a_history_of_transactions_kills_and_deletions_leaves_no_damage",
+            "tests/server/storage/log/test_log_life.py::test_a_history_of_transactions_kills_and_deletions_leaves_no_damage",
         ),
     ),
     "retention-above-the-high-watermark": Fault(
@@ -299,21 +301,21 @@ RETENTION: Final = {
         file="server/storage/log/retention.py",
         old="    return log.high_watermark >= _end_of(log, segment) and",
         new="    return log.log_end_offset >= _end_of(log, segment) and",
-        tests=(f"{STORAGE}/log/test_retention.py::test_only_segments_wholly_below_the_high_watermark_go",),
+        tests=("tests/server/storage/log/test_retention.py::test_only_segments_wholly_below_the_high_watermark_go",),
     ),
     "flush-before-giving-up": Fault(
         why="A power cut before the log start checkpoint leaves neither the active segment nor the note that it may be gone.",
         file="server/storage/log/retention.py",
         old="        if log.sync_metadata:\n            plan = log.plan_flush()\n",
         new="        if False:\n            plan = log.plan_flush()\n",
-        tests=(f"{STORAGE}/log/test_retention.py::test_the_active_segment_is_on_the_device_before_it_is_given_up",),
+        tests=("tests/server/storage/log/test_retention.py::test_the_active_segment_is_on_the_device_before_it_is_given_up",),
     ),
     "retention-by-the-newest-record": Fault(
         why="A segment goes although its newest record is to be kept.",
         file="server/storage/log/retention.py",
         old="            if now_ms - largest <= log.config.retention_ms:\n",
         new="            if now_ms - largest < log.config.retention_ms:\n",
-        tests=(f"{STORAGE}/log/test_retention.py::test_a_segment_goes_when_its_newest_record_is_older_strictly",),
+        tests=("tests/server/storage/log/test_retention.py::test_a_segment_goes_when_its_newest_record_is_older_strictly",),
     ),
 }
 
@@ -343,7 +345,7 @@ CLEANER: Final = {
         file="server/storage/cleaner/clean.py",
         old="        elif not transactions.on_data_batch(header) and header.last_offset >= start:\n",
         new="        elif header.last_offset >= start:\n",
-        tests=(f"{STORAGE}/cleaner/test_clean.py::test_an_aborted_record_does_not_replace_a_committed_one",),
+        tests=("tests/server/storage/cleaner/test_clean.py::test_an_aborted_record_does_not_replace_a_committed_one",),
     ),
     "delete-horizon": Fault(
         why="A tombstone goes in the first round: who reads slowly never hears that the key was deleted.",
@@ -373,7 +375,7 @@ CLEANER: Final = {
         new="        if header.next_offset != self.rules.end_offset:\n",
         tests=(
             f"{BATCH_FILTER}::test_the_last_batch_of_a_producer_stays_as_an_empty_header",
-            f"{STORAGE}/cleaner/test_clean.py::test_the_last_sequence_of_a_producer_outlives_its_records",
+            "tests/server/storage/cleaner/test_clean.py::test_the_last_sequence_of_a_producer_outlives_its_records",
         ),
     ),
     "swap-before-the-old-is-gone": Fault(
@@ -405,7 +407,7 @@ RECOVERY: Final = {
         file="server/storage/recovery/salvage.py",
         old="        return self.crc(position, size) == crc\n",
         new="        return True\n",
-        tests=(f"{STORAGE}/recovery/test_recovery.py::test_a_damaged_batch_costs_itself_and_nothing_else",),
+        tests=("tests/server/storage/recovery/test_recovery.py::test_a_damaged_batch_costs_itself_and_nothing_else",),
     ),
     "batch-in-a-record": Fault(
         why="Behind a damage, a batch that someone keeps in a record's value becomes part of the log.",
@@ -419,7 +421,9 @@ RECOVERY: Final = {
         file="server/storage/recovery/recovery.py",
         old="        if end < promised <= end + INT32_MAX:\n",
         new="        if False:\n",
-        tests=(f"{STORAGE}/recovery/test_recovery.py::test_promised_offsets_at_the_end_are_a_gap_and_are_not_given_out_again",),
+        tests=(
+            "tests/server/storage/recovery/test_recovery.py::test_promised_offsets_at_the_end_are_a_gap_and_are_not_given_out_again",
+        ),
     ),
     "gap-before-the-log-is-replaced": Fault(
         why="A power cut in between leaves a log without the batches and without the note that they are missing.",
@@ -432,27 +436,27 @@ RECOVERY: Final = {
     if gaps:
         write_gaps(fs, directory, merge_gaps([*read_gaps(fs, directory), *gaps]), durable=durable)
 """,
-        tests=(f"{STORAGE}/recovery/test_quarantine.py::test_a_power_cut_at_any_step_of_recovery_loses_nothing",),
+        tests=("tests/server/storage/recovery/test_quarantine.py::test_a_power_cut_at_any_step_of_recovery_loses_nothing",),
     ),
     "indexes-before-the-log-is-replaced": Fault(
         why="A power cut leaves the indexes of the damaged log beside the repaired one: lookups land inside batches.",
         file="server/storage/recovery/quarantine.py",
         old="    if durable:\n        fs.sync_directory(directory)\n    fs.rename(temporary, log_path)\n",
         new="    fs.rename(temporary, log_path)\n",
-        tests=(f"{STORAGE}/recovery/test_quarantine.py::test_indexes_are_gone_before_the_log_has_other_positions",),
+        tests=("tests/server/storage/recovery/test_quarantine.py::test_indexes_are_gone_before_the_log_has_other_positions",),
     ),
     "tail-is-kept-before-it-is-cut": Fault(
         why="A power cut takes both the tail and its copy.",
         file="server/storage/recovery/quarantine.py",
         old='    if durable and file != NO_FILE:\n        fs.sync_directory(log_path.rpartition("/")[0])\n',
-        tests=(f"{STORAGE}/recovery/test_quarantine.py::test_a_tail_is_kept_before_it_is_cut",),
+        tests=("tests/server/storage/recovery/test_quarantine.py::test_a_tail_is_kept_before_it_is_cut",),
     ),
     "recovered-is-synced": Fault(
         why="Recovered records are served and a second power cut takes them back.",
         file="server/storage/recovery/rebuild.py",
         old="                _sync(self.syncs, file.path)\n",
         new="                pass\n",
-        tests=(f"{STORAGE}/recovery/test_recovery.py::test_all_that_was_scanned_is_synced_before_the_log_is_served",),
+        tests=("tests/server/storage/recovery/test_recovery.py::test_all_that_was_scanned_is_synced_before_the_log_is_served",),
     ),
     "orphans-before-deleted": Fault(
         why="After a power cut during a deletion the partition is refused: an index tells of a log that is missing.",
@@ -475,26 +479,26 @@ FAILED_SYNCS: Final = {
         file="server/storage/recovery/recovery.py",
         old="        return self.request.was_clean or not self.durable\n",
         new="        return True\n",
-        tests=(f"{STORAGE}/log/test_log_life.py::test_every_history_with_failed_syncs_keeps_what_it_promised",),
+        tests=("tests/server/storage/log/test_log_life.py::test_every_history_with_failed_syncs_keeps_what_it_promised",),
     ),
     "written-again-where-it-was": Fault(
         why="ext4 writes the page to its old place and leaves the extent unwritten: it reads as zeros after a power cut.",
         file="server/storage/disk/write_again.py",
         old="        fs.forget(fd, forget_from, stop if stop < end else None)\n",
-        tests=(f"{STORAGE}/disk/test_write_again.py::test_what_is_written_again_and_synced_is_on_the_device",),
+        tests=("tests/server/storage/disk/test_diskops.py::test_what_is_written_again_and_synced_is_on_the_device",),
     ),
     "folio-of-two-windows": Fault(
         why="A folio that two windows share is never forgotten: it is written where it was, and reads as zeros one day.",
         file="server/storage/disk/write_again.py",
         old="        held = content[-folio_bytes:]\n",
         new='        held = b""\n',
-        tests=(f"{STORAGE}/disk/test_write_again.py::test_what_is_written_again_and_synced_is_on_the_device",),
+        tests=("tests/server/storage/disk/test_diskops.py::test_what_is_written_again_and_synced_is_on_the_device",),
     ),
     "written-again-unseen": Fault(
         why="A page that the kernel has dropped is written again with what the device had, and counts as what it was.",
         file="server/storage/disk/write_again.py",
         old="        check_batch(piece[at : at + size], header)\n",
-        tests=(f"{STORAGE}/disk/test_write_again.py::test_bytes_that_read_differently_are_lost_and_nothing_is_written",),
+        tests=("tests/server/storage/disk/test_diskops.py::test_bytes_that_read_differently_are_lost_and_nothing_is_written",),
     ),
     "sync-after-a-failed-one": Fault(
         why="The kernel lets the next sync of a file succeed, and what it forgot counts as being on the device.",

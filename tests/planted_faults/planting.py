@@ -20,8 +20,6 @@ from tests.support import bytecode, counts
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 PACKAGES: Final = ("protocol", "server", "tools")
-NAMESPACE: Final = "build/planted"
-"""Folder in the copy that makes `triolog.*` the copy's packages, because it comes before what is installed."""
 TEST_TIMEOUT_S: Final = 120
 """A fault may make a test hang."""
 
@@ -64,12 +62,9 @@ class Copy:
             text=True,
         ).stdout
         for name in sorted(set(listed.split("\0")) - {""}):
-            if (ROOT / name).is_file():
+            if (ROOT / name).is_file() or (ROOT / name).is_symlink():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(ROOT / name, folder / name)
-        (folder / NAMESPACE / "triolog").mkdir(parents=True)
-        for package in PACKAGES:
-            (folder / NAMESPACE / "triolog" / package).symlink_to(folder / package)
+                shutil.copy2(ROOT / name, folder / name, follow_symlinks=False)
         copy = cls(folder)
         copy._check_imports()
         return copy
@@ -118,7 +113,7 @@ class Copy:
         """What is compiled lies where it does for this process, so that `_write` finds it."""
         others = ("TRIOLOG_", "PYTEST_", bytecode.FORBIDDEN)
         kept = {name: value for name, value in os.environ.items() if not name.startswith(others)}
-        return {**kept, "PYTHONPATH": str(self.folder / NAMESPACE), counts.VARIABLE: counts.MERGE}
+        return {**kept, "PYTHONPATH": str(self.folder), counts.VARIABLE: counts.MERGE}
 
     def _check_imports(self) -> None:
         program = "; ".join(f"import triolog.{name}; print(triolog.{name}.__file__)" for name in PACKAGES)

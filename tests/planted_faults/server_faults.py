@@ -1,4 +1,5 @@
-"""Faults in what the server does with its logs: acknowledging, deleting, coordinating, failing, copying."""
+"""Faults in what the server does with its logs (acknowledging, deleting, coordinating, failing, copying), in what share groups
+deliver and remember, in how topics are made and undone; and the oldest bugs of the changelog, put back."""
 
 from __future__ import annotations
 
@@ -7,14 +8,137 @@ from typing import Final
 from tests.planted_faults.planting import Fault
 
 STORAGE: Final = "tests/server/storage"
+TOPIC_CRASHES: Final = "tests/server/logs/test_topic_crashes.py"
+
+TOPIC_FAULTS: Final = {
+    "creation-is-not-announced": Fault(
+        why="What a killed server had made of a topic is adopted, and keeps for ever what its owner wanted compacted.",
+        file="server/logs/topic_changes.py",
+        old="            await self.directories.write_creations([*self._unfinished, creation])\n",
+        new="            pass\n",
+        tests=(f"{TOPIC_CRASHES}::test_a_change_that_is_cut_off_is_whole_or_absent_and_can_be_made_again",),
+    ),
+    "announcement-is-not-synced": Fault(
+        why="The same after a power cut.",
+        file="server/storage/directory/log_directory.py",
+        old="encode_creations(self.topics_generation, creations), durable=self.durable)",
+        new="encode_creations(self.topics_generation, creations), durable=False)",
+        tests=(f"{TOPIC_CRASHES}::test_a_change_that_is_cut_off_is_whole_or_absent_and_can_be_made_again",),
+    ),
+    "undoing-is-forgotten-before-it-is-on-the-device": Fault(
+        why="A power cut brings back what was removed, and now it is adopted.",
+        file="server/storage/directory/catalogue.py",
+        old="                directory.sync_names()\n            except OSError as exc:\n",
+        new="            except OSError as exc:\n",
+        tests=(f"{TOPIC_CRASHES}::test_a_start_that_undoes_or_completes_a_change_and_is_cut_off_itself_is_done_again",),
+    ),
+    "committed-offsets-go-by-name": Fault(
+        why="A group goes on in a new topic where it was in a deleted one of that name, and never reads what lies before.",
+        file="server/offsets/committed_offsets.py",
+        old="        return value.topic_id not in (NO_TOPIC_ID, self._topic_id(topic_partition.topic))\n",
+        new="        return False\n",
+        tests=(
+            "tests/server/logs/test_recreated_topics.py::test_committed_offsets_that_could_not_be_taken_back_are_not_inherited",
+        ),
+    ),
+    "tombstones-go-by-name": Fault(
+        why="A deletion takes back what a group has committed for the next topic of that name.",
+        file="server/offsets/committed_offsets.py",
+        old="            return known is None or (known != value.topic_id and not offsets.commits_under_way[key.group])\n",
+        new="            return True\n",
+        tests=("tests/server/logs/test_recreated_topics.py::test_a_deletion_takes_back_no_offset_of_the_topic_that_follows",),
+    ),
+    "staged-files-go-by-name": Fault(
+        why="Records that were staged for a deleted topic are committed to another one.",
+        file="server/stages/stage_files.py",
+        old="{_digest(str(topic_partition) if topic_id is None else f'{topic_partition} {topic_id}')}",
+        new="{_digest(str(topic_partition))}",
+        tests=(
+            "tests/server/logs/test_recreated_topics.py::test_records_that_were_staged_for_a_deleted_topic_are_not_committed_to_another",
+        ),
+    ),
+    "log-start-of-a-file-that-can-go": Fault(
+        why="A power cut takes the name of the first file, nothing says where the log began, and offsets are given twice.",
+        file="server/logs/log_directories.py",
+        old="    first = 0 if log.doomed or log.names_unsynced else log.segments.first.base_offset\n",
+        new="    first = 0 if log.doomed else log.segments.first.base_offset\n",
+        tests=(
+            "tests/server/logs/test_recreated_topics.py::test_the_log_start_is_listed_as_long_as_a_power_cut_can_take_the_first_file",
+        ),
+    ),
+    "log-without-segments-begins-anew": Fault(
+        why="Offsets are given twice when a power cut has taken the name of a log's only segment.",
+        file="server/storage/recovery/recovery.py",
+        old="max(request.log_start_offset, known, self.epochs.start_offset)",
+        new="request.log_start_offset",
+        tests=("tests/server/logs/test_recreated_topics.py::test_a_log_without_segments_begins_where_any_file_says",),
+    ),
+    "undoing-deletes-records": Fault(
+        why="A partition that somebody copied in while the server was down is deleted.",
+        file="server/storage/directory/topics_file.py",
+        old="    return topic_id in ids and is_another and holds_nothing(fs, path)\n",
+        new="    return topic_id in ids and is_another\n",
+        tests=(
+            "tests/server/storage/directory/test_json_files.py::test_a_directory_that_holds_or_held_a_record_is_not_left_over",
+            "tests/server/logs/test_topic_changes.py::test_partitions_with_records_are_adopted",
+        ),
+    ),
+}
+
+
+STAGE_COMMIT_CRASHES: Final = "tests/server/stages/test_stage_commit_crashes.py"
+RECOVERY: Final = f"{STORAGE}/recovery/test_recovery.py"
+
+OLDEST_FAULTS: Final = {
+    "topics-file-unchecked": Fault(
+        why="A flipped digit in topics.json is a topic's configuration, and deletes its records.",
+        file="server/storage/directory/state_files.py",
+        old="if (editable is None or found is not None) and found",
+        new="if editable is None and found",
+        tests=("tests/server/storage/directory/test_json_files.py::test_a_flipped_bit_is_noticed_wherever_it_is",),
+    ),
+    "end-of-a-clean-stop": Fault(
+        why="Offsets of records that went with the end of a stopped log are given to other ones, and nobody is told.",
+        file="server/storage/recovery/recovery.py",
+        old="        if is_promised and log.log_end_offset < promised",
+        new="        if promised < 0 and log.log_end_offset < promised",
+        tests=(f"{RECOVERY}::test_offsets_that_a_clean_stop_promised_are_not_given_out_again",),
+    ),
+    "end-before-the-log-start": Fault(
+        why="All that a log has is thrown away where its log start offset is behind it, be that right or not.",
+        file="server/storage/recovery/recovery.py",
+        old="            if segment.size\n        ]\n",
+        new="            if segment.size < 0\n        ]\n",
+        tests=(f"{RECOVERY}::test_a_log_that_ends_before_its_log_start_goes_on_empty_from_there_and_keeps_what_it_had",),
+    ),
+    "lost-in-the-middle-of-a-commit": Fault(
+        why="What a power cut has taken out of the middle of a commit that is decided never comes.",
+        file="server/stages/stage_appends.py",
+        old="name=name) if found.lost else partition\n",
+        new="name=name) if found.lost is None else partition\n",
+        tests=(f"{STAGE_COMMIT_CRASHES}::test_what_a_crash_has_taken_out_of_the_middle_is_appended_behind_the_rest",),
+    ),
+    "newest-batch-on-the-device": Fault(
+        why="Compaction takes what a power cut would leave of a producer: what it repeats then is new.",
+        file="server/storage/cleaner/batch_filter.py",
+        old="        if not header.is_control and self._is_last_on_device(header, last):\n            return True\n",
+        tests=(
+            "tests/server/storage/cleaner/test_clean.py::test_the_newest_batch_of_a_producer_that_no_power_cut_takes_stays_too",
+        ),
+    ),
+}
+
+
+STORAGE: Final = "tests/server/storage"
 FLUSHER: Final = "tests/server/partitions/test_flusher.py"
-PRODUCER_IDS: Final = "tests/server/transactions/test_producer_ids.py"
+PRODUCER_IDS: Final = "tests/server/transactions/test_transaction_states.py"
 COMMITTED_OFFSETS: Final = "tests/server/offsets/test_committed_offsets.py"
 TRANSACTION_COORDINATOR: Final = "tests/server/transactions/test_transaction_coordinator.py"
-TRANSACTION_CRASHES: Final = "tests/server/transactions/test_transaction_crashes.py"
+TRANSACTION_CRASHES: Final = "tests/server/transactions/test_transaction_coordinator.py"
 LOG_DIRECTORIES: Final = "tests/server/logs/test_log_directories.py"
 LOG_RETENTION: Final = "tests/server/logs/test_log_retention.py"
 PARTITION: Final = "tests/server/partitions/test_partition.py"
+ENDS_TESTS: Final = "tests/server/listeners/connections/test_session.py"
 ATTACKS_TESTS: Final = "tests/server/listeners/connections/test_attacks.py"
 BUDGET_TESTS: Final = "tests/server/listeners/connections/test_budget.py"
 RETENTION: Final = f"{STORAGE}/log/test_retention.py"
@@ -87,7 +211,7 @@ DELETION: Final = {
         old="    log.recovery_point = max(",
         new="    log.recovery_point += 0 * max(",
         tests=(
-            f"{STORAGE}/recovery/test_space_wait.py::test_appends_are_told_what_it_waits_for_and_the_recovery_point_stays",
+            "tests/server/storage/recovery/test_space_wait.py::test_appends_are_told_what_it_waits_for_and_the_recovery_point_stays",
             "tests/server/logs/test_waiting_logs.py::test_a_waiting_log_is_read_and_refuses_writes",
         ),
     ),
@@ -237,7 +361,7 @@ MEMORY: Final = {
         file="server/listeners/connections/budget.py",
         old="        if self.ahead is not share:\n            self.used -= size\n",
         new="        if self.ahead is not share:\n            self.used -= size if share.charged else 0\n",
-        tests=(f"{ATTACKS_TESTS}::test_what_a_peer_held_returns_when_it_goes",),
+        tests=(f"{ENDS_TESTS}::test_a_connection_that_ends_in_any_phase_gives_everything_back",),
     ),
     "nobody-goes-on-outside": Fault(
         why="Frames that are not whole fill the memory, and each waits for the others for ever.",
@@ -270,3 +394,93 @@ MEMORY: Final = {
 }
 
 SERVER_FAULTS: Final = {**PARTITIONS, **DELETION, **COORDINATORS, **MEMBERS, **DIRECTORIES, **MEMORY}
+
+
+SHARE_PARTITIONS: Final = "tests/server/sharing/test_partitions.py"
+
+SHARE_FAULTS: Final = {
+    "another-members-records": Fault(
+        why="A member whose lock is over accepts records that another one is processing, or gives them back.",
+        file="server/sharing/state/partition_state.py",
+        old="return self.state is RecordState.ACQUIRED and self.target is None and self.member == member\n",
+        new="return self.state is RecordState.ACQUIRED and self.target is None\n",
+        tests=(
+            f"{SHARE_PARTITIONS}::test_a_lock_ends_and_who_waits_gets_the_records",
+            f"{SHARE_PARTITIONS}::test_a_member_that_is_gone_gives_back_what_it_had",
+        ),
+    ),
+    "acknowledged-in-memory": Fault(
+        why="After a restart records are delivered again that somebody was told are accepted.",
+        file="server/sharing/partition.py",
+        old="                await self._store(change.batches)\n",
+        new="                pass\n",
+        tests=(
+            f"{SHARE_PARTITIONS}::test_what_was_acknowledged_never_comes_again_and_the_rest_with_its_delivery_count",
+            f"{SHARE_PARTITIONS}::test_nobody_is_told_what_is_not_on_the_device",
+        ),
+    ),
+    "delivery-count-in-memory": Fault(
+        why="A record that breaks whoever reads it comes again after every restart, and never goes.",
+        file="server/sharing/state/partition_state.py",
+        old="    return StateBatch(run.first, run.last, state, run.delivery_count)\n",
+        new="    return StateBatch(run.first, run.last, state, 0)\n",
+        tests=(f"{SHARE_PARTITIONS}::test_what_was_acknowledged_never_comes_again_and_the_rest_with_its_delivery_count",),
+    ),
+    "lock-without-end": Fault(
+        why="What a member has that died is never delivered to another one.",
+        file="server/sharing/state/partition_state.py",
+        old="                run.settle(self._given_back(run))\n",
+        new="                run.deadline_ms = None\n                continue\n",
+        tests=(f"{SHARE_PARTITIONS}::test_a_lock_ends_and_who_waits_gets_the_records",),
+    ),
+    "gap-is-passed-over": Fault(
+        why="What members had when the server died, before what was acknowledged, is delivered to nobody.",
+        file="server/sharing/state/partition_state.py",
+        old="                state.batches.append(InFlightBatch.of(gap, is_gap=True))\n",
+        new="                gap.settle(RecordState.ARCHIVED)\n                state.batches.append(InFlightBatch.of(gap))\n",
+        tests=("tests/server/sharing/state/test_model.py::test_after_a_restart_offsets_that_are_not_stored_come_as_new",),
+    ),
+    "start-over-what-is-not-done": Fault(
+        why="What a member has, or gave back, before what is done is never delivered again.",
+        file="server/sharing/state/partition_state.py",
+        old="                if not run.is_done:\n",
+        new="                if run.is_available:\n",
+        tests=(f"{SHARE_PARTITIONS}::test_a_renewed_lock_begins_anew",),
+    ),
+    "given-up-too-early": Fault(
+        why="A record that was delivered in vain once is archived.",
+        file="server/sharing/state/partition_state.py",
+        old="        is_last = run.delivery_count >= self.config.delivery_count_limit\n",
+        new="        is_last = run.delivery_count + 1 >= self.config.delivery_count_limit\n",
+        tests=(
+            "tests/server/sharing/state/test_model.py::test_records_given_back_come_in_smaller_pieces_until_they_are_archived",
+        ),
+    ),
+    "aborted-is-delivered": Fault(
+        why="A group that reads what is committed processes records of transactions that were aborted.",
+        file="server/sharing/state/acquisition.py",
+        old="        if aborted:\n            self._archive(aborted)\n",
+        tests=("tests/server/sharing/state/test_model.py::test_records_of_aborted_transactions_nobody_gets",),
+    ),
+    "acknowledgement-half-taken": Fault(
+        why="What a member says of records is refused, and some of them are given up all the same.",
+        file="server/sharing/state/partition_state.py",
+        old="        except RequestError:\n            self.roll_back(change)\n            raise\n",
+        new="        except RequestError:\n            raise\n",
+        tests=("tests/server/sharing/state/test_model.py::test_what_is_refused_in_part_has_not_happened",),
+    ),
+    "failed-store-counts": Fault(
+        why="A record whose acknowledgement could not be stored is taken for accepted until the next start.",
+        file="server/sharing/partition.py",
+        old="                self.state.roll_back(change)\n",
+        new="                self.state.commit(change)\n",
+        tests=(f"{SHARE_PARTITIONS}::test_what_cannot_be_stored_has_not_happened",),
+    ),
+    "update-forgets-those-before": Fault(
+        why="After a restart records come again that were accepted before the last acknowledgement.",
+        file="server/sharing/state/stored_state.py",
+        old="        batches=overlaid(before.batches, batches, start_offset),\n",
+        new="        batches=overlaid((), batches, start_offset),\n",
+        tests=("tests/server/sharing/state/test_model.py::test_after_many_updates_comes_a_snapshot_that_says_the_same",),
+    ),
+}

@@ -11,7 +11,6 @@ as fast as this process makes them, each reset as soon as it is there.
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import socket
 import statistics
@@ -22,7 +21,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import attrs
 import trio
@@ -36,8 +35,8 @@ from tests.support.attackers import FETCH_VERSION, LONG_MS, padded_fetch, send_a
 from tests.support.kafka_server import TOPIC, batch, fetch_partition, fetch_request, produce_request, produced
 from tests.support.kafka_stream import KafkaStream, connected
 from tests.support.kafka_wire import frame
-from tests.support.large_batches import empty_headers, many_blocks, tiny_records, zeros
 from tests.support.native_stream import NativeStream, native_stream
+from tests.support.record_batches import empty_headers, many_blocks, tiny_records, zeros
 from tests.support.server_process import ServerFolder
 
 ROUNDS: Final = 3
@@ -187,10 +186,8 @@ def main() -> None:
     limits |= {"TRIOLOG_MAX_BROKER_IN_FLIGHT_BYTES": str(32 * MIB)} if options.kind == "holding" else {}
     with tempfile.TemporaryDirectory() as path, ServerFolder(Path(path)) as folder:
         server = folder.start("--kafka", "127.0.0.1:0", "--durability", "os", extra_environment=limits)
-        ready = json.loads(server.ready_file.read_text())
-        addresses: Any = [(host, int(port)) for host, _, port in (ready[name].rpartition(":") for name in ("kafka", "native"))]
         print(read_machine(path))  # noqa: T201 - this is what it is for
-        trio.run(measure, *addresses, options.kind, options.requests)
+        trio.run(measure, server.address_of("kafka"), server.address, options.kind, options.requests)
         print(f"largest resident memory {server.memory_bytes('VmHWM') / MIB:.0f} MiB")  # noqa: T201 - this is what it is for
 
 

@@ -21,12 +21,12 @@ from triolog.server.broker import Broker
 from triolog.server.config.broker_config import Address
 from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.server.fake.api import ControlApi
-from triolog.server.listeners.kafka.access import audited as kafka_audited
-from triolog.server.listeners.native.access import audited as native_audited
+from triolog.server.listeners.kafka import audited as kafka_audited
+from triolog.server.listeners.native import guard as native_audited
 
 from tests.support import kafka_admin, kafka_quotas, kafka_wire, wire_client
 from tests.support.kafka_rights.askers import CASES
-from tests.support.kafka_rights.case import MEMBER, built
+from tests.support.kafka_rights.case import MEMBER
 from tests.support.kafka_rights.world import ADMIN, World, users
 
 K = ApiKey
@@ -64,7 +64,7 @@ ASKED_FOR: Final = {"topics": [{"name": "asked-for"}], "allow_auto_topic_creatio
 
 
 def changing(key: ApiKey, **fields: Any) -> Any:
-    return built(APIS[key].request, fields)
+    return kafka_wire.ask(APIS[key].name, **fields)
 
 
 KAFKA: Final[list[tuple[Any, int, list[str]]]] = [
@@ -112,6 +112,7 @@ IN_GROUPS: Final = (
     K.WRITE_TXN_MARKERS,
 )
 """What they change is in logs, which clients change all the time."""
+NATIVE_ACL: Final = m.AclEntry("TOPIC", "orders", "LITERAL", "User:dave", "*", "READ", "ALLOW")
 NATIVE: Final[list[tuple[m.RequestMessage, list[str]]]] = [
     (m.CreateTopicsRequest((m.NewTopic("native", 1, {"retention.ms": "-1"}),)), ["native"]),
     (m.CreatePartitionsRequest((m.NewPartitions("native", 2),)), ["native"]),
@@ -121,6 +122,9 @@ NATIVE: Final[list[tuple[m.RequestMessage, list[str]]]] = [
         m.AlterQuotasRequest((m.Quota((m.QuotaPart("user", "dave"),), (m.QuotaValue("producer_byte_rate", 1e6),)),)),
         ["user dave"],
     ),
+    (m.AlterUsersRequest((m.UserChange("dave", "SCRAM-SHA-256", 4096, b"salt", SECRET),)), ["set dave"]),
+    (m.CreateAclsRequest((NATIVE_ACL,)), ["ALLOW User:dave at * READ TOPIC LITERAL orders"]),
+    (m.DeleteAclsRequest((m.AclEntry(principal="User:dave"),)), ["ANY User:dave at None ANY ANY ANY None"]),
     (m.AcceptGapsRequest((m.AcceptGapsPartition("native", 0, 1),)), ["native-0: offset 1"]),
     (m.AbortTransactionRequest("nobody"), ["transactional id nobody"]),
     (m.AbortHangingTransactionsRequest((m.HangingTransaction("native", 0, 7),)), ["native-0: producer 7"]),

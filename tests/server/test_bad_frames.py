@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.limits import MAX_FRAME_BYTES, MIB
 from triolog.protocol.native import messages
-from triolog.protocol.native.connection import LastError
 from triolog.protocol.native.frames import pack_frame
 
 from tests.support.logs import batch
@@ -61,14 +60,6 @@ FATAL: Final = {
 }
 
 
-def last_error(client: WireClient) -> LastError:
-    """The last error frame, with nothing behind it but the end."""
-    event = client.receive()
-    assert isinstance(event, LastError), event
-    assert client.socket.recv(1) == b""
-    return event
-
-
 def check_server_lives(server: ServerProcess) -> None:
     with WireClient.connect(server.address) as other:
         assert other.call(messages.MetadataRequest(())).topics == ()
@@ -85,7 +76,7 @@ def test_a_broken_frame_gets_a_last_error_takes_little_memory_and_the_connection
                 before = server.memory_bytes()
             with WireClient.connect(server.address, say_hello=says_hello) as client:
                 client.send_raw(frame)
-                error = last_error(client).error
+                error = client.last_error()
                 assert error.code is ErrorCode.INVALID_REQUEST, name
                 assert error.message
         peak = server.memory_bytes("VmHWM") - before
@@ -97,7 +88,7 @@ def test_a_broken_frame_gets_a_last_error_takes_little_memory_and_the_connection
 def test_a_stream_that_ends_inside_a_frame_gets_a_last_error(server: ServerProcess, client: WireClient, sent: int) -> None:
     client.send_raw(packed([1, "metadata", 1, {"topics": ["a", "b", "c" * 30]}])[:sent])
     client.socket.shutdown(socket.SHUT_WR)
-    assert "ended inside a frame" in last_error(client).error.message
+    assert "ended inside a frame" in client.last_error().message
     check_server_lives(server)
 
 

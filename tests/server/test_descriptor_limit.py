@@ -19,7 +19,7 @@ from triolog.protocol.kafka.messages.cluster import ApiVersionsRequest
 from triolog.protocol.native import messages
 
 from tests.support.counts import counts
-from tests.support.descriptor_limits import control_address, exhaust, kafka_address, metrics_address, relieve
+from tests.support.descriptor_limits import exhaust, relieve
 from tests.support.forked_servers import ServerForker
 from tests.support.kafka_wire import KafkaWire
 from tests.support.logs import START_MS, batch
@@ -121,10 +121,10 @@ def test_all_connections_that_a_limit_allows_are_served_while_files_are_opened_r
     settings = {"TRIOLOG_CLEANER_BACKOFF_MS": "100"}
     with limited(limit) as folder, ExitStack() as held:
         server = folder.start(*ON_ALL_PROTOCOLS, "--durability", "os", extra_environment=settings)
-        kafka = kafka_address(server)
+        kafka = server.address_of("kafka")
         clients = [held.enter_context(client) for client in all_connections(server, kafka)]
         for _ in range(max(1, min(64, limit // 16))):
-            held.enter_context(socket.create_connection(metrics_address(server)))
+            held.enter_context(socket.create_connection(server.address_of("metrics")))
         first = clients[0]
         assert isinstance(first, WireClient)
         first.create_topic("many", MORE_THAN_FILES, {"index.interval.bytes": "0", "segment.bytes": "1024"})
@@ -188,7 +188,7 @@ def test_compaction_and_scrubbing_that_get_no_process_at_the_limit_are_tried_aga
     settings = {"TRIOLOG_SCRUB_BYTES_PER_SECOND": "1000000000", "TRIOLOG_SCRUB_INTERVAL_MS": "15000"}
     with limited(256) as folder:
         server = folder.start("--control", "127.0.0.1:0", "--durability", "os", extra_environment=settings)
-        control = HTTPConnection(*control_address(server))
+        control = HTTPConnection(*server.address_of("control"))
         with closing(control), WireClient.connect(server.address) as client:
             told(control, "/clock/freeze")
             fill_compacted(client)

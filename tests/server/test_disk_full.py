@@ -18,10 +18,10 @@ from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.native.calls import groups
 from triolog.tools.cli.main import main
 
+from tests.support.failing_device import NO_RESERVE, fill, mounted_device
 from tests.support.forked_servers import ServerForker
 from tests.support.logs import START_MS, batch, scan_for_timestamp
 from tests.support.server_process import ServerFolder
-from tests.support.small_devices import NO_RESERVE, fill, mounted_device
 from tests.support.wire_client import WireClient, error_of
 
 ONE_SEGMENT: Final = {"segment.index.bytes": "4096", "index.interval.bytes": "0"}
@@ -75,7 +75,7 @@ def commit_until_refused(client: WireClient) -> None:
 
 
 def committed(client: WireClient) -> int:
-    answer = client.call(groups.FetchOffsetsRequest("readers", (groups.OffsetsPartition("orders", 0),)))
+    answer = client.call(groups.FetchOffsetsRequest("readers", (groups.Partition("orders", 0),)))
     assert isinstance(answer, groups.FetchOffsetsResponse)
     return answer.partitions[0].offset
 

@@ -1,6 +1,7 @@
 """Whatever is asked for the first time when the process may open nothing more is answered: everything that a request needs was
 loaded before the server listened. What needs a file is refused, and done when there are descriptors again. Clients at work are
-served beside peers that open connections to the limit."""
+served beside peers that open connections to the limit.
+"""
 
 from __future__ import annotations
 
@@ -12,23 +13,57 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import pytest
-from triolog.protocol.kafka.apis import APIS
+from triolog.protocol.kafka.apis import APIS, Api
 from triolog.protocol.kafka.messages import cluster, groups, security, transactions
+from triolog.protocol.kafka.messages.records import ProduceRequest
 from triolog.protocol.native import messages
 from triolog.protocol.native.connection import NativeConnection, Role
 from triolog.protocol.native.messages import AuthenticateRequest
+from triolog.protocol.schema.fields import RECORDS, STRING, Element, Field, Primitive, fields_of
 from triolog.protocol.types import CompressionType
 
 from tests.support import descriptor_limits
 from tests.support.certificates import HOST, Certificates
 from tests.support.counts import counts
-from tests.support.kafka_requests import NAME, requests_of
+from tests.support.kafka_login import ScramClient
 from tests.support.kafka_server import fetch_partition, fetch_request, produce_request
 from tests.support.kafka_wire import KafkaWire, api_of, frame
 from tests.support.logs import START_MS, batch
-from tests.support.scram_client import ScramClient
 from tests.support.server_process import ServerFolder, ServerProcess, python_command
 from tests.support.wire_client import WireClient
+
+NAME: Final = "first"
+"""Of every topic, group, transactional id, member and key."""
+
+
+def filled(cls: type, version: int) -> Any:
+    """An instance: strings are NAME, records a batch, numbers as a version has them where it lacks the field."""
+    return cls(**{field.name: _value(field, version) for field in fields_of(cls, version) if field.tag is None})
+
+
+def requests_of(api: Api) -> list[tuple[Any, int]]:
+    """(body, version), an empty one and a filled one of each version."""
+    cls = api.request
+    versions = range(api.lowest_read, api.highest + 1)
+    requests = [(body, version) for version in versions for body in (cls(), filled(cls, version))]
+    for body, _ in requests:
+        if isinstance(body, ProduceRequest):
+            body.acks = -1  # with 0 there is no answer
+    return requests
+
+
+def _value(field: Field, version: int) -> Any:
+    one = _element(field.element, version)
+    return [one] if field.is_array else one
+
+
+def _element(element: Element, version: int) -> Any:
+    if not isinstance(element, Primitive):
+        return filled(element, version)
+    if element is RECORDS:
+        return batch()
+    return NAME if element is STRING else element.default
+
 
 pytestmark = pytest.mark.merge  # each test starts servers at their descriptor limit
 
@@ -52,7 +87,7 @@ PASSWORD: Final = "of alice"
 DIGESTS: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 NEWEST: Final = {api.name: requests_of(api)[-1] for api in APIS.values()}
 ATTACKS: Final = list(NEWEST.values())
-PARTITION: Final = messages.OffsetsPartition(NAME, 0)
+PARTITION: Final = messages.Partition(NAME, 0)
 NATIVE: Final[tuple[messages.RequestMessage, ...]] = (
     messages.AuthenticateRequest("SCRAM-SHA-256", b"n,,n=user,r=nonce"),
     messages.MetadataRequest(),
@@ -70,7 +105,7 @@ NATIVE: Final[tuple[messages.RequestMessage, ...]] = (
     messages.EndTransactionRequest(messages.TransactionProducer(NAME, 1, 0), commit=True),
     messages.ListTransactionsRequest(),
     messages.DescribeTransactionsRequest((NAME,)),
-    messages.DescribeProducersRequest((messages.DescribeProducersPartition(NAME, 0),)),
+    messages.DescribeProducersRequest((messages.Partition(NAME, 0),)),
     messages.AbortTransactionRequest(NAME),
     messages.AbortHangingTransactionsRequest((messages.HangingTransaction(NAME, 0, 1),)),
     messages.CommitOffsetsRequest(NAME, (messages.CommittedPartition(NAME, 0, 0),)),
@@ -81,11 +116,16 @@ NATIVE: Final[tuple[messages.RequestMessage, ...]] = (
     messages.AlterShareGroupOffsetsRequest(NAME, (messages.SharedStart(NAME, 0, 0),)),
     messages.AlterQuotasRequest((messages.Quota((messages.QuotaPart("user", NAME),), (messages.QuotaValue("k", 1.0),)),)),
     messages.DescribeQuotasRequest(),
+    messages.AlterUsersRequest((messages.UserChange(NAME, "SCRAM-SHA-256"),)),
+    messages.DescribeUsersRequest(),
+    messages.DescribeAclsRequest(messages.AclEntry()),
+    messages.CreateAclsRequest((messages.AclEntry(),)),
+    messages.DeleteAclsRequest((messages.AclEntry(),)),
     messages.ListGapsRequest((NAME,)),
     messages.AcceptGapsRequest((messages.AcceptGapsPartition(NAME, 0, 0),)),
     messages.DescribeSegmentsRequest((messages.DescribeSegmentsPartition(NAME, 0),)),
     messages.SplitPointsRequest((messages.SplitPointsPartition(NAME, 0, 0, 1, 1),)),
-    messages.LeaseSegmentsRequest((messages.LeasePartition(NAME, 0),), 1000),
+    messages.LeaseSegmentsRequest((messages.Partition(NAME, 0),), 1000),
     messages.StageRequest("application", 1, "task", (messages.StagePartition(NAME, 0, batch()),)),
     messages.CommitStageRequest("application", 1, ()),
     messages.AbortStageRequest("application", 1),
@@ -142,13 +182,13 @@ def test_whatever_is_first_asked_for_at_the_limit_is_answered(tmp_path: Path) ->
     with ServerFolder(tmp_path, command=TELLING) as folder:
         listeners = ("--kafka", "127.0.0.1:0", "--metrics", "127.0.0.1:0")
         server = folder.start(*listeners, extra_environment={"TRIOLOG_TELEMETRY_ENABLE": "true"})
-        connect = partial(KafkaWire.connect, descriptor_limits.kafka_address(server))
+        connect = partial(KafkaWire.connect, server.address_of("kafka"))
         with WireClient.connect(server.address) as beside:
             beside.create_topic(NAME)
             assert beside.produce(NAME, 0, batch()) == 0  # its file is open
             with (
                 accepted(server, connect) as producer,
-                accepted(server, partial(socket.create_connection, descriptor_limits.metrics_address(server), 60)) as http,
+                accepted(server, partial(socket.create_connection, server.address_of("metrics"), 60)) as http,
                 accepted(server, partial(WireClient.connect, server.address, say_hello=False)) as native,
                 accepted(server, connect) as client,
                 exhausted(server, beside),
@@ -157,7 +197,7 @@ def test_whatever_is_first_asked_for_at_the_limit_is_answered(tmp_path: Path) ->
                 check_http(http)
                 native.say_hello()
                 called = {native.receive_answer(native.send(message)).api for message in NATIVE}
-                answered = ask_kafka(descriptor_limits.kafka_address(server), client, REQUESTS)
+                answered = ask_kafka(server.address_of("kafka"), client, REQUESTS)
         assert called == {message.api for message in NATIVE} == set(messages.REQUESTS) - {"hello"}
         assert answered == {api.name for api in APIS.values()}
         assert server.stop() == 0
@@ -187,7 +227,7 @@ def test_every_api_of_kafka_that_is_asked_for_before_a_login_at_the_limit_ends_i
         server = folder.start("--kafka", "127.0.0.1:0", extra_environment=security)
         answered = set()
         with WireClient.connect(server.address) as beside, ExitStack() as clients:
-            connect = partial(KafkaWire.connect, descriptor_limits.kafka_address(server))
+            connect = partial(KafkaWire.connect, server.address_of("kafka"))
             asking = {name: clients.enter_context(accepted(server, connect)) for name in NEWEST}
             with exhausted(server, beside):
                 for name, client in asking.items():
@@ -203,8 +243,8 @@ def attack(server: ServerProcess, clients: ExitStack, number: int) -> None:
     body, version = ATTACKS[number % len(ATTACKS)]
     said = {
         server.address: b"\x00\x00\x00\x03abc",
-        descriptor_limits.kafka_address(server): frame(body, version, 1),
-        descriptor_limits.metrics_address(server): b"GET /metrics HTTP/1.1\r\n",
+        server.address_of("kafka"): frame(body, version, 1),
+        server.address_of("metrics"): b"GET /metrics HTTP/1.1\r\n",
     }
     for address, data in said.items():
         peer = clients.enter_context(socket.create_connection(address, 60))
@@ -226,7 +266,7 @@ def test_clients_of_either_protocol_are_answered_while_others_take_all_connectio
     """Every answer is waited for before the next attack, so none can be missing, and none is late behind one."""
     with ServerFolder(tmp_path, command=LIMITED) as folder, ExitStack() as attackers:
         server = folder.start("--kafka", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--durability", "os")
-        with WireClient.connect(server.address) as native, KafkaWire.connect(descriptor_limits.kafka_address(server)) as kafka:
+        with WireClient.connect(server.address) as native, KafkaWire.connect(server.address_of("kafka")) as kafka:
             native.create_topic(TOPIC)
             kafka.call(cluster.ApiVersionsRequest(), 0)
             loaded = descriptor_limits.imports_of(tmp_path)
@@ -263,7 +303,7 @@ def test_clients_log_in_on_either_protocol_where_no_descriptor_is_left(
         server = folder.start("--config", str(config), "--kafka", "127.0.0.1:0")
         listening = server.open_sockets()
         by_native = ["PLAIN", *DIGESTS] if context is not None else list(DIGESTS)
-        doors = {server.address: by_native, descriptor_limits.kafka_address(server): ["PLAIN", *DIGESTS]}
+        doors = {server.address: by_native, server.address_of("kafka"): ["PLAIN", *DIGESTS]}
         opened = {
             (address, mechanism): stack.enter_context(socket.create_connection(address, 60))
             for address, mechanisms in doors.items()

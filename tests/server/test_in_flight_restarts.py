@@ -1,15 +1,10 @@
 """Clients of Kafka's protocol with five requests in flight each, on a server that is stopped, or killed, and started again.
-
 Whatever they have heard, they send the five again, in order, as librdkafka does: each is answered, those that were answered
-before with the same offset, and every record is stored once, in the order it was sent. `TRIOLOG_TEST_SIGKILL_RUNS=5000` makes
-that many runs, `TRIOLOG_TEST_SIGKILL_SEED=...` repeats the choices of one.
-"""
+before with the same offset, and every record is stored once, in the order it was sent. `kill_runs` has its runs."""
 
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import random
 from pathlib import Path
 from typing import Final
@@ -21,15 +16,14 @@ from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
 from triolog.tools.client.blocking import BlockingClient, BlockingProducer, BlockingRecord
 
+from tests.support import kill_runs
 from tests.support.counts import counts
 from tests.support.forked_servers import ServerForker
 from tests.support.kafka_wire import KafkaWire
 from tests.support.logs import open_driven
-from tests.support.server_process import DEADLINE_S, Address, ServerFolder, ServerProcess
+from tests.support.server_process import DEADLINE_S, ServerFolder, ServerProcess
 from tests.support.wire_client import WireClient
 
-RUNS: Final = int(os.environ.get("TRIOLOG_TEST_SIGKILL_RUNS") or counts(20))
-SEED: Final = os.environ.get("TRIOLOG_TEST_SIGKILL_SEED")
 TOPIC: Final = "in-flight"
 PRODUCERS: Final = range(3)
 IN_FLIGHT: Final = 5
@@ -98,7 +92,7 @@ class Run:
                 wire.close()
 
     def connect(self, server: ServerProcess) -> KafkaWire:
-        return KafkaWire.connect(Address.parse(json.loads(server.ready_file.read_text())["kafka"]))
+        return KafkaWire.connect(server.address_of("kafka"))
 
     def send(self, wires: list[KafkaWire]) -> list[tuple[KafkaWire, int, int]]:
         """The last five requests of each producer, each in order, the producers in any."""
@@ -148,16 +142,11 @@ def request(producer: int, number: int) -> ProduceRequest:
     return ProduceRequest(transactional_id=None, acks=-1, timeout_ms=30_000, topic_data=data)
 
 
-@pytest.mark.parametrize("run", range(1 if SEED else RUNS))
+@pytest.mark.parametrize("run", kill_runs.runs(counts(20)))
 def test_five_requests_in_flight_are_known_again_after_any_stop(run: int, tmp_path: Path, server_forker: ServerForker) -> None:
-    seed = int(SEED) if SEED else random.getrandbits(48) * 100_000 + run
-    try:
-        with ServerFolder(tmp_path, command=server_forker) as folder:
-            Run(folder, random.Random(seed)).play()
-            assert "Traceback" not in folder.wrote()
-    except BaseException as exc:
-        exc.add_note(f"TRIOLOG_TEST_SIGKILL_SEED={seed} repeats this run's choices")
-        raise
+    with kill_runs.choices(run) as rng, ServerFolder(tmp_path, command=server_forker) as folder:
+        Run(folder, rng).play()
+        assert "Traceback" not in folder.wrote()
 
 
 def test_producers_go_on_over_kills_and_restarts_and_every_record_is_there_once(server_folder: ServerFolder) -> None:

@@ -19,7 +19,7 @@ from triolog.server.storage.disk.paths import INTERNAL_TOPICS
 
 from tests.support import kafka_admin
 from tests.support.brokers import running_broker
-from tests.support.kafka_acls import allow
+from tests.support.kafka_login import allow
 from tests.support.kafka_server import kafka_server
 
 OTHERS: Final = {

@@ -23,8 +23,8 @@ OF_ONE_REQUEST: Final = {
     "broker/statistics.py",
     "listeners/http",
     "listeners/connections/transport.py",
-    "listeners/connections/unsent.py",
-    "listeners/kafka/describe_topic_partitions.py",
+    "listeners/kafka/metadata.py",
+    "listeners/native/described.py",
     "listeners/kafka/fetch.py",
     "access/users.py",
 }

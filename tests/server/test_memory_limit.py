@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import os
+import re
 import resource
 import struct
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
+import attrs
 import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -18,14 +21,13 @@ from triolog.protocol.native import messages
 from triolog.protocol.types import CompressionType
 
 from tests.support.attackers import unfinished_frame
+from tests.support.failing_device import mounted_device
 from tests.support.forked_servers import ServerForker
 from tests.support.kafka_admin import BROKER_TYPE
 from tests.support.kafka_server import TOPIC, batch, fetch_partition, fetch_request, produce_request
 from tests.support.kafka_wire import KafkaWire
-from tests.support.large_batches import zeros
-from tests.support.memory_cgroup import memory_cgroup
-from tests.support.server_process import Address, ServerFolder, ServerProcess
-from tests.support.small_devices import mounted_device
+from tests.support.record_batches import zeros
+from tests.support.server_process import ServerFolder
 from tests.support.wire_client import WireClient
 
 SPARE_BYTES: Final = 48 * MIB
@@ -33,10 +35,6 @@ SPARE_BYTES: Final = 48 * MIB
 FRAME_BYTES: Final = 60 * MIB
 
 pytestmark = pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux limits another process")
-
-
-def kafka_address(server: ServerProcess) -> Address:
-    return Address.parse(json.loads(server.ready_file.read_text())["kafka"])
 
 
 def send_what_is_taken(peer: KafkaWire | WireClient, data: bytes) -> None:
@@ -47,7 +45,7 @@ def send_what_is_taken(peer: KafkaWire | WireClient, data: bytes) -> None:
 def test_a_frame_for_which_there_is_no_memory_ends_its_connection_and_no_other(server_folder: ServerFolder) -> None:
     """A frame of many MB under a small memory limit ended the whole server."""
     server = server_folder.start("--kafka", "127.0.0.1:0", "--durability", "os")
-    address = kafka_address(server)
+    address = server.address_of("kafka")
     with ExitStack() as stack:
         kafka = stack.enter_context(KafkaWire.connect(address))
         native = stack.enter_context(WireClient.connect(server.address))
@@ -91,7 +89,7 @@ def test_a_server_with_a_cap_stays_below_it_whatever_its_peers_do(server_folder:
             extra_environment={"TRIOLOG_MAX_MEMORY_BYTES": str(CAP_BYTES)},
         )  # fmt: skip
         cgroup.add(server.pid)
-        address = kafka_address(server)
+        address = server.address_of("kafka")
         kafka = stack.enter_context(KafkaWire.connect(address))
         native = stack.enter_context(WireClient.connect(server.address))
         native.call(messages.CreateTopicsRequest((messages.NewTopic(TOPIC, 2),)))
@@ -133,7 +131,7 @@ def test_a_cap_holds_while_the_disk_is_full_and_gives_up_its_oldest(tmp_path: Pa
         peers = stack.enter_context(ExitStack())
         native = peers.enter_context(WireClient.connect(server.address))
         native.call(messages.CreateTopicsRequest((messages.NewTopic(TOPIC, PRODUCERS, config),)))
-        producers = [peers.enter_context(KafkaWire.connect(kafka_address(server))) for _ in range(PRODUCERS)]
+        producers = [peers.enter_context(KafkaWire.connect(server.address_of("kafka"))) for _ in range(PRODUCERS)]
         for number in range(4 * DEVICE_BYTES // (PRODUCERS * BATCH_BYTES)):
             for partition, producer in enumerate(producers):
                 producer.send(produce_request(batch(bytes(BATCH_BYTES)), partition=partition), 9)
@@ -141,7 +139,7 @@ def test_a_cap_holds_while_the_disk_is_full_and_gives_up_its_oldest(tmp_path: Pa
                 [answered] = producer.receive().responses[0].partition_responses
                 assert answered.error_code == ErrorCode.NONE, answered
             if number % 4 == 0:
-                reader = peers.enter_context(KafkaWire.connect(kafka_address(server)))
+                reader = peers.enter_context(KafkaWire.connect(server.address_of("kafka")))
                 for partition in range(PRODUCERS):
                     asked = fetch_partition(answered.base_offset, partition=partition, max_bytes=50 * MIB)
                     reader.send(fetch_request(asked, max_bytes=50 * MIB), 11)
@@ -159,7 +157,7 @@ def test_a_cap_holds_while_the_disk_is_full_and_gives_up_its_oldest(tmp_path: Pa
 
 def test_a_request_above_the_cap_ends_its_connection_and_the_client_is_told_of_the_limit(server_folder: ServerFolder) -> None:
     server = server_folder.start("--kafka", "127.0.0.1:0", extra_environment={"TRIOLOG_MAX_MEMORY_BYTES": str(CAP_BYTES)})
-    with KafkaWire.connect(kafka_address(server)) as client:
+    with KafkaWire.connect(server.address_of("kafka")) as client:
         broker = DescribeConfigsResource(
             resource_type=BROKER_TYPE, resource_name="1", configuration_keys=["socket.request.max.bytes"]
         )
@@ -168,3 +166,58 @@ def test_a_request_above_the_cap_ends_its_connection_and_the_client_is_told_of_t
         send_what_is_taken(client, struct.pack(">i", 12 * MIB + 1))
         assert client.socket.recv(1) == b""
     assert server.stop() == 0
+
+
+ROOT = Path("/sys/fs/cgroup")
+
+
+@attrs.frozen
+class MemoryCgroup:
+    """`kind` is `v1`, `v2`, or `none`: then nothing limits whom it is given."""
+
+    kind: str
+    path: Path | None = None
+
+    def add(self, pid: int) -> None:
+        """A process, and the children that it makes from now on."""
+        if self.path is not None:
+            (self.path / "cgroup.procs").write_text(str(pid))
+
+    def killed(self) -> int:
+        """How many were killed for what they took."""
+        if self.path is None:
+            return 0
+        file = "memory.events" if self.kind == "v2" else "memory.oom_control"
+        found = re.search(r"^oom_kill (\d+)$", (self.path / file).read_text(), re.MULTILINE)
+        return 0 if found is None else int(found[1])
+
+
+@contextmanager
+def memory_cgroup(limit_bytes: int) -> Iterator[MemoryCgroup]:
+    """Everybody in it has to be gone when the block ends."""
+    name = f"triolog-test-{os.getpid()}"
+    for kind, parent, file in (("v2", _own_v2(), "memory.max"), ("v1", ROOT / "memory", "memory.limit_in_bytes")):
+        path = parent / name
+        try:
+            path.mkdir()
+        except OSError:
+            continue
+        try:
+            with (path / file).open("r+") as limit:  # it is there, or this is no memory controller
+                limit.write(str(limit_bytes))
+        except OSError:
+            path.rmdir()
+            continue
+        try:
+            yield MemoryCgroup(kind, path)
+        finally:
+            path.rmdir()
+        return
+    yield MemoryCgroup("none")
+
+
+def _own_v2() -> Path:
+    """The group above our own: one with processes hands nothing down."""
+    lines = Path("/proc/self/cgroup").read_text().splitlines() if Path("/proc/self/cgroup").exists() else []
+    own = next((line[3:].strip("/") for line in lines if line.startswith("0::")), "")
+    return (ROOT / own).parent if own else ROOT

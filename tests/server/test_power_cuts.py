@@ -13,9 +13,9 @@ from triolog.protocol.types import TopicPartition
 
 from tests.support.altered_files import alter_in_memory
 from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, records_from, running_broker, value
+from tests.support.counting_fs import made_directories
 from tests.support.counts import counts
 from tests.support.crash_fs import CrashFileSystem
-from tests.support.sync_counting_fs import made_directories
 from tests.support.transactions import committed_offset
 
 RECORDS: Final = 24

@@ -83,7 +83,7 @@ class Reloaded:
 
     @contextmanager
     def connected(self) -> Iterator[kafka_wire.KafkaWire]:
-        address = server_process.Address.parse(json.loads(self.server.ready_file.read_text())["kafka"])
+        address = self.server.address_of("kafka")
         context = self.certificates.client_context()
         with socket.create_connection(address) as plain, context.wrap_socket(plain, server_hostname=HOST) as encrypted:
             yield kafka_wire.KafkaWire(encrypted)

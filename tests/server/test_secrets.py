@@ -34,7 +34,7 @@ from triolog.tools.client.config import ClientConfig
 from triolog.tools.client.login import LoginConfig
 from triolog.tools.client.tls import TlsConfig
 
-from tests.support import kafka_wire, process_state, scram_client, server_process
+from tests.support import descriptor_limits, kafka_login, kafka_wire, server_process
 from tests.support.certificates import HOST, Certificates, make_certificates
 
 DIGESTS: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
@@ -190,7 +190,7 @@ def authenticate(client: kafka_wire.KafkaWire, watch: Watch, mechanism: str, use
     if mechanism == "PLAIN":
         watch.say("answers", client.call(security.SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{password}".encode()), 2))
         return
-    exchange = scram_client.ScramClient(DIGESTS[mechanism], user, password)
+    exchange = kafka_login.ScramClient(DIGESTS[mechanism], user, password)
     first = client.call(security.SaslAuthenticateRequest(auth_bytes=exchange.first()), 2)
     last = client.call(security.SaslAuthenticateRequest(auth_bytes=exchange.final(first.auth_bytes)), 2)
     watch.say("answers", f"{first} {last}")
@@ -356,7 +356,7 @@ def test_settings_that_hold_a_secret_by_mistake_are_refused_without_it(tmp_path:
     secret = "a-secret-that-is-easily-seen"
     config = tmp_path / "server.toml"
     config.write_text(text.replace("SECRET", secret))
-    with process_state.process_as_it_was():
+    with descriptor_limits.process_as_it_was():
         result = CliRunner().invoke(main, ["serve", "--data-dir", str(tmp_path / "data"), "--config", str(config)])
     assert result.exit_code == 2, result.output
     assert Watch({"it": secret.encode()}, {"output": result.output.encode()}).leaks() == []

@@ -1,4 +1,5 @@
-"""`triolog serve` as a process: what it refuses and with which exit code, what it writes, how directories fail, its stop."""
+"""`triolog serve` as a process: what it refuses and with which exit code, what it writes, how directories fail, its stop. A
+system without Linux's own calls: `RWF_NOWAIT` and `fdatasync` are taken away before the server is imported."""
 
 from __future__ import annotations
 
@@ -10,17 +11,19 @@ import subprocess
 import sys
 import urllib.request
 from pathlib import Path
+from typing import Final
 
 import pytest
 from click.testing import CliRunner
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.native import messages
 from triolog.protocol.native.connection import CONNECTION_CLOSED, Response
+from triolog.protocol.types import LATEST_TIMESTAMP
 from triolog.server.storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE, LOCK_FILE
 from triolog.tools.cli.main import main
 
 from tests.support.forked_servers import ServerForker
-from tests.support.logs import batch
+from tests.support.logs import START_MS, batch, scan_for_timestamp
 from tests.support.server_process import COMMAND, DEADLINE_S, ServerFolder, environment, python_command
 from tests.support.wire_client import WireClient, error_of
 
@@ -100,8 +103,6 @@ def test_wrong_settings_are_refused_by_name(tmp_path: Path, monkeypatch: pytest.
         (("--native", "gateway:0"), {}, "--insecure"),
     ):
         assert named in refused(tmp_path, monkeypatch, "--data-dir", "data", *arguments, **variables)
-    said = refused(tmp_path, monkeypatch)
-    assert [way for way in ("--data-dir", "data_dirs", "TRIOLOG_DATA_DIRS") if way not in said] == []
 
 
 def test_the_ready_file_holds_the_address_that_accepts_and_the_default_is_fsync(server_folder: ServerFolder) -> None:
@@ -178,7 +179,7 @@ def test_without_the_extra_it_is_said_how_to_get_it(server_folder: ServerFolder)
     command = [*python_command(hidden), "serve", "--data-dir", str(server_folder.data_dir), "--metrics", "127.0.0.1:0"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=60)
     assert done.returncode == 2
-    assert "--metrics needs h11: pip install 'triolog[metrics]'" in done.stderr
+    assert "--metrics needs h11: pip install '.[metrics]'" in done.stderr
 
 
 def test_without_the_option_nothing_of_the_extra_is_loaded() -> None:
@@ -329,3 +330,29 @@ def config_with(folder: ServerFolder, **keys: int) -> Path:
     path = folder.path / "server.toml"
     path.write_text("".join(f"{name} = {value}\n" for name, value in keys.items()))
     return path
+
+
+LINUX_CALLS: Final = [name for name in ("RWF_NOWAIT", "fdatasync") if hasattr(os, name)]
+WITHOUT: Final = f"import os\nfor name in {LINUX_CALLS}: delattr(os, name)"
+
+
+@pytest.mark.parametrize("durability", ["fsync", *(pytest.param(each, marks=pytest.mark.merge) for each in ("group:5", "os"))])
+def test_a_system_without_nowait_reads_and_fdatasync_serves_and_recovers(tmp_path: Path, durability: str) -> None:
+    with ServerFolder(tmp_path, command=python_command(WITHOUT)) as folder:
+        server = folder.start("--durability", durability)
+        with WireClient.connect(server.address) as client:
+            client.create_topic("topic", 2, {"segment.bytes": "4096", "index.interval.bytes": "0"})
+            for number in range(60):
+                client.produce("topic", number % 2, batch(START_MS + number, START_MS + number - 5, value=b"v" * 200))
+            before = [client.read_all("topic", partition) for partition in range(2)]
+        server.kill()
+        server = folder.start("--durability", durability)
+        with WireClient.connect(server.address) as client:
+            for partition, (records, high_watermark) in enumerate(before):
+                assert (client.read_all("topic", partition)) == (records, high_watermark)
+                assert high_watermark == 60
+                for timestamp in (0, START_MS + 17, START_MS + 59, START_MS + 100):
+                    assert client.offset_for_time("topic", partition, timestamp) == scan_for_timestamp(records, timestamp)
+                assert client.offset_for_time("topic", partition, LATEST_TIMESTAMP)[1] == 60
+                assert client.produce("topic", partition, batch()) == 60
+        assert server.stop() == 0

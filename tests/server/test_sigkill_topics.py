@@ -1,16 +1,11 @@
-"""SIGKILL while topics are made, deleted, grown and configured: each change is whole or absent, one that was answered is there.
-
-A run is a seed: one or two log directories, what is asked over two connections, and when the server is killed: when partitions
-are being made or taken out, at any moment, or while it starts and undoes what the last kill has left. After each kill every
-topic has the partitions and the configuration that it was given, nothing else lies in the directories, and `verify` finds no
-damage. `TRIOLOG_TEST_SIGKILL_RUNS=5000` runs that many, `TRIOLOG_TEST_SIGKILL_SEED=...` repeats one (the choices, not the
-moment).
-"""
+"""SIGKILL while topics are made, deleted, grown and configured: each change is whole or absent, one that was answered is
+there. A run is a seed: one or two log directories, what is asked over two connections, and when the server is killed: when
+partitions are being made or taken out, at any moment, or while it starts and undoes what the last kill has left. After each
+kill every topic has the partitions and the configuration that it was given, nothing else lies in the directories, and `verify`
+finds no damage. `kill_runs` has the runs."""
 
 from __future__ import annotations
 
-import json
-import os
 import random
 import threading
 import time
@@ -26,11 +21,9 @@ from triolog.server.storage.directory import catalogue, inventory, topics_file
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.disk.paths import DELETE_DIR_SUFFIX, is_marked
 
-from tests.support import forked_servers, kafka_admin, kafka_wire, server_process, stopped_logs
+from tests.support import forked_servers, kafka_admin, kafka_wire, kill_runs, server_process, stopped_logs
 from tests.support.counts import counts
 
-RUNS: Final = int(os.environ.get("TRIOLOG_TEST_SIGKILL_RUNS") or counts(20))
-SEED: Final = os.environ.get("TRIOLOG_TEST_SIGKILL_SEED")
 KILLS: Final = 3
 NAMES: Final = 4
 """Of each connection: few, so that what is deleted is made again."""
@@ -49,10 +42,6 @@ class Topic:
 
 State = dict[str, Topic | None]
 """None: there is no such topic."""
-
-
-def kafka_address(server: server_process.ServerProcess) -> server_process.Address:
-    return server_process.Address.parse(json.loads(server.wait_ready().ready_file.read_text())["kafka"])
 
 
 @attrs.define(eq=False)
@@ -160,7 +149,7 @@ class Run:
         return self.folder.spawn("--kafka", "127.0.0.1:0", extra_environment=environment)
 
     def _kill_while_changing(self, server: server_process.ServerProcess) -> None:
-        address = kafka_address(server)
+        address = server.wait_ready().address_of("kafka")
         state = dict(self.state)
         administrators = [
             Administrator(label, address, {name: topic for name, topic in state.items() if name.startswith(label)}, self._rng())
@@ -214,7 +203,7 @@ class Run:
             assert all(self._may_be(name, Topic(topic.partitions, topic.configs)) for name, topic in stored.items()), stored
 
     def _check(self, server: server_process.ServerProcess) -> None:
-        with kafka_wire.KafkaWire.connect(kafka_address(server)) as wire:
+        with kafka_wire.KafkaWire.connect(server.wait_ready().address_of("kafka")) as wire:
             answer = wire.call(MetadataRequest(topics=None), 12)
             found: State = {}
             for topic in answer.topics:
@@ -233,16 +222,11 @@ class Run:
         return topic == self.state.get(name) or (name in self.asked and topic == self.asked[name])
 
 
-@pytest.mark.parametrize("run", range(1 if SEED else RUNS))
+@pytest.mark.parametrize("run", kill_runs.runs(counts(20)))
 def test_changes_of_topics_are_whole_or_absent_after_sigkill(
     run: int, tmp_path: Path, server_forker: forked_servers.ServerForker
 ) -> None:
-    seed = int(SEED) if SEED else random.getrandbits(48) * 100_000 + run
-    rng = random.Random(seed)
-    data_dirs = rng.choice((("data",), ("data", "more")))
-    try:
+    with kill_runs.choices(run) as rng:
+        data_dirs = rng.choice((("data",), ("data", "more")))
         with server_process.ServerFolder(tmp_path, command=server_forker, data_dirs=data_dirs) as folder:
             Run(folder, rng).play()
-    except BaseException as exc:
-        exc.add_note(f"TRIOLOG_TEST_SIGKILL_SEED={seed} repeats this run's choices")
-        raise

@@ -1,14 +1,9 @@
 """SIGKILL under everything that changes logs at once: producers, transactions, groups, rolls, retention, deletion, compaction.
-
 A run is a seed, one directory and several servers on it, each killed at a moment of load, now and then some time after its
 cleaner's process, and now and then again while it starts or stops. The moment is an acknowledgement: the n-th, or the first
 one at which a file of a kind is new, so that kills come while the cleaner or retention is at work. After each kill everything
 is compared with what was promised (`kill_history`); now and then, and at the end, the server is stopped and the checks of
-`triolog verify` go over the directory.
-
-`TRIOLOG_TEST_SIGKILL_RUNS=5000` runs that many, `TRIOLOG_TEST_SIGKILL_SEED=...` repeats one: all choices, though not the
-moment to the microsecond.
-"""
+`triolog verify` go over the directory. `kill_runs` has the runs."""
 
 from __future__ import annotations
 
@@ -19,36 +14,52 @@ import random
 import shutil
 import signal
 import tempfile
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import pytest
 from triolog.protocol.native import messages
-from triolog.protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, NO_TIMESTAMP, TopicPartition
+from triolog.protocol.types import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    NO_TIMESTAMP,
+    CompressionType,
+    TopicPartition,
+)
 from triolog.server.offline.verify import verify
 from triolog.server.storage.directory.inventory import read_directory
 from triolog.server.storage.directory.log_directory import DirectoryLock
 from triolog.server.storage.disk.filesystem import OsFileSystem
 
 from tests.server.test_sigkill_children import children
+from tests.simulation.history import Expires, Made
+from tests.support import kill_runs
 from tests.support.altered_files import alter_folders
 from tests.support.counts import counts
 from tests.support.forked_servers import ServerForker
-from tests.support.kill_loads import OLD_MS, Caller, LoadThread, Progress
-from tests.support.kill_recreated import RecreatingLoad
-from tests.support.kill_transactions import TransactionLoad
-from tests.support.kill_workload import TRANSACTION_PARTITIONS, TRANSACTIONS, Workload
+from tests.support.kill_history import KillHistory, Numbered, id_of, read_committed, read_stored_log
+from tests.support.kill_loads import (
+    OLD_MS,
+    Caller,
+    CommitterLoad,
+    Load,
+    LoadThread,
+    ProducerLoad,
+    Progress,
+    RecreatingLoad,
+    TransactionLoad,
+    TrimmingLoad,
+)
 from tests.support.logs import scan_for_timestamp
 from tests.support.server_process import ServerFolder, ServerProcess
 from tests.support.stopped_logs import Seen
-from tests.support.stored_log import id_of, read_committed, read_stored_log
 from tests.support.wire_client import WireClient
 
-RUNS: Final = int(os.environ.get("TRIOLOG_TEST_SIGKILL_RUNS") or counts(25, commit=1))
-SEED: Final = os.environ.get("TRIOLOG_TEST_SIGKILL_SEED")
 KILLS: Final = 4
 MOST_ACKNOWLEDGEMENTS: Final = 300
 MOST_UNTIL_FILE: Final = 800
@@ -245,15 +256,147 @@ def _kill_cleaner(server: ServerProcess) -> None:
 
 
 @pytest.mark.timeout(RUN_TIMEOUT_S)
-@pytest.mark.parametrize("run", range(1 if SEED else RUNS))
+@pytest.mark.parametrize("run", kill_runs.runs(counts(25, commit=1)))
 def test_promises_survive_sigkill_under_every_load(run: int, tmp_path: Path, server_forker: ServerForker) -> None:
-    seed = int(SEED) if SEED else random.getrandbits(48) * 100_000 + run
-    played = None
-    try:
-        with ServerFolder(tmp_path, command=server_forker) as folder:
-            played = Run(folder, random.Random(seed))
+    with kill_runs.choices(run) as rng, ServerFolder(tmp_path, command=server_forker) as folder:
+        played = Run(folder, rng)
+        try:
             played.play()
-    except BaseException as exc:
-        exc.add_note("\n".join(["altered:", *(f"{path}: {what}" for path, what in played.altered.items())]) if played else "")
-        exc.add_note(f"TRIOLOG_TEST_SIGKILL_SEED={seed} repeats this run's choices")
-        raise
+        except BaseException as exc:
+            exc.add_note("\n".join(["altered:", *(f"{path}: {what}" for path, what in played.altered.items())]))
+            raise
+
+
+TRANSACTIONS: Final = "transactions"
+TRANSACTION_PARTITIONS: Final = 2
+RETENTION_MS: Final = 3_600_000
+KEPT: Final = TopicPartition("kept", 0)
+
+
+@attrs.define(eq=False)
+class Workload:
+    """The seeded choices of a run, and the loads that outlive its servers. Owner: the run."""
+
+    rng: random.Random
+    environment: dict[str, str] = attrs.field(factory=dict)
+    """Configuration of the server."""
+    topics: dict[str, tuple[int, dict[str, str]]] = attrs.field(factory=dict)
+    """Partitions and configuration."""
+    history: KillHistory = attrs.field(factory=KillHistory)
+    loads: list[Load] = attrs.field(factory=list)
+
+    def __attrs_post_init__(self) -> None:
+        rng = self.rng
+        self.environment = {
+            "TRIOLOG_DURABILITY": rng.choice(("fsync", "fsync", "group:5", "os")),
+            "TRIOLOG_CLEANER_BACKOFF_MS": rng.choice(("1", "20")),
+            "TRIOLOG_RETENTION_CHECK_INTERVAL_MS": "100",
+            "TRIOLOG_CHECKPOINT_INTERVAL_MS": rng.choice(("100", "60000")),
+        }
+        self._add_producer("kept", self._make_plain, {}, producers=2)
+        self._add_compacted()
+        self._add_retained()
+        self._add_transactions()
+        self._add_recreated()
+        self.loads.append(CommitterLoad("committer", self._rng(), self.history, KEPT))
+
+    def _add_topic(self, name: str, partitions: int, config: dict[str, str]) -> None:
+        rng = self.rng
+        shared = {
+            "retention.ms": "-1",
+            "segment.bytes": str(rng.choice((4096, 8192, 32_768))),
+            "segment.index.bytes": str(rng.choice((48, 480, 4096))),
+            "index.interval.bytes": str(rng.choice((0, 500, 4096))),
+            "preallocate": rng.choice(("false", "false", "true")),
+            "file.delete.delay.ms": rng.choice(("0", "200", "60000")),
+        }
+        self.topics[name] = partitions, {**shared, **config}
+        self.history.add(Made, "run", topic=name, config=self.topics[name][1])
+
+    def _add_producer(
+        self,
+        topic: str,
+        make: Callable[[str, random.Random, int], Numbered],
+        config: dict[str, str],
+        *,
+        producers: int = 1,
+        kind: type[ProducerLoad] = ProducerLoad,
+    ) -> None:
+        self._add_topic(topic, 1, config)
+        for number in range(producers):
+            name = f"{topic}-producer-{number}"
+            codec = self.rng.choice((CompressionType.NONE, CompressionType.NONE, CompressionType.ZSTD, CompressionType.LZ4))
+            load: Any = kind(
+                name=name,
+                rng=self._rng(),
+                history=self.history,
+                where=TopicPartition(topic, 0),
+                make=partial(make, name),
+                max_records=self.rng.choice((1, 4, 10)),
+                codec=codec,
+            )
+            self.loads.append(load)
+
+    def _add_compacted(self) -> None:
+        config = {
+            "cleanup.policy": "compact",
+            "min.cleanable.dirty.ratio": self.rng.choice(("0", "0.2")),
+            "delete.retention.ms": self.rng.choice(("0", "200", "86400000")),
+        }
+        keys = self.rng.choice((3, 20, 100))
+        self._add_producer("compacted", partial(self._make_keyed, keys), config, producers=2)
+
+    def _add_retained(self) -> None:
+        retention_bytes = self.rng.choice((0, 3000, 20_000))
+        self._add_producer("sized", self._make_plain, {"retention.bytes": str(retention_bytes)}, producers=2)
+        fresh_ms = time.time_ns() // 1_000_000
+        self.history.add(Expires, "run", partition=TopicPartition("aged", 0), before_timestamp=fresh_ms)
+        make = partial(self._make_old_then_fresh, self.rng.choice((100, 1000)), fresh_ms)
+        self._add_producer("aged", make, {"retention.ms": str(RETENTION_MS)})
+        self._add_producer("trimmed", self._make_plain, {}, kind=TrimmingLoad)
+
+    def _add_recreated(self) -> None:
+        config = {"retention.ms": "-1", "segment.bytes": "4096", "file.delete.delay.ms": self.rng.choice(("0", "60000"))}
+        self.loads.append(
+            RecreatingLoad(
+                name="recreated",
+                rng=self._rng(),
+                history=self.history,
+                where=TopicPartition("recreated", 0),
+                make=self._make_plain,
+                max_records=self.rng.choice((1, 4, 10)),
+                share=0.3,
+                config=config,
+            )
+        )
+
+    def _add_transactions(self) -> None:
+        is_compacted = self.rng.random() < 0.5
+        config = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0", "delete.retention.ms": "0"}
+        self._add_topic(TRANSACTIONS, TRANSACTION_PARTITIONS, config if is_compacted else {})
+        partitions = [TopicPartition(TRANSACTIONS, number) for number in range(TRANSACTION_PARTITIONS)]
+        for number in range(self.rng.randint(1, 2)):
+            name = f"transactional-{number}"
+            self.loads.append(TransactionLoad(name, self._rng(), self.history, partitions, KEPT))
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        return [TopicPartition(topic, number) for topic, (count, _) in self.topics.items() for number in range(count)]
+
+    def _rng(self) -> random.Random:
+        return random.Random(self.rng.getrandbits(64))
+
+    @staticmethod
+    def _make_plain(producer: str, rng: random.Random, number: int) -> Numbered:
+        return Numbered(producer, number, OLD_MS + number, None, rng.randbytes(rng.randint(0, 100)))
+
+    @staticmethod
+    def _make_keyed(keys: int, producer: str, rng: random.Random, number: int) -> Numbered:
+        key = b"%s-%d" % (producer.encode(), rng.randrange(keys))
+        return Numbered(producer, number, OLD_MS + number, key, None if rng.random() < 0.2 else rng.randbytes(30))
+
+    @staticmethod
+    def _make_old_then_fresh(first_fresh: int, fresh_ms: int, producer: str, rng: random.Random, number: int) -> Numbered:
+        is_fresh = number >= first_fresh and rng.random() < 0.02
+        timestamp = fresh_ms + number if is_fresh else OLD_MS + number
+        return Numbered(producer, number, timestamp, None, rng.randbytes(rng.randint(0, 100)))

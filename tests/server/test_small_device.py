@@ -21,8 +21,8 @@ from triolog.server.broker import Broker, FetchPartition
 from triolog.server.logs.disk_guard import SHARE_OF_DEVICE
 
 from tests.support.brokers import actor_of, running_broker
+from tests.support.failing_device import mounted_device
 from tests.support.logs import START_MS, Clock
-from tests.support.small_devices import mounted_device
 
 pytestmark = pytest.mark.merge  # devices are filled
 
@@ -38,11 +38,6 @@ NO_CLIENT_MEETS: Final = "No space left"
 def device(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     with mounted_device(tmp_path, request.param, SIZE) as path:
         yield path
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture(autouse=True)

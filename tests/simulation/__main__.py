@@ -19,8 +19,9 @@ from typing import Final
 from rich.console import Console
 from rich.progress import Progress
 
+from tests.simulation.script import shrink
+
 from .script import Script, script_of
-from .shrinking import shrink
 from .verdict import Verdict, judge, judge_seed
 from .world import simulate
 

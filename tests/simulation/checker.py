@@ -27,7 +27,7 @@
 | log directory | one that has failed is in service, or another one is not |
 | remade | a topic that was created again under its name has something of the deleted one, or not what it was given |
 
-Those of members of groups and of stages: `groups.ownership`, `groups.offsets`, `groups.deliveries`, `groups.stages`.
+Those of members of groups and of stages: `groups.ownership`, `groups.deliveries`, `groups.stages`.
 
 The time and the memory it takes grow with the events, not with their square; `checks` has the parts.
 """
@@ -37,11 +37,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
+from tests.simulation.checks.records import check_times
+
 from .checks.facts import Anomaly, Facts, copied, copy_id
 from .checks.groups import check_coverage, check_group_offsets, check_pipes
 from .checks.kept import check_kept, check_refusals, check_witnesses
 from .checks.records import check_offsets, check_polls, check_sequences, check_stored
-from .checks.times import check_times
 from .checks.transactions import check_flows, check_transactions, check_zombies, write_cycles
 from .history import Event
 

@@ -1,4 +1,4 @@
-"""A history out of what processes have noted, in lines of JSON (`tests.soak.clients.notes`).
+"""A history out of what processes have noted, in lines of JSON (`tests.soak.clients.worker`).
 
 `at` and `begun` are CLOCK_MONOTONIC in ns, which all processes of one machine share; the lines of each file ascend, and those
 of all files, merged, are what happened. What has no answer stays open: a call that a kill or a lost connection has cut off

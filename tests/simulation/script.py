@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Self
 
 import attrs
 
-from .groups.lives import lives
-from .remakes import remakes
+from tests.simulation.groups.lives import Life, lives
 
 DURATION_MS: Final = 300_000
 STEPS: Final = 250
@@ -314,3 +313,36 @@ class _Chances:
         kind = rng.choice(("index", "aborted", "aborted", "producers", "epochs", "evidence", "checkpoint"))
         how = rng.choice(("lose", "cut") if kind == "index" else ("lose", "cut", "garble"))
         return {"directory": rng.randrange(self.directories), "kind": kind, "how": how, **end}
+
+
+REMAKING_STEPS: Final = 16
+
+
+def remakes(seed: str, busy_ms: Sequence[int], *, is_rough: bool) -> list[Life]:
+    """The steps of the one that does so, and what the operator does soon after some of them."""
+    rng = random.Random(f"{seed}/remakes")
+    steps: list[Life] = []
+    for _ in range(REMAKING_STEPS):
+        at_ms = rng.choice(busy_ms) + int(rng.expovariate(1 / 1500))
+        what = rng.choice(("fill", "remake", "remake"))
+        steps.append((at_ms, "remaker 0", what, {"count": rng.choice((1, 2, 5, 12)), "share": rng.choice((0.0, 0.5, 1.0))}))
+        if is_rough and rng.random() < 0.3:
+            end = {"for_ms": 0, "after": rng.randrange(30), "when": "now", "again": 0}
+            steps.append((at_ms + rng.choice((5, 200, 1000)), "operator", rng.choice(("kill", "power")), end))
+    return steps
+
+
+def shrink(script: Script, fails: Callable[[Script], bool], *, tries: int = 400) -> Script:
+    """A script that fails, and of whose steps none can be left out, as far as `tries` runs tell."""
+    size = max(1, len(script.steps) // 2)
+    while size and tries > 0:
+        at = 0
+        while at < len(script.steps) and tries > 0:
+            smaller = script.with_steps(script.steps[:at] + script.steps[at + size :])
+            tries -= 1
+            if fails(smaller):
+                script = smaller
+            else:
+                at += size
+        size = size // 2 if size > 1 else 0
+    return script

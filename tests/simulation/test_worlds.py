@@ -14,12 +14,12 @@ import trio
 from triolog.server.partitions.disk import Disk
 from triolog.server.storage.disk.filesystem import OsFileSystem
 
+from tests.simulation.script import shrink
 from tests.support.counts import counts, session_seed
 
 from .device.disk import SimulatedDisk
 from .script import Script, Step, script_of
 from .seeded import run_seeded
-from .shrinking import shrink
 from .verdict import judge
 
 pytestmark = pytest.mark.merge  # ten worlds take 10 s

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import time
+from collections.abc import Iterable
 
 import attrs
 
-from .checker import Anomaly, check, write_cycles
-from .groups.checker import check_groups
-from .history import History
-from .script import Script, script_of
-from .world import simulate
+from tests.simulation.checker import Anomaly, check, write_cycles
+from tests.simulation.groups.deliveries import deliveries
+from tests.simulation.groups.ownership import mixed_offsets, offsets, ownership, processed
+from tests.simulation.groups.stages import stages
+from tests.simulation.history import Event, History, Lost
+from tests.simulation.script import Script, script_of
+from tests.simulation.world import simulate
 
 
 @attrs.frozen(kw_only=True)
@@ -73,3 +77,13 @@ def _words(error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return f"{type(error).__name__}: {error}"
+
+
+def check_groups(events: Iterable[Event]) -> list[Anomaly]:
+    """None: every promise was kept. Ownership is judged up to the first loss, the rest only where nothing is lost."""
+    events = list(events)
+    whole = list(itertools.takewhile(lambda event: not isinstance(event, Lost), events))
+    found = [anomaly for part in (ownership, processed) for anomaly in part(whole)]
+    if len(whole) == len(events):
+        found += [anomaly for part in (offsets, mixed_offsets, deliveries, stages) for anomaly in part(events)]
+    return found

@@ -9,8 +9,9 @@ import argparse
 import sys
 from pathlib import Path
 
+from tests.soak.processes import FAMILIES
+
 from . import report
-from .families import FAMILIES
 from .run import take_signals
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +15,8 @@ from typing import IO, Final
 
 import attrs
 
-from .clients.worker import Task
+from tests.clients import external_programs
+from tests.soak.clients.worker import Task
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 ENDS_WITHIN_S: Final = 60.0
@@ -201,3 +203,35 @@ class Clients:
 
     def one(self, rng: random.Random) -> ClientProcess:
         return self.running[rng.choice(sorted(self.running))]
+
+
+PYTHON_MODULES: Final = {
+    "confluent": "confluent",
+    "kafka-python": "kafka_python",
+    "aiokafka": "aio_kafka",
+    "native": "native",
+    "blocking": "blocking",
+}
+FAMILIES: Final = (*PYTHON_MODULES, "franz-go", "java")
+
+
+def command_of(family: str) -> Sequence[str]:
+    """What its task is the last argument of. Raises ProgramUnavailableError where a language is not here."""
+    match family:
+        case "franz-go":
+            return external_programs.soaking_go()
+        case "java":
+            return external_programs.soaking_java()
+        case _:
+            return sys.executable, "-m", f"tests.soak.clients.{PYTHON_MODULES[family]}"
+
+
+def installed(families: Sequence[str] = FAMILIES) -> dict[str, Sequence[str]]:
+    """The commands of those that are here."""
+    commands = {}
+    for family in families:
+        try:
+            commands[family] = command_of(family)
+        except external_programs.ProgramUnavailableError:
+            continue
+    return commands

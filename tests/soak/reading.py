@@ -13,11 +13,10 @@ from triolog.protocol.types import TopicPartition
 from triolog.tools.client.blocking import EARLIEST, BlockingAdmin, BlockingClient
 from triolog.tools.client.procedures import groups as group_procedures
 
-from tests.simulation.clients.fetching import Fetched, fetch
+from tests.simulation.clients.readers import Fetched, fetch
 from tests.simulation.history import Found
+from tests.soak.clients.worker import Notebook
 from tests.support.kafka_stream import KafkaStream
-
-from .clients.notes import Notebook
 
 FETCH_BYTES: Final = 1 << 20
 PATIENCE_S: Final = 60.0

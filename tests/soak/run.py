@@ -1,6 +1,7 @@
 """A run: the server, its clients and what goes wrong, by a seed; then calm, and everything is read back.
 
-What its driver did stands in `driver.jsonl`, as what the clients did in files of theirs; together they are the history.
+Seven families of clients take part, some of them twice. What the driver did stands in `driver.jsonl`, what the clients did in
+files of theirs; together they are the history.
 """
 
 from __future__ import annotations
@@ -9,26 +10,29 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import attrs
+from triolog.protocol.errors import RequestError
+from triolog.protocol.native import messages
 from triolog.protocol.types import TopicPartition
 from triolog.tools.client.blocking import BlockingAdmin, BlockingClient
 
+from tests.soak import reading, troubling
+from tests.soak.clients.worker import Notebook, Notes, Task
+from tests.soak.processes import Clients
+from tests.soak.server import SoakServer
+from tests.soak.troubling import Troublemaker
 from tests.support.forked_servers import ServerForker
-from tests.support.server_process import COMMAND
-
-from . import reading, troubles
-from .clients.notes import Notebook, Notes
-from .clients.worker import Task
-from .layout import CONFIGURATIONS, GROUPS, PARTITIONS, PIPES, PROCESSES, RETENTION_MS, Role
-from .processes import Clients
-from .remaking import Remaking
-from .server import SoakServer
-from .troubling import Troublemaker
+from tests.support.kill_history import KillHistory, Numbered
+from tests.support.kill_loads import OLD_MS, Caller, Progress, RecreatingLoad, ServerGoneError
+from tests.support.server_process import COMMAND, Address
+from tests.support.wire_client import WireClient
 
 TURN_S: Final = 0.1
 LOOK_S: Final = 1.0
@@ -44,7 +48,7 @@ class Run:
     seed: str
     commands: Mapping[str, Sequence[str]]
     """Of each family that is here."""
-    pace: troubles.Pace
+    pace: troubling.Pace
     rate: float
     """Records a second of each feeder."""
     processes: Mapping[str, tuple[str, tuple[Role, ...]]] = attrs.field(factory=lambda: PROCESSES)
@@ -189,3 +193,146 @@ class Run:
 def take_signals() -> None:
     """SIGTERM ends a run as Ctrl-C does: clients and server go with it."""
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+
+
+PAUSE_S: Final = 0.05
+"""Between two requests, so that the other clients have the server."""
+AWAY: Final = (ServerGoneError, RequestError, ConnectionError, EOFError, TimeoutError)
+"""What the troubles of a run do to a request: it is asked for again."""
+
+
+class Remaking(threading.Thread):
+    """Works from `start` to `finish`, on one server after the other."""
+
+    def __init__(self, address: Address, seed: str) -> None:
+        super().__init__(name="remaking")
+        self._address = address
+        self._history = KillHistory()
+        self._load = RecreatingLoad(
+            name="remaking",
+            rng=random.Random(f"{seed}/remaking"),
+            history=self._history,
+            where=TopicPartition("remade", 0),
+            make=_made,
+            max_records=4,
+            share=0.3,
+            config={"segment.bytes": "8192", "retention.ms": "-1"},
+        )
+        self._is_over = threading.Event()
+        self._error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            while not self._is_over.is_set():
+                with suppress(*AWAY):
+                    self._work()
+                self._is_over.wait(PAUSE_S)
+        except BaseException as exc:
+            self._error = exc
+
+    def _work(self) -> None:
+        with WireClient.connect(self._address, say_hello=False) as client:
+            caller = Caller(client, Progress())
+            caller.ask(messages.HelloRequest("remaking"))
+            while not self._is_over.wait(PAUSE_S):
+                self._load.step(caller)
+
+    def finish(self) -> None:
+        """No more requests from now on."""
+        self._is_over.set()
+        if self.ident is not None:
+            self.join()
+
+    def problems(self) -> list[str]:
+        """What is wrong with the topic as it is; nothing troubles the server any more."""
+        if self._error is not None:
+            return [f"remaking: {self._error!r}"]
+        try:
+            with WireClient.connect(self._address) as client:
+                self._load.read(client)
+                self._load.settle(Caller(client, Progress()))
+                self._load.read(client)
+            self._history.check()
+        except (AssertionError, *AWAY) as exc:
+            return [f"remaking: {exc!r}"]
+        return []
+
+
+def _made(producer: str, rng: random.Random, number: int) -> Numbered:
+    return Numbered(producer, number, OLD_MS + number, None, rng.randbytes(rng.randint(0, 100)))
+
+
+PARTITIONS: Final = {"plain": 4, "copied": 4, "expiring": 2, "compacted": 2}
+"""`plain` is fed, moved into and copied from; `copied` is what the pipes make of it; `expiring` and `compacted` are fed."""
+RETENTION_MS: Final = 60_000
+SEGMENTS: Final = {"segment.bytes": str(128 * 1024), "segment.index.bytes": "40960", "retention.ms": "-1"}
+CONFIGURATIONS: Final[dict[str, dict[str, str]]] = {
+    "plain": SEGMENTS,
+    "copied": SEGMENTS,
+    "expiring": {**SEGMENTS, "retention.ms": str(RETENTION_MS), "segment.ms": "20000", "file.delete.delay.ms": "1000"},
+    "compacted": {
+        **SEGMENTS,
+        "cleanup.policy": "compact",
+        "min.cleanable.dirty.ratio": "0.1",
+        "segment.ms": "20000",
+        "file.delete.delay.ms": "1000",
+    },
+}
+LARGE: Final = {"segment.bytes": str(64 * 1024 * 1024), "segment.index.bytes": str(1024 * 1024), "retention.ms": "-1"}
+SOAK: Final[dict[str, dict[str, str]]] = {**CONFIGURATIONS, "plain": LARGE, "copied": LARGE}
+"""For hours: each segment has descriptors and some memory, and where none is ever deleted there are to be few. Those of the
+others come and go."""
+PIPES: Final = "pipes"
+"""The group of the exactly-once pipes."""
+
+Role = dict[str, Any]
+FEED: Final[Role] = {"role": "feed"}
+LOOK: Final[Role] = {"role": "look"}
+
+
+def member(group: str, protocol: str, topic: str, *, committed: bool) -> Role:
+    return {"role": "member", "group": group, "protocol": protocol, "topic": topic, "committed": committed}
+
+
+def mover(transactional_id: str) -> Role:
+    return {"role": "move", "transactional_id": transactional_id}
+
+
+def reader(group: str, *topics: str, committed: bool) -> Role:
+    return {"role": "read", "group": group, "topics": topics, "committed": committed}
+
+
+def pipe(transactional_id: str, protocol: str) -> Role:
+    return {
+        **member(PIPES, protocol, "plain", committed=True),
+        "role": "pipe",
+        "transactional_id": transactional_id,
+        "target": "copied",
+    }
+
+
+CLASSIC: Final = member("classic", "classic", "plain", committed=False)
+SERVED: Final = member("served", "consumer", "copied", committed=True)
+"""Of a group whose assignments the server makes (KIP-848)."""
+
+PROCESSES: Final[Mapping[str, tuple[str, tuple[Role, ...]]]] = {
+    "confluent": ("confluent", (FEED, CLASSIC, SERVED, LOOK)),
+    "pipe-0": ("confluent", (pipe("pipe-0", "classic"),)),
+    "pipe-1": ("confluent", (pipe("pipe-1", "classic"),)),
+    "franz-go": ("franz-go", (FEED, mover("franz-go"), CLASSIC, SERVED)),
+    "java": ("java", (FEED, mover("java"), SERVED, LOOK)),
+    "kafka-python": ("kafka-python", (FEED, CLASSIC, LOOK)),
+    "aiokafka": ("aiokafka", (FEED, mover("aiokafka"), CLASSIC)),
+    "native": ("native", (FEED, mover("native"), reader("native", "plain", "expiring", committed=False), LOOK)),
+    "blocking": ("blocking", (FEED, mover("blocking"), reader("blocking", "compacted", "copied", committed=True))),
+}
+"""Name of each process, its family and its roles."""
+
+GROUPS: Final = {
+    "classic": ("plain", False),
+    "served": ("copied", True),
+    PIPES: ("plain", True),
+    "native": ("plain", False),
+    "blocking": ("copied", True),
+}
+"""Groups that have to come to the end of a topic, and whether they read what is committed only."""

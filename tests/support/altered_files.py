@@ -20,7 +20,7 @@ from triolog.server.storage.disk.checkpoints import (
     RECOVERY_POINT_FILE,
 )
 
-from tests.support import memory_image
+from tests.support import crash_fs
 from tests.support.crash_fs import CrashFileSystem
 
 INDEX: Final = ">ii"
@@ -176,5 +176,5 @@ def alter_in_memory(fs: CrashFileSystem, folder: str, rng: random.Random) -> str
     if content is None:
         fs.unlink(path)
     else:
-        memory_image.put(fs, path, content)
+        crash_fs.put(fs, path, content)
     return f"{path}: {what}"

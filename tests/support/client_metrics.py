@@ -5,29 +5,22 @@ from __future__ import annotations
 from typing import Any, Final
 
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.configs import (
-    DescribeConfigsRequest,
-    IncrementalAlterConfigsRequest,
-    ListConfigResourcesRequest,
-)
 
 from tests.support.kafka_admin import APPEND, DELETE, SET, SUBTRACT, alter_incrementally, describe
-from tests.support.kafka_wire import KafkaWire
+from tests.support.kafka_wire import KafkaWire, ask
 
 CLIENT_METRICS: Final = 16
 
 
-def altering(
-    name: str, *operations: tuple[str, int, str | None], validate_only: bool = False
-) -> IncrementalAlterConfigsRequest:
+def altering(name: str, *operations: tuple[str, int, str | None], validate_only: bool = False) -> Any:
     return alter_incrementally((CLIENT_METRICS, name, operations), validate_only=validate_only)
 
 
-def setting(name: str, **values: str) -> IncrementalAlterConfigsRequest:
+def setting(name: str, **values: str) -> Any:
     return altering(name, *((key.replace("_", "."), SET, value) for key, value in values.items()))
 
 
-def describing(*names: str, keys: list[str] | None = None) -> DescribeConfigsRequest:
+def describing(*names: str, keys: list[str] | None = None) -> Any:
     return describe(*((CLIENT_METRICS, name) for name in names), keys=keys)
 
 
@@ -47,7 +40,7 @@ def described(answer: Any) -> Any:
 
 def is_known(client: KafkaWire) -> bool:
     """Whether the last of ALTERATIONS has reached who answers."""
-    answer = client.call(ListConfigResourcesRequest(resource_types=[CLIENT_METRICS]), 1)
+    answer = client.call(ask("ListConfigResources", resource_types=[CLIENT_METRICS]), 1)
     return any(each.resource_name == "last" for each in answer.config_resources)
 
 
@@ -81,6 +74,6 @@ DESCRIPTIONS: Final = [
     (describing("all", "nobody", "empty", "wrong"), 4),
     (describing("some", keys=["metrics", "no.such"]), 4),
     (describing(""), 4),
-    (ListConfigResourcesRequest(resource_types=[CLIENT_METRICS]), 1),
-    (ListConfigResourcesRequest(resource_types=[]), 0),
+    (ask("ListConfigResources", resource_types=[CLIENT_METRICS]), 1),
+    (ask("ListConfigResources"), 0),
 ]

@@ -18,9 +18,8 @@ from triolog.server.groups.assigned.values import (
     Partitions,
     TopicMetadata,
 )
-from triolog.server.groups.consumer.group import ConsumerGroup
-from triolog.server.groups.consumer.groups import ConsumerGroups
-from triolog.server.groups.consumer.values import ConsumerHeartbeat
+from triolog.server.groups.consumer.groups import ConsumerGroup, ConsumerGroups
+from triolog.server.groups.consumer.member import ConsumerHeartbeat
 
 GROUP = "group"
 REBALANCE_TIMEOUT_MS = 60_000

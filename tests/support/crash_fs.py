@@ -26,6 +26,7 @@ from typing import Final
 
 import attrs
 from triolog.protocol.types import Bytes
+from triolog.server.storage.disk.filesystem import CREATE
 
 from tests.support.crash_nodes import (
     SECTORS_PER_PAGE,
@@ -473,3 +474,19 @@ def _names(path: str) -> tuple[str, ...]:
 
 def _os_error(error: int, what: object) -> OSError:
     return OSError(error, f"{os.strerror(error)}: {what}")
+
+
+def put(fs: CrashFileSystem, path: str, content: bytes) -> None:
+    """Let a file have that content."""
+    fd = fs.open(path, CREATE)
+    try:
+        fs.truncate(fd, 0)
+        if content:
+            fs.write(fd, [content], 0)
+    finally:
+        fs.close(fd)
+
+
+def logs_of(fs: CrashFileSystem) -> dict[str, bytes]:
+    """Content of every segment's log by its path."""
+    return {path: content for path, content in fs.tree().items() if path.endswith(".log")}

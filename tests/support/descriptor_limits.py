@@ -7,8 +7,12 @@ fails with EMFILE, until the limit is raised again.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import resource
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -71,3 +75,16 @@ def control_address(server: ServerProcess) -> tuple[str, int]:
 def _address(ready_file: Path, name: str) -> tuple[str, int]:
     host, _, port = json.loads(ready_file.read_text())[name].rpartition(":")
     return host, int(port)
+
+
+@contextmanager
+def process_as_it_was() -> Iterator[None]:
+    """The log and the answer to SIGHUP are as before when the block is left."""
+    root = logging.getLogger()
+    handlers, level, on_hangup = root.handlers[:], root.level, signal.getsignal(signal.SIGHUP)
+    try:
+        yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+        signal.signal(signal.SIGHUP, on_hangup)

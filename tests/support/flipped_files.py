@@ -25,9 +25,8 @@ from triolog.server.storage.directory.topics_file import CREATIONS_FILE, Creatio
 
 from tests.support.broker_image import aborted_from
 from tests.support.brokers import records_from, running_broker, value
-from tests.support.crash_fs import CrashFileSystem
+from tests.support.crash_fs import CrashFileSystem, put
 from tests.support.logs import START_MS
-from tests.support.memory_image import put
 from tests.support.transactions import TransactionalProducer
 
 PLAIN: Final = [TopicPartition("plain", 0), TopicPartition("plain", 1)]

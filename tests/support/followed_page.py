@@ -116,8 +116,8 @@ class Reader:
             assert self._server is not None
             assert self._server.stop() == 0, self._server.stderr()
             self._server, self._addresses = None, {}
-        elif command.startswith("triolog serve "):
-            self._serve(command.split()[2:])
+        elif command.split()[:2] == ["triolog", "serve"]:
+            self._serve(command.split()[2:] or ["--kafka", ADDRESSES["kafka"]])
         else:
             printed = self._run(["bash", "-c", self._really(command)]).stdout
             for said, address in self._addresses.items():

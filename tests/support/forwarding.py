@@ -13,9 +13,9 @@ from triolog.protocol.types import Record
 from triolog.server.config.broker_config import Address
 from triolog.server.embedded import BlockingBroker
 from triolog.tools.forward.link import Claims, Link
+from triolog.tools.forward.memory import Wishes
 from triolog.tools.forward.settings.forward_settings import read_link
 from triolog.tools.forward.source.server import ServerSource
-from triolog.tools.forward.wishes import Wishes
 
 ANY_PORT: Final = Address(host="127.0.0.1", port=0)
 FOR_EVER: Final = {"retention.ms": "-1"}

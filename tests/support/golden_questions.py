@@ -6,21 +6,13 @@ import base64
 import time
 from typing import Any, Final
 
-from triolog.protocol.kafka.messages.offsets import OffsetFetchRequest, OffsetFetchRequestGroup
-from triolog.protocol.kafka.messages.share_groups import (
-    DescribeShareGroupOffsetsRequest,
-    DescribeShareGroupOffsetsRequestGroup,
-)
-from triolog.protocol.kafka.messages.topics import MetadataRequest, MetadataRequestTopic
-from triolog.protocol.kafka.messages.transactions import DescribeTransactionsRequest
 from triolog.protocol.records.batch import BatchHeader, iter_batches
 from triolog.protocol.records.record import iter_records
 
 from tests.support.kafka_admin import NO_ID
 from tests.support.kafka_server import fetch_partition, fetch_request
-from tests.support.kafka_wire import KafkaWire
-from tests.support.share_members import ACCEPT
-from tests.support.share_wire import NOT_YET, WireMember
+from tests.support.kafka_wire import KafkaWire, ask
+from tests.support.share_members import ACCEPT, NOT_YET, WireMember
 
 CODECS, MOVES, QUEUE, COMPACTED = "codecs", "moves", "queue", "compacted"
 TOPICS: Final = (CODECS, MOVES, QUEUE, COMPACTED)
@@ -28,7 +20,7 @@ CLASSIC, CONSUMERS, SHARERS = "classic-readers", "readers", "sharers"
 DEADLINE_S: Final = 60.0
 
 
-def ask(wire: KafkaWire) -> dict[str, Any]:
+def answers(wire: KafkaWire) -> dict[str, Any]:
     """Plain values. It goes on with the share group, last."""
     return {
         "topic_ids": {name: base64.b64encode(topic_id(wire, name)).decode() for name in TOPICS},
@@ -43,7 +35,7 @@ def ask(wire: KafkaWire) -> dict[str, Any]:
 
 
 def topic_id(wire: KafkaWire, name: str) -> bytes:
-    asked = MetadataRequest(topics=[MetadataRequestTopic(topic_id=NO_ID, name=name)], allow_auto_topic_creation=False)
+    asked = ask("Metadata", topics=[{"topic_id": NO_ID, "name": name}], allow_auto_topic_creation=False)
     found: bytes = wire.call(asked, 12).topics[0].topic_id
     return found
 
@@ -86,13 +78,13 @@ def _fetched(wire: KafkaWire, name: str, isolation: int, offset: int) -> Any:
 
 
 def _transaction(wire: KafkaWire) -> list[Any]:
-    [state] = wire.call(DescribeTransactionsRequest(transactional_ids=["mover"]), 0).transaction_states
+    [state] = wire.call(ask("DescribeTransactions", transactional_ids=["mover"]), 0).transaction_states
     topics = [[topic.topic, topic.partitions] for topic in state.topics]
     return [state.error_code, state.transaction_state, state.producer_epoch, state.transaction_timeout_ms, topics]
 
 
 def _offsets(wire: KafkaWire, group: str) -> list[Any]:
-    asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)])
+    asked = ask("OffsetFetch", groups=[{"group_id": group, "topics": None}])
     [told] = wire.call(asked, 10).groups
     return [
         [base64.b64encode(topic.topic_id).decode(), part.partition_index, part.committed_offset, part.metadata]
@@ -103,7 +95,7 @@ def _offsets(wire: KafkaWire, group: str) -> list[Any]:
 
 def _share_offsets(wire: KafkaWire) -> list[Any]:
     """Start offset and lag."""
-    asked = DescribeShareGroupOffsetsRequest(groups=[DescribeShareGroupOffsetsRequestGroup(group_id=SHARERS, topics=None)])
+    asked = ask("DescribeShareGroupOffsets", groups=[{"group_id": SHARERS, "topics": None}])
     [group] = wire.call(asked, 1).groups
     return [[topic.topic_name, each.start_offset, each.lag] for topic in group.topics for each in topic.partitions]
 

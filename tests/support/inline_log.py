@@ -10,12 +10,12 @@ import attrs
 from triolog.protocol.errors import CorruptRecordError, RequestError
 from triolog.protocol.records.batch import BatchHeader, iter_batches
 from triolog.protocol.records.record import iter_records
-from triolog.protocol.types import Record, TopicPartition
+from triolog.protocol.types import AppendResult, Record, TopicPartition
 from triolog.server.config import LogConfig
 from triolog.server.storage.disk.diskops import DiskOp, FileHandle, Open, Procedure, drive, execute
 from triolog.server.storage.disk.filesystem import READ, FileSystem
 from triolog.server.storage.errors import SyncFailedError
-from triolog.server.storage.log.append import AppendPlan, AppendResult, abort_append, commit_append, plan_append
+from triolog.server.storage.log.append import AppendPlan, abort_append, commit_append, plan_append
 from triolog.server.storage.log.log import Log
 from triolog.server.storage.log.prepare import PreparedAppend
 from triolog.server.storage.recovery.recovery import OpenLog, open_log

@@ -19,9 +19,7 @@ from typing import Final, NoReturn, Self
 
 import attrs
 import pytest
-from triolog.tools.bench.kafka.built import built_in, locked
-from triolog.tools.bench.kafka.jars import POM, kafka_jars
-from triolog.tools.bench.peers.peer import PeerMissingError
+from triolog.tools.bench.kafka.jars import POM, PeerMissingError, built_in, kafka_jars, locked
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 SOURCES: Final = ROOT / "tests" / "kafka" / "java"

@@ -6,16 +6,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.security import (
-    AlterClientQuotasEntityData,
-    AlterClientQuotasEntryData,
-    AlterClientQuotasOpData,
-    AlterClientQuotasRequest,
-    DescribeClientQuotasComponentData,
-    DescribeClientQuotasRequest,
-)
 
 from tests.support.kafka_admin import create_topics, delete_topics, more_partitions, new_topic
+from tests.support.kafka_wire import ask
 
 EXACT, DEFAULT, ANY = range(3)
 """Types of matches."""
@@ -38,28 +31,20 @@ TWICE: Final[Parts] = [("user", "twice")]
 ADDRESS: Final[Parts] = [("ip", "1.2.3.4")]
 
 
-def altering(*entries: tuple[Parts, Values], validate_only: bool = False) -> AlterClientQuotasRequest:
-    return AlterClientQuotasRequest(
-        entries=[
-            AlterClientQuotasEntryData(
-                entity=[AlterClientQuotasEntityData(entity_type=kind, entity_name=name) for kind, name in parts],
-                ops=[
-                    AlterClientQuotasOpData(key=key, value=0.0 if value is None else value, remove=value is None)
-                    for key, value in values
-                ],
-            )
-            for parts, values in entries
-        ],
-        validate_only=validate_only,
-    )
-
-
-def asking(*components: tuple[str, int, str | None], strict: bool = False) -> DescribeClientQuotasRequest:
+def altering(*entries: tuple[Parts, Values], validate_only: bool = False) -> Any:
     asked = [
-        DescribeClientQuotasComponentData(entity_type=kind, match_type=match_type, match=match)
-        for kind, match_type, match in components
+        {
+            "entity": [{"entity_type": kind, "entity_name": name} for kind, name in parts],
+            "ops": [{"key": key, "value": value or 0.0, "remove": value is None} for key, value in values],
+        }
+        for parts, values in entries
     ]
-    return DescribeClientQuotasRequest(components=asked, strict=strict)
+    return ask("AlterClientQuotas", entries=asked, validate_only=validate_only)
+
+
+def asking(*components: tuple[str, int, str | None], strict: bool = False) -> Any:
+    asked = [{"entity_type": kind, "match_type": match_type, "match": match} for kind, match_type, match in components]
+    return ask("DescribeClientQuotas", components=asked, strict=strict)
 
 
 def altered(answer: Any) -> dict[frozenset[tuple[str, str | None]], str]:

@@ -26,8 +26,8 @@ from triolog.server.listeners.kafka.calls import listener_of
 from triolog.server.listeners.kafka.door import NO_TOPIC_ID, KafkaDoor
 
 from tests.support.brokers import LARGE, running_broker
-from tests.support.kafka_asking import ask
 from tests.support.kafka_stream import KafkaStream, connected
+from tests.support.kafka_wire import ask
 from tests.support.logs import START_MS
 
 LOCALHOST = Address("127.0.0.1", 0)
@@ -51,6 +51,10 @@ class KafkaServer:
 
     def topic_id(self, name: str = TOPIC) -> bytes:
         return self.broker.topics.metadata(name).topic_id
+
+    def sessions(self) -> list[Any]:
+        """Return the sessions of the connections that are open."""
+        return [served.serve.__self__ for served in self.listener._served]  # type: ignore[attr-defined]
 
 
 @asynccontextmanager

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple, Self
 import attrs
 from triolog.protocol.kafka.apis import APIS, Api, ApiKey
 from triolog.protocol.schema import codec
+from triolog.protocol.schema.fields import all_fields
 
 TIMEOUT_S: Final = 60.0
 CLIENT_ID: Final = "kafka-wire"
@@ -118,3 +119,17 @@ class KafkaWire:
                 raise ConnectionError(f"the server ended the connection {size - len(data)} bytes before the end of an answer")
             data += piece
         return bytes(data)
+
+
+def ask(api: str, **fields: Any) -> Any:
+    """The request of an API. A dict stands for a structure in it; fields that are left out have their defaults."""
+    return _made(BY_NAME[api].request, fields)
+
+
+def _made(kind: Any, value: Any) -> Any:
+    if isinstance(value, list):
+        return [_made(kind, each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    kinds = {field.name: field.element for field in all_fields(kind)}
+    return kind(**{name: _made(kinds[name], each) for name, each in value.items()})

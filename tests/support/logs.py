@@ -15,19 +15,28 @@ from triolog.protocol.errors import RequestError
 from triolog.protocol.records.batch import BatchHeader, iter_batches
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.records.record import iter_records
-from triolog.protocol.types import EARLIEST_TIMESTAMP, NO_OFFSET, NO_TIMESTAMP, Bytes, Isolation, Record, TopicPartition
+from triolog.protocol.types import (
+    EARLIEST_TIMESTAMP,
+    NO_OFFSET,
+    NO_TIMESTAMP,
+    AppendResult,
+    Bytes,
+    Isolation,
+    Record,
+    TimestampAndOffset,
+    TopicPartition,
+)
 from triolog.server.config import LogConfig
 from triolog.server.storage.disk.diskops import DiskOp, Procedure, drive
 from triolog.server.storage.disk.filesystem import FileSystem, OsFileSystem
 from triolog.server.storage.indexes.transaction_index import AbortedTxn
-from triolog.server.storage.log.append import AppendPlan, AppendResult, abort_append, commit_append, plan_append
+from triolog.server.storage.log.append import AppendPlan, abort_append, commit_append, plan_append
 from triolog.server.storage.log.gaps import UNKNOWN_MS, OffsetGap
 from triolog.server.storage.log.log import Log, LogSnapshot
 from triolog.server.storage.log.prepare import PreparedAppend, prepare_append
 from triolog.server.storage.lookups import fetch
 from triolog.server.storage.lookups.timestamps import offset_for_timestamp
 from triolog.server.storage.recovery.recovery import OpenLog, open_log
-from triolog.server.storage.segments.segment_view import TimestampAndOffset
 
 T = TypeVar("T")
 

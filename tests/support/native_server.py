@@ -383,7 +383,7 @@ class _Session:
             case m.CreatePartitionsRequest():
                 return m.CreatePartitionsResponse(tuple(map(self.grow, request.topics)))
             case m.AlterConfigsRequest():
-                return m.AlterConfigsResponse(tuple(m.ChangedTopic(change.name) for change in request.topics))
+                return m.AlterConfigsResponse(tuple(m.TopicAnswer(change.name) for change in request.topics))
             case m.DeleteRecordsRequest():
                 return m.DeleteRecordsResponse(tuple(map(self.trim, request.partitions)))
             case _:
@@ -403,9 +403,7 @@ class _Session:
                     self.keep(kept)
                 else:
                     server.pending_offsets.setdefault(transaction.transactional_id, []).extend(kept)
-                return m.CommitOffsetsResponse(
-                    tuple(m.CommitOffsetsPartitionResponse(p.topic, p.partition) for p in partitions)
-                )
+                return m.CommitOffsetsResponse(tuple(m.PartitionAnswer(p.topic, p.partition) for p in partitions))
             case m.FetchOffsetsRequest(group, partitions):
                 offsets = server.groups.get(group, {})
                 wanted = offsets if partitions is None else [TopicPartition(p.topic, p.partition) for p in partitions]
@@ -461,14 +459,14 @@ class _Session:
             return m.DeletedGroup(group, RequestError(f"no group {group}", ErrorCode.GROUP_ID_NOT_FOUND))
         return m.DeletedGroup(group)
 
-    def grow(self, topic: m.NewPartitions) -> m.ChangedTopic:
+    def grow(self, topic: m.NewPartitions) -> m.TopicAnswer:
         logs = self.server.logs.get(topic.name)
         if logs is None:
-            return m.ChangedTopic(topic.name, UnknownTopicOrPartitionError(f"no topic {topic.name}"))
+            return m.TopicAnswer(topic.name, UnknownTopicOrPartitionError(f"no topic {topic.name}"))
         if topic.total <= len(logs):
-            return m.ChangedTopic(topic.name, RequestError(f"{topic.name} has {len(logs)}", ErrorCode.INVALID_PARTITIONS))
+            return m.TopicAnswer(topic.name, RequestError(f"{topic.name} has {len(logs)}", ErrorCode.INVALID_PARTITIONS))
         logs += [FakeLog() for _ in range(topic.total - len(logs))]
-        return m.ChangedTopic(topic.name)
+        return m.TopicAnswer(topic.name)
 
     def trim(self, part: m.DeleteRecordsPartition) -> m.DeleteRecordsPartitionResponse:
         log = self.server.log(part.topic, part.partition)
@@ -498,7 +496,7 @@ class _Session:
         self.server.logs[topic.name] = [FakeLog() for _ in range(topic.partitions)]
         return m.CreatedTopic(topic.name, None, "id")
 
-    def delete(self, name: str) -> m.DeletedTopic:
+    def delete(self, name: str) -> m.TopicAnswer:
         if self.server.logs.pop(name, None) is None:
-            return m.DeletedTopic(name, UnknownTopicOrPartitionError(f"no topic {name}"))
-        return m.DeletedTopic(name)
+            return m.TopicAnswer(name, UnknownTopicOrPartitionError(f"no topic {name}"))
+        return m.TopicAnswer(name)

@@ -75,7 +75,7 @@ class Source:
         match node:
             case ast.Constant(value=str(text)):
                 return self.declared(ast.parse(text, mode="eval").body)
-            case ast.Name(id=name):
+            case ast.Name(id=name) | ast.Attribute(value=ast.Name(id="messages" | "in_transaction"), attr=name):
                 if name == "Any" or name in self.protocols:
                     return ANY
                 if name in self.aliases:

@@ -32,6 +32,7 @@ def preload(more: Sequence[str] = ()) -> None:
     import triolog.server.fake.kafka.kafka_versions
     import triolog.server.fake.kafka.node_listeners
     import triolog.server.fake.serving
+    import triolog.server.listeners.http.server
     import triolog.tools.cli.main
     import triolog.tools.cli.serve
     import triolog.tools.cli.terminal.progress  # noqa: F401

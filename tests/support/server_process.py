@@ -105,8 +105,12 @@ class ServerProcess:
     def wait_ready(self, deadline_s: float = DEADLINE_S) -> Self:
         """Wait for the ready file. A process that ends first is an error that shows what it wrote."""
         self._wait_for(self.ready_file.exists, "the ready file", deadline_s)
-        self._address = Address.parse(json.loads(self.ready_file.read_text())["native"])
+        self._address = self.address_of("native")
         return self
+
+    def address_of(self, listener: str) -> Address:
+        """The address of a listener in the ready file, which must exist: native, kafka, metrics or control."""
+        return Address.parse(json.loads(self.ready_file.read_text())[listener])
 
     def wait_locked(self, data_dir: Path, deadline_s: float = DEADLINE_S) -> Self:
         """Wait until it holds the lock of a log directory: it begins to recover then."""

@@ -10,9 +10,7 @@ from triolog.protocol.coordinator.share_group_records import SHARE_GROUP_RECORDS
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.server.groups.assigned.groups import Plan
 from triolog.server.groups.assigned.values import AssignedGroupSettings, HeartbeatAnswer, Partitions
-from triolog.server.groups.share.group import ShareGroup
-from triolog.server.groups.share.groups import ShareGroups
-from triolog.server.groups.share.member import ShareHeartbeat
+from triolog.server.groups.share.groups import ShareGroup, ShareGroups, ShareHeartbeat
 from triolog.server.groups.share.states import ShareStateSummary
 
 from tests.support.consumer_groups import DrivenGroups

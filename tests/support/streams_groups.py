@@ -17,8 +17,15 @@ from triolog.server.groups.assigned.groups import Plan
 from triolog.server.groups.assigned.values import AssignedGroupSettings
 from triolog.server.groups.streams.group import StreamsGroup
 from triolog.server.groups.streams.groups import StreamsGroups
-from triolog.server.groups.streams.tasks import NO_TASK_IDS, NO_TASKS, Tasks
-from triolog.server.groups.streams.values import InternalTopic, StreamsHeartbeat, StreamsHeartbeatAnswer, StreamsTimes
+from triolog.server.groups.streams.values import (
+    NO_TASK_IDS,
+    NO_TASKS,
+    InternalTopic,
+    StreamsHeartbeat,
+    StreamsHeartbeatAnswer,
+    StreamsTimes,
+    Tasks,
+)
 
 from tests.support.consumer_groups import DrivenGroups
 

@@ -8,9 +8,8 @@ from typing import Final
 import attrs
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.records.record import iter_records
-from triolog.protocol.types import Isolation, TopicPartition
+from triolog.protocol.types import AppendResult, Isolation, TopicPartition
 from triolog.server.broker import Broker, ReaderView
-from triolog.server.storage.log.append import AppendResult
 
 from tests.support.brokers import actor_of, batches_from
 from tests.support.logs import START_MS

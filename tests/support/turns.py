@@ -19,7 +19,7 @@ import attrs
 import cramjam
 import msgpack  # type: ignore[import-untyped]
 import trio
-from triolog.protocol.records import crc32c
+from triolog.protocol.records import batch
 
 LINES_PER_MS: Final = 30_000
 MOST_LINES: Final = 2 * LINES_PER_MS
@@ -134,7 +134,7 @@ def _watched_codecs(turns: Turns) -> Iterator[None]:
     unpack_all = msgpack.unpackb
     patches = [
         patch.object(msgpack, "unpackb", unpackb),
-        patch.object(crc32c, "_crc32c", noting(crc32c._crc32c, "crc")),
+        patch.object(batch, "_crc32c", noting(batch._crc32c, "crc")),
         patch.object(zlib, "compress", noting(zlib.compress, "zlib.compress")),
         patch.object(zlib, "decompressobj", streaming(zlib.decompressobj, "zlib.decompress")),
         patch.object(zlib, "compressobj", streaming(zlib.compressobj, "zlib.compress")),

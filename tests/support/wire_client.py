@@ -100,6 +100,13 @@ class WireClient:
                 return event
             self.connection.receive_data(self.socket.recv(RECEIVE_BYTES))
 
+    def last_error(self) -> RequestError:
+        """Return the error of the last frame, which nothing follows but the end of the connection."""
+        event = self.receive()
+        assert isinstance(event, LastError), event
+        assert self.socket.recv(1) == b""
+        return event.error
+
     def receive_answer(self, correlation_id: int | None = None) -> Response:
         """The answer to a request, or the next one; others that come earlier are kept for whoever asks for them."""
         if correlation_id is None and self._early:

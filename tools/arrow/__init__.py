@@ -5,11 +5,9 @@ What is read or written need not fit into memory: both work on a few record batc
 
 from ..client.login import LoginConfig
 from ..client.tls import TlsConfig
-from .errors import ArrowError, ValuesError
 from .reading import read
-from .report import BadValues, Report
+from .report import ArrowError, BadValues, Report, ValuesError, Written, WrittenPartition
 from .writing.writing import write
-from .writing.written import Written, WrittenPartition
 
 __all__ = [
     "ArrowError",

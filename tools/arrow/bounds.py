@@ -22,7 +22,7 @@ import attrs
 
 from ...protocol.limits import INT64_MAX
 from ...protocol.types import TopicPartition
-from .errors import ArrowError
+from .report import ArrowError
 
 Offsets = Mapping[int, int] | Mapping[tuple[str, int], int]
 Bound = int | datetime | Offsets | None

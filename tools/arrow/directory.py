@@ -25,7 +25,7 @@ from ..segments.segment_times import first_offset_at
 from ..segments.segment_transactions import committed_range, last_stable_offset
 from ..segments.splits import LogRange, SplitLimits, plan_splits
 from .bounds import Bounds
-from .errors import ArrowError
+from .report import ArrowError
 from .schema import UNIT
 from .sources import ReadOptions, Span, chosen_partitions
 

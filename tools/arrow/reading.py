@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
 
 from ...protocol.types import Isolation
 from .bounds import Bound, Bounds, Time
-from .errors import ArrowError
-from .opening import open_source
-from .report import Report
+from .report import ArrowError, Report
 from .schema import decoded_name
-from .sources import DAMAGED, OpenSource, ReadOptions, Source, Span
+from .sources import DAMAGED, OpenSource, ReadOptions, Source, Span, address_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -130,3 +130,15 @@ class Reading:
                 if self.warns:
                     self.shape.warn(span, self.report)
                 self.report.log_bytes = self.source.log_bytes()
+
+
+def open_source(source: Source, options: ReadOptions) -> OpenSource:
+    """A directory where there is one of that name, else a server. ArrowError for neither."""
+    if isinstance(source, (str, os.PathLike)) and Path(source).is_dir():
+        from .directory import DirectorySource
+
+        return DirectorySource(os.fspath(source), options)
+    address = address_of(source)
+    from .server import ServerSource
+
+    return ServerSource(address, options)

@@ -1,9 +1,12 @@
-"""The findings of a read, updated while the read continues."""
+"""The outcome of a read and of a write: what was read, the values that did not parse, the records that were acknowledged; and
+the errors of both, each a message of one line.
+"""
 
 from __future__ import annotations
 
 import attrs
 
+from ...protocol.errors import TriologError
 from ...protocol.types import TopicPartition
 
 
@@ -33,3 +36,53 @@ class Report:
             self.bad_values[partition] = BadValues(count, first_offset, reason)
         else:
             known.count += count
+
+
+class ArrowError(TriologError):
+    """A question that cannot be answered: a topic, column or range that is not there, values or rows that do not fit."""
+
+
+class ValuesError(ArrowError):
+    """Values that do not parse, with `errors="raise"`. They are counted in the Arrow batch where the first one was found."""
+
+    def __init__(self, topic: str, partition: int, offset: int, count: int, values: int, how: str, reason: str) -> None:
+        super().__init__(
+            f"{topic}-{partition} offset {offset}: {reason}; {count} of {values} values from there on are no {how}. "
+            'errors="null" gives null for such values'
+        )
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.count = count
+
+
+@attrs.define
+class WrittenPartition:
+    """The acknowledged records of a partition; offsets of other producers may lie between."""
+
+    records: int
+    first_offset: int
+    last_offset: int
+
+
+@attrs.define
+class Written:
+    """The records that the server has acknowledged. Owner: the write."""
+
+    topic: str
+    records: int = 0
+    bytes: int = 0
+    """Of record batches, as they were sent."""
+    partitions: dict[int, WrittenPartition] = attrs.field(factory=dict)
+
+    def add(self, partition: int, records: int, base_offset: int, size: int) -> None:
+        """Count one acknowledged batch."""
+        self.records += records
+        self.bytes += size
+        last = base_offset + records - 1
+        known = self.partitions.get(partition)
+        if known is None:
+            self.partitions[partition] = WrittenPartition(records, base_offset, last)
+        else:
+            known.records += records
+            known.last_offset = last

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.records.columnar.schema import TimestampUnit, arrow_type
-from .errors import ArrowError
+from .report import ArrowError
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -34,7 +34,7 @@ from ..client.blocking.client import BlockingClient, Started
 from ..client.config import Address, ClientConfig, address_text
 from ..client.procedures.topics import offsets_at
 from .bounds import Bounds
-from .errors import ArrowError
+from .report import ArrowError
 from .schema import UNIT
 from .sources import ReadOptions, Span, chosen_partitions
 

@@ -13,12 +13,10 @@ from typing import Any, Final
 import attrs
 import pyarrow as pa
 
-from .errors import ArrowError, ValuesError
-from .report import Report
+from .report import ArrowError, Report, ValuesError
 from .schema import COLUMNS, checked_columns, decoded_name, record_type
 from .sources import Span
-from .values.decoding import Parser, decode_values
-from .values.parsers import Sample, narrowed, parser_of
+from .values.parsers import Parser, Sample, decode_values, narrowed, parser_of
 
 LOGGER: Final = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import attrs
 from ...protocol.types import Isolation, TopicPartition
 from ..client.config import Address
 from .bounds import Bounds
-from .errors import ArrowError
+from .report import ArrowError
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,8 +18,7 @@ from rich.console import Console
 
 from .measuring.bench import Bench, Scale
 from .measuring.machine import read_machine
-from .measuring.measure import RowResult, describe_scale
-from .measuring.report import Report
+from .measuring.report import Report, RowResult, describe_scale
 from .options import Wanted
 
 MAX_FAILURE_CHARS: Final = 500

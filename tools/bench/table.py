@@ -10,15 +10,12 @@ from typing import Final
 from ..demo.processes import ProcessFailedError
 from .measuring.bench import Bench
 from .measuring.child import LoadFailedError
-from .measuring.measure import RowResult
+from .measuring.report import RowResult
 from .rows.compaction import appends_beside_compaction, compaction
 from .rows.embedded import embedded_start, in_process
 from .rows.flash import flash_budget
 from .rows.many_partitions import many_partitions
-from .rows.memory import idle_memory
-from .rows.produce import synced_appends
-from .rows.recovery import crash_recovery
-from .rows.request_counts import request_counts
+from .rows.server import crash_recovery, idle_memory, request_counts, synced_appends
 from .running import Benchmark
 
 ROWS: Final[Mapping[str, Callable[[Bench], RowResult]]] = {

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from ...protocol.extras import how_to_install
 from .terminal.failures import NotConnectedError
 from .terminal.output import say
 from .terminal.remote import ServerAddress, access, server_option
@@ -53,14 +54,14 @@ def command(
     --user says in whose name everybody looks.
     """
     if importlib.util.find_spec("h11") is None:
-        raise click.UsageError("the console needs h11: pip install 'triolog[console]'")
+        raise click.UsageError(f"the console needs h11: {how_to_install('console')}")
     import trio
 
     from ...protocol.errors import InvalidConfigError
     from ...server.config.values import is_loopback
     from ...server.listeners.http.access import read_token
     from ..console.process.serving import run_console
-    from ..console.settings import ConsoleSettings
+    from ..console.routes import ConsoleSettings
     from ..forward.process.place import default_state_dir
 
     if forward_state_dir is None and parent is None:

@@ -12,11 +12,12 @@ import attrs
 import click
 
 from ...protocol.types import Record, TimeRange, TopicPartition
+from .terminal.grammar import ignored, option
 from .terminal.output import flush, timezone_option, write
-from .terminal.places import TIME_HELP, read_offset, read_time
+from .terminal.places import POSITION_HELP, position_option, read_position, time_of, time_range
 from .terminal.record_formats import Formatter, formatter
 from .terminal.remote import ServerAddress, call_server
-from .terminal.shapes import asks_server
+from .terminal.shapes import asks_server, only_partitions_option
 from .terminal.times import Zone
 
 if TYPE_CHECKING:
@@ -34,21 +35,18 @@ LAST_COMMIT_S: Final = 2.0
 
 @attrs.frozen(kw_only=True)
 class Selection:
-    """The selection of records to print: partitions (none named: all), a range of times, at most so many."""
+    """The selection of records to print: partitions (none named: all), from a position up to another, at most so many."""
 
     partitions: tuple[int, ...]
-    from_ms: int | None
-    to_ms: int | None
+    start: Place
+    until: Place | None
     is_exact: bool
     max_records: int | None
 
     @property
     def times(self) -> TimeRange:
         """The range of times."""
-        everything = TimeRange()
-        return TimeRange(
-            everything.start if self.from_ms is None else self.from_ms, everything.end if self.to_ms is None else self.to_ms
-        )
+        return time_range(self.start, self.until)
 
     def matches(self, record: Record) -> bool:
         """Return whether the record's timestamp is in the range; called only for an exact range."""
@@ -57,40 +55,58 @@ class Selection:
 
 @click.command
 @click.argument("topic")
-@click.option("--from", "from_time", metavar="TIME", help=f"Start at the first record at or after: {TIME_HELP}.")
-@click.option("--to", "to_time", metavar="TIME", help="Stop before the first record at or after this time.")
-@click.option("--exact", is_flag=True, help="Exactly the records from --from until before --to, also those written late.")
-@click.option("--offset", metavar="N|earliest|latest", help="Start at this offset.  [default: earliest; latest with --follow]")
-@click.option("--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only this one; may be repeated.")
-@click.option(
+@position_option(
+    *("-o", "--offset"),
+    times=("--from",),
+    means={"--from-beginning": "start"},
+    help=f"Start there: {POSITION_HELP}.  [default: start; end with --follow]",
+)
+@position_option("--until", times=("--to",), help="Stop before this position.")
+@click.option("--exact", is_flag=True, help="Select by timestamp, from --offset on and before --until: late records too.")
+@only_partitions_option
+@option(
     "--isolation",
+    also=("--isolation-level",),
     type=click.Choice(["read_uncommitted", "read_committed"]),
     default="read_uncommitted",
     show_default=True,
-    help="Whether records of open and aborted transactions are printed.",
+    help="Whether to print records of open and aborted transactions.",
 )
-@click.option("--group", metavar="NAME", help="Start where this group is, and commit what is printed.")
+@option(
+    *("-g", "--group"),
+    also=("-G", "--group-id"),
+    metavar="NAME",
+    help="Start at this group's committed offsets, and commit what is printed.",
+)
 @click.option(
     "--skip-gaps/--refuse-gaps",
     default=None,
-    help="Pass over offsets that damage took out of the log, or end with an error there.  [default: the topic's gap.policy]",
+    help="Skip gaps (offsets lost to corruption), or end with an error there.  [default: the topic's gap.policy]",
 )
 @click.option("--follow", is_flag=True, help="Wait for new records at the end of the log.")
-@click.option("--max-records", type=click.IntRange(1), help="Stop after so many.")
-@click.option(
-    "--format",
-    "format_name",
+@option(
+    *("-n", "--max", "max_records"),
+    also=("--max-records", "--max-messages", "--num", "--count", "-c"),
+    metavar="N",
+    type=click.IntRange(1),
+    help="Stop after N records.",
+)
+@option(
+    *("-f", "--format", "format_name"),
+    also=("--output",),
+    metavar="json|raw|table",
     type=click.Choice(["json", "raw", "table"]),
     help="JSON lines, values alone, or columns.  [default: table on a terminal, else json]",
 )
+@ignored("-e", "--exit", "-C", "-q", "-u")
+@ignored("--timeout-ms", "--property", "--formatter-property", takes_value=True)
 @timezone_option
 @asks_server
 def command(
     topic: str,
-    from_time: str | None,
-    to_time: str | None,
-    exact: bool,
     offset: str | None,
+    until: str | None,
+    exact: bool,
     partitions: tuple[int, ...],
     isolation: str,
     group: str | None,
@@ -102,29 +118,27 @@ def command(
     server: ServerAddress,
     as_json: bool,
 ) -> None:
-    """Print the records of TOPIC up to the end of the log, or with --follow for ever.
+    """Print the records of TOPIC up to the end of the log, or with --follow until Ctrl-C.
 
-    --from and --to are looked up in the time index and bound a range of offsets. Where records are written out of the
-    order of their times, the range holds some of other times and misses the late ones; --exact prints those that have
-    the time, wherever they lie: the server finds them. --json is --format json.
+    Times in --offset and --until are looked up in the time index and select a range of offsets. Where records are written
+    out of order, that range contains records of other times and misses late ones. --exact selects by timestamp instead; the
+    server finds the records. --json is --format json.
 
-    With --group, --offset and --from say where to start only in partitions that the group has no offset for.
+    With --group, --offset applies only to partitions for which the group has no committed offset.
     """
-    if offset is not None and from_time is not None:
-        raise click.UsageError("--offset and --from both say where to start; give one of them")
-    if exact and from_time is None and to_time is None:
-        raise click.UsageError("--exact needs --from or --to")
-    if follow and to_time is not None:
-        raise click.UsageError("--to ends the reading and --follow does not; give one of them")
     selection = Selection(
         partitions=partitions,
-        from_ms=None if from_time is None else read_time(from_time, zone, "--from"),
-        to_ms=None if to_time is None else read_time(to_time, zone, "--to"),
+        start=read_position(offset or ("end" if follow else "start"), zone, "--offset"),
+        until=None if until is None else read_position(until, zone, "--until"),
         is_exact=exact,
         max_records=max_records,
     )
+    given = [place for text, place in ((offset, selection.start), (until, selection.until)) if text is not None]
+    if exact and (not given or None in map(time_of, given)):
+        raise click.UsageError("--exact selects by timestamp: give --offset or --until a time, such as 10m")
+    if follow and until is not None:
+        raise click.UsageError("--until ends the reading and --follow does not; give one of them")
     name = "json" if as_json else format_name or ("table" if sys.stdout.isatty() else "json")
-    start = _start(selection, offset or ("latest" if follow else "earliest"))
     printer = Printer(formatter(name, zone), selection)
 
     async def call(client: Client) -> None:
@@ -134,7 +148,7 @@ def command(
 
         options: dict[str, Any] = {"isolation": isolation, "group": group, "skip_gaps": skip_gaps}
         async with open_consumer(client, follow=follow, **options) as consumer:
-            await _assign(consumer, topic, start, selection, follow=follow)
+            await _assign(consumer, topic, selection, follow=follow)
             if group is not None:
                 await consumer.seek_to_committed()
             printer.start()
@@ -144,21 +158,13 @@ def command(
     call_server(server, call)
 
 
-def _start(selection: Selection, offset: str) -> Place:
-    from ..client.procedures.topics import AtTime
-
-    return read_offset(offset, "--offset") if selection.from_ms is None else AtTime(selection.from_ms)
-
-
-async def _assign(consumer: Consumer, topic: str, start: Place, selection: Selection, *, follow: bool) -> None:
-    from ..client.procedures.topics import AtTime
-
-    end = None if selection.to_ms is None or selection.is_exact else AtTime(selection.to_ms)
+async def _assign(consumer: Consumer, topic: str, selection: Selection, *, follow: bool) -> None:
+    end = None if selection.is_exact else selection.until
     partitions: str | list[TopicPartition] = topic
     if selection.partitions:
         partitions = [TopicPartition(topic, number) for number in dict.fromkeys(selection.partitions)]
     times = selection.times if selection.is_exact and not follow else None
-    await consumer.assign(partitions, start=start, end=end, times=times)
+    await consumer.assign(partitions, start=selection.start, end=end, times=times)
 
 
 async def _print_all(consumer: Consumer, printer: Printer, *, commits: bool) -> None:
@@ -195,7 +201,7 @@ async def _print_all(consumer: Consumer, printer: Printer, *, commits: bool) -> 
 
 
 def _hand_over(printer: Printer, batch: FetchedBatch) -> bool:
-    """True when --max-records is reached."""
+    """True when --max is reached."""
     is_enough = printer.print(batch.partition, batch.records())
     flush()
     return is_enough
@@ -221,7 +227,7 @@ class Printer:
         self._formatter = formatter
         self._remaining = selection.max_records
         self.cut_short: dict[TopicPartition, int] = {}
-        """Where the batch goes on in which --max-records was reached."""
+        """Where the batch goes on in which --max was reached."""
         self._matches: Callable[[Record], bool] | None = selection.matches if selection.is_exact else None
 
     def start(self) -> None:
@@ -229,7 +235,7 @@ class Printer:
         write(self._formatter.head())
 
     def print(self, partition: TopicPartition, records: Iterable[Record]) -> bool:
-        """Write them; True when --max-records is reached."""
+        """Write them; True when --max is reached."""
         if self._matches is not None:
             records = filter(self._matches, records)
         found = list(records)

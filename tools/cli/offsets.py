@@ -8,7 +8,7 @@ import click
 
 from ...protocol.types import NO_OFFSET, NO_TIMESTAMP, TopicPartition
 from .terminal.output import draw, print_json, table, timezone_option
-from .terminal.places import TIME_HELP, read_time_or_special
+from .terminal.places import POSITION_HELP, position_option, read_position, time_of
 from .terminal.remote import ServerAddress
 from .terminal.shapes import ask, asks_server, columns
 from .terminal.times import Zone, format_time
@@ -20,29 +20,41 @@ if TYPE_CHECKING:
 
 @click.command
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
-@click.option(
-    "--at", default="latest", show_default=True, metavar="TIME", help=f"{TIME_HELP}; or earliest, latest, max (timestamp)."
+@position_option(
+    *("-o", "--offset", "position"),
+    times=("--at",),
+    default="end",
+    show_default=True,
+    help=f"{POSITION_HELP}, or max (the largest timestamp).",
 )
 @timezone_option
 @asks_server
-def command(topics: tuple[str, ...], at: str, zone: Zone, server: ServerAddress, as_json: bool) -> None:
-    """Look up the first record at or after a time in each partition of TOPIC...
+def command(topics: tuple[str, ...], position: str, zone: Zone, server: ServerAddress, as_json: bool) -> None:
+    """Look up the offset of a position in each partition of TOPIC...
 
-    latest is the high watermark: the offset of the record that comes next. earliest is the log start offset, max the
-    first record that has the largest timestamp. A partition without such a record has no offset (null in JSON).
+    end is the high watermark: the offset of the next record. start is the log start offset, max the first record with the
+    largest timestamp. A partition without a record at or after a time has no offset (null in JSON).
     """
-    timestamp = read_time_or_special(at, zone, "--at")
+    from ..client.procedures.topics import AtTime
+
+    place = read_position(position, zone, "--offset")
 
     async def look_up(admin: Admin) -> dict[TopicPartition, OffsetsForTimesPartitionResponse]:
+        if not isinstance(place, AtTime):
+            from ...protocol.native.messages import OffsetsForTimesPartitionResponse as Answer
+
+            located = [each for topic in dict.fromkeys(topics) for each in (await admin.offsets(topic, place)).items()]
+            return {partition: Answer(*partition, None, offset, NO_TIMESTAMP) for partition, offset in located}
         described = [await admin.describe_topic(topic) for topic in dict.fromkeys(topics)]
         partitions = [TopicPartition(topic.name, part.partition) for topic in described for part in topic.partitions]
-        return await admin.offsets_for_times(dict.fromkeys(partitions, timestamp))
+        return await admin.offsets_for_times(dict.fromkeys(partitions, place.timestamp))
 
     found = ask(server, look_up)
     if as_json:
         print_json([_entry(answer, zone) for answer in found.values()])
         return
-    title = at.lower() if timestamp < 0 else f"first records at or after {format_time(timestamp, zone)}"
+    time_ms = time_of(place)
+    title = position.lower() if time_ms is None else f"first records at or after {format_time(time_ms, zone)}"
     headings = columns("<topic", ">partition", ">offset", "<timestamp", ">ms")
     draw(table(headings, [_row(answer, zone) for answer in found.values()], title=title))
 

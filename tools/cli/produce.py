@@ -11,12 +11,13 @@ import attrs
 import click
 
 from .terminal.failures import FailedError, NotConnectedError
+from .terminal.grammar import ignored, option
 from .terminal.input import Input
 from .terminal.output import count_text, flush, print_json, say_lines, timezone_option, warn
 from .terminal.progress import MB, NoProgress, ProgressBar, open_progress
 from .terminal.remote import ServerAddress, call_server
 from .terminal.rows import BadRow, CsvReader, LineReader, Row, RowOptions, Rows, UnusableInputError, row_reader
-from .terminal.shapes import asks_server, fields
+from .terminal.shapes import asks_server, fields, read_configs
 from .terminal.table_rows import FORMATS as TABLE_FORMATS
 from .terminal.table_rows import TableOptions, produce_table
 from .terminal.times import Zone, format_time
@@ -41,6 +42,8 @@ class Given:
 
     topic: str
     key: str | None
+    key_separator: str | None
+    headers: tuple[str, ...]
     value: str | None
     timestamp: str | None
     timestamp_unit: str
@@ -59,21 +62,38 @@ class Given:
 @click.command
 @click.argument("topic")
 @click.argument("file", default="-", metavar="[FILE|-]")
-@click.option(
-    "--format",
-    "format_name",
+@option(
+    *("-m", "--message", "messages"),
+    also=("--value-text",),
+    multiple=True,
+    metavar="TEXT",
+    help="Send this message; may be repeated.",
+)
+@option(
+    *("-f", "--format", "format_name"),
+    metavar="FORMAT",
     type=click.Choice(["lines", "json", "csv", *TABLE_FORMATS]),
     default="lines",
     show_default=True,
-    help="A value a line, JSON lines, CSV whose first row names the columns, or a table in a file.",
+    help="lines (a value in each), json (lines), csv (column names first), or a table: parquet, arrow.",
 )
-@click.option("--key", metavar="NAME", help="Field or column with the key.")
+@option("-k", "--key", metavar="KEY", help="Key of all messages or lines; with other formats the field or column with the key.")
+@option("-K", "--key-separator", metavar="TEXT", help="Split each line at the first TEXT into key and value.")
+@option(
+    *("-H", "--header", "headers"),
+    also=("--headers",),
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Add a header; may be repeated.",
+)
 @click.option("--value", metavar="NAME", help="Field or column with the value.  [default: the whole object or row]")
 @click.option("--timestamp", metavar="NAME", help="Field or column with the time: ISO 8601 or a number.")
 @click.option("--timestamp-unit", type=click.Choice(["ms", "s"]), default="ms", show_default=True, help="Of times as numbers.")
 @click.option("--delimiter", default=",", show_default=True, help="Between the fields of CSV.")
-@click.option("--partition", type=click.IntRange(0), help="Where all records go.  [default: by key, as Kafka's producer]")
-@click.option("--compression", type=click.Choice(COMPRESSIONS), default="none", show_default=True)
+@click.option(
+    "-p", "--partition", type=click.IntRange(0), metavar="N", help="Send all records there.  [default: by key, as Kafka]"
+)
+@option("--compression", also=("-z", "--compression-codec"), type=click.Choice(COMPRESSIONS), default="none", show_default=True)
 @click.option("--acks", type=click.Choice(list(ACKS)), default="all", show_default=True, help="What an acknowledgement means.")
 @click.option("--idempotent/--no-idempotent", default=None, help="Write retries once.  [default: with --acks all]")
 @click.option("--transactional-id", metavar="ID", help="Send it all in one transaction: everything is visible, or nothing.")
@@ -84,10 +104,20 @@ class Given:
 )
 @click.option("--linger-ms", type=click.IntRange(0), default=5, show_default=True, help="How long a batch may wait to grow.")
 @click.option("--on-error", type=click.Choice(["stop", "skip"]), default="stop", show_default=True, help="When a row is bad.")
+@ignored("-P", "-q")
+@option("--property", "properties", also=("--reader-property",), multiple=True, hidden=True)
 @timezone_option
 @asks_server
-def command(file: str, format_name: str, server: ServerAddress, as_json: bool, **options: Any) -> None:
-    """Send the rows of FILE, or of standard input, to TOPIC.
+def command(
+    file: str,
+    messages: tuple[str, ...],
+    format_name: str,
+    properties: tuple[str, ...],
+    server: ServerAddress,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Send messages, the rows of FILE, or those of standard input to TOPIC.
 
     lines: each line is a value. json: each line is an object with key, value, timestamp (ms or ISO 8601), headers,
     partition, as `consume --format json` prints it; with --key, --value or --timestamp it is any object, and the whole
@@ -97,16 +127,25 @@ def command(file: str, format_name: str, server: ServerAddress, as_json: bool, *
     memory and appended at once.
     """
     given = Given(**options)
+    reader = read_configs(properties, "--property", "parse.key=true")
+    if reader.get("parse.key") == "true":  # of kafka-console-producer
+        given = attrs.evolve(given, key_separator=reader.get("key.separator", "\t"))
+    if messages and (file != "-" or format_name != "lines"):
+        raise click.UsageError("-m sends its text as it is: leave out FILE and --format")
     rows = RowOptions(
         key=given.key,
+        key_separator=given.key_separator,
+        headers=_headers(given.headers),
         value=given.value,
         timestamp=given.timestamp,
         timestamp_unit_ms=UNITS_MS[given.timestamp_unit],
         zone=given.zone,
         delimiter=given.delimiter,
     )
-    if format_name == "lines" and rows.names_fields:
-        raise click.UsageError("--key, --value and --timestamp need --format json or csv")
+    if format_name == "lines" and (given.value is not None or given.timestamp is not None):
+        raise click.UsageError("--value and --timestamp need --format json or csv")
+    if format_name != "lines" and (given.key_separator is not None or given.headers):
+        raise click.UsageError("--key-separator and --header need --format lines")
     is_plain = given.acks == "all" and given.idempotent is not False and given.transactional_id is None
     if format_name in TABLE_FORMATS:
         if not is_plain or given.expected_offset is not None or given.on_error != "stop" or given.timestamp_unit != "ms":
@@ -124,7 +163,7 @@ def command(file: str, format_name: str, server: ServerAddress, as_json: bool, *
         raise click.UsageError("--expected-offset needs --partition and --acks all, an idempotent producer and no transaction")
     if len(given.delimiter) != 1:
         raise click.BadParameter(f"{given.delimiter!r} is not one character", param_hint="--delimiter")
-    with Input.open(file) as source:
+    with Input.of_messages(messages) if messages else Input.open(file) as source:
         progress = open_progress(f"{given.topic} <- {Path(source.name).name}", source.size_bytes)
         sending = Sending(source, row_reader(format_name, rows), given, progress)
 
@@ -137,6 +176,10 @@ def command(file: str, format_name: str, server: ServerAddress, as_json: bool, *
         except (FailedError, NotConnectedError) as exc:
             raise type(exc)(f"{exc.message} ({sending.outcome})") from exc
     _say(sending.summary(), as_json=as_json)
+
+
+def _headers(texts: tuple[str, ...]) -> tuple[tuple[str, bytes], ...]:
+    return tuple((name, value.encode()) for name, value in read_configs(texts, "--header", "trace=42").items())
 
 
 def _say(summary: dict[str, Any], *, as_json: bool) -> None:
@@ -276,7 +319,7 @@ class Sending:
         appender = Appender(client, compression_type=CompressionType[self._given.compression.upper()])
         appended = await appender.append(self._given.topic, records, partition=partition, expected_offset=expected_offset)
         self._sent = self._records = len(records)
-        self._partitions[partition] = [len(records), appended.base_offset, appended.end_offset - 1]
+        self._partitions[partition] = [len(records), appended.base_offset, appended.last_offset]
         self._progress.update(done_bytes=self._read_bytes, records=self._records)
 
     async def _watch(self) -> None:

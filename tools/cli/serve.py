@@ -1,8 +1,9 @@
-"""`triolog serve`: read the configuration, run the server, say where it listens. Loads neither rich nor any client."""
+"""`triolog serve`: read the configuration, run the server, say where it listens. Loads neither rich nor a client."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import faulthandler
 import gc
 import importlib.util
@@ -18,21 +19,32 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from ...protocol.extras import how_to_install
+from .terminal.grammar import complete_address, option
+from .terminal.remote import DEFAULT_SERVER
+
 if TYPE_CHECKING:
     from ...server.config.broker_config import BrokerConfig
     from ...server.listeners.opening import Addresses
-    from ...server.service.reloading import Change
+    from ...server.service.service import Change
     from ..console.process.supervisor import ConsoleChild
 
 LOGGER: Final = logging.getLogger(__name__)
 
 EXIT_CANNOT_SERVE: Final = 3
+DEFAULT_DATA_DIR: Final = "triolog-data"
+DEFAULT_KAFKA: Final = "127.0.0.1:9092"
 USUAL: Final = gc.get_threshold()
 WHILE_LOADING: Final = (10_000, *USUAL[1:])
 """What is loaded stays, but for a class behind each attrs class: 5 MiB, which the collector finds seldom enough."""
 WHILE_STARTING: Final = (100_000, *USUAL[1:])
 """Logs that are opened stay, a hundred objects each, and the collector would look at all of them whenever they are a quarter
 more: a fifth of a start with 5,000. It still comes by where a long start leaves garbage."""
+
+
+def _address(default: str) -> Callable[[click.Context, click.Parameter, str | None], str | None]:
+    """Complete an address by a default."""
+    return lambda ctx, param, value: None if value is None else complete_address(value, default)
 
 
 class CannotServeError(click.ClickException):
@@ -42,26 +54,43 @@ class CannotServeError(click.ClickException):
 
 
 @click.command
-@click.option(
-    "--data-dir", "data_dirs", multiple=True, type=click.Path(file_okay=False), help="Log directory; may be repeated."
+@option(
+    *("-d", "--data-dir", "data_dirs"),
+    also=("--dir",),
+    multiple=True,
+    type=click.Path(file_okay=False),
+    help=f"Log directory; may be repeated.  [default: {DEFAULT_DATA_DIR}]",
 )
-@click.option("--native", metavar="HOST:PORT", help="Where the native protocol listens; port 0: the system chooses.")
-@click.option("--kafka", metavar="HOST:PORT", help="Where Kafka's protocol listens, for unmodified Kafka clients.")
-@click.option("--metrics", metavar="HOST:PORT", help="Where /metrics, /livez and /readyz are answered over HTTP.")
-@click.option("--console", metavar="HOST:PORT", help="Where browsers are shown the server, by a process beside it.")
-@click.option("--console-allow-changes", is_flag=True, help="Let who looks there also change things.")
-@click.option("--control", metavar="HOST:PORT", help="Tests only: where HTTP calls do everything to the broker.")
+@click.option(
+    "--native",
+    metavar="[HOST:]PORT",
+    callback=_address(DEFAULT_SERVER),
+    help=f"Listen for triolog's own commands and clients.  [default: {DEFAULT_SERVER}; port 0: any]",
+)
+@option(
+    "--kafka",
+    also=("--bootstrap-server",),
+    metavar="[HOST:]PORT",
+    callback=_address(DEFAULT_KAFKA),
+    help=f"Listen for Kafka clients.  [default without --data-dir: {DEFAULT_KAFKA}]",
+)
+@click.option("--metrics", metavar="[HOST:]PORT", callback=_address("127.0.0.1:"), help="Serve /metrics, /livez and /readyz.")
+@click.option("--console", metavar="[HOST:]PORT", callback=_address("127.0.0.1:"), help="Serve the console for browsers.")
+@click.option("--console-allow-changes", is_flag=True, help="Let users of the console change things.")
+@click.option("--control", metavar="HOST:PORT", help="Tests only: serve HTTP calls that control the broker.")
 @click.option(
     "--control-token-file", type=click.Path(exists=True, dir_okay=False), help="Tests only: file with a token for --control."
 )
-@click.option("--insecure", is_flag=True, help="Let everybody in who reaches the machine, on other addresses than loopback.")
+@click.option("--insecure", is_flag=True, help="Accept clients without a login on other addresses than loopback.")
 @click.option("--faults", "rules", type=click.Path(exists=True, dir_okay=False), help="Tests only: YAML with fault rules.")
 @click.option("--nodes", type=click.IntRange(1, 100), default=1, help="Tests only: Kafka listeners that look like a cluster.")
 @click.option("--emulate", metavar="VERSION", help="Tests only: advertise what this version of Kafka does, such as 3.4.")
 @click.option("--ready-file", type=click.Path(dir_okay=False), help="Written with the real addresses once it accepts.")
 @click.option("--durability", metavar="MODE", help="Default of topics: fsync (the default), group:<ms> or os.")
 @click.option("--topic-config", type=click.Path(exists=True, dir_okay=False), help="TOML for adopted topics.")
-@click.option("--config", "config_file", type=click.Path(exists=True, dir_okay=False), help="TOML with the server's keys.")
+@click.option(
+    "-c", "--config", "config_file", type=click.Path(exists=True, dir_okay=False), help="TOML with the server's keys."
+)
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="Least important lines; info.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(
@@ -84,10 +113,11 @@ def command(
     log_level: str | None,
     log_format: str,
 ) -> None:
-    """Run a server until SIGTERM or SIGINT; SIGHUP has it read its settings again.
+    """Run a server until SIGTERM or SIGINT; on SIGHUP it reads its settings again.
 
-    Keys come from --config (TOML), then TRIOLOG_* variables, then options; later ones win. Exit code 0 after an orderly stop,
-    2 for a wrong configuration, 3 when the directories or the address cannot be used.
+    Without arguments it serves ./triolog-data on loopback, to triolog's clients on port 9095 and to Kafka clients on 9092.
+    Keys come from --config (TOML), then TRIOLOG_* variables, then options; later ones win. Exit code 0 after a clean
+    shutdown, 2 for a wrong configuration, 3 when a directory or an address cannot be used.
     """
     with seldom_collecting(WHILE_LOADING):
         import trio
@@ -116,8 +146,12 @@ def command(
     _raise_descriptor_limit()
     try:
         settings = read_settings(config_file, os.environ, arguments)
-        if "data_dirs" not in settings:
-            raise click.UsageError("say where the data is: --data-dir DIR, or data_dirs in --config, or TRIOLOG_DATA_DIRS")
+        is_first = "data_dirs" not in settings
+        if is_first:
+            if config_file is not None:
+                raise click.UsageError(f"{config_file} names no data_dirs. Add them, or give --data-dir DIR")
+            arguments |= {"data_dirs": (DEFAULT_DATA_DIR,), "kafka": str(settings.get("kafka", DEFAULT_KAFKA))}
+            settings = read_settings(config_file, os.environ, arguments)
         adopted = {} if topic_config is None else read_topic_configs(topic_config)
         config = BrokerConfig(**settings, adopted_topics=adopted)
         check_open_files(config.max_connections)
@@ -161,7 +195,7 @@ def command(
     bar = StartBar() if log_format == "text" and sys.stderr.isatty() else None
     try:
         with bar or contextlib.nullcontext(), seldom_collecting():
-            started = partial(_started, ready_file)
+            started = partial(_started, ready_file, is_first=is_first)
             run = serve if child is None else partial(child, serve)
 
             async def serving(started: Callable[[Addresses], None]) -> None:
@@ -172,7 +206,7 @@ def command(
             else:
                 trio.run(shown.beside, serving, started)
     except* (OSError, TriologError) as group:
-        raise CannotServeError(f"the server cannot start or go on: {_first(group)}") from group
+        raise _cannot_serve(group) from group
 
 
 def _serve_for_tests(
@@ -188,7 +222,7 @@ def _serve_for_tests(
     """A server that can be told to do wrong, and to die and come back; it moves by a clock of its own."""
     missing = [name for name in ("yaml", "h11") if importlib.util.find_spec(name) is None]
     if missing:
-        raise click.UsageError(f"--control and --faults need {' and '.join(missing)}: pip install 'triolog[control]'")
+        raise click.UsageError(f"--control and --faults need {' and '.join(missing)}: {how_to_install('control')}")
     import trio
 
     from ...protocol.errors import TriologError
@@ -197,8 +231,7 @@ def _serve_for_tests(
     from ...server.fake.clock import MovedClock
     from ...server.fake.faults.rules import RuleError
     from ...server.fake.kafka.kafka_versions import maxima_of
-    from ...server.fake.rules_file import check_rules
-    from ...server.fake.serving import serve_for_tests
+    from ...server.fake.serving import check_rules, serve_for_tests
     from ...server.listeners.http.access import read_token
     from ...server.listeners.opening import Addresses
 
@@ -230,7 +263,7 @@ def _serve_for_tests(
             else:
                 trio.run(shown.beside, serving, started, clock=clock)
     except* (OSError, TriologError) as group:
-        raise CannotServeError(f"the server cannot start or go on: {_first(group)}") from group
+        raise _cannot_serve(group) from group
 
 
 def _state_dir(config_file: str) -> str:
@@ -246,7 +279,7 @@ def _console(
 ) -> ConsoleChild:
     """The socket on which browsers come, and what answers there once the server serves. Raises a usage error."""
     if importlib.util.find_spec("h11") is None:
-        raise click.UsageError("--console needs h11: pip install 'triolog[console]'")
+        raise click.UsageError(f"--console needs h11: {how_to_install('console')}")
     from ...server.config.values import Address, is_loopback
     from ..console.process.supervisor import ConsoleChild
 
@@ -281,7 +314,7 @@ def _forwarding(config_file: str | None) -> Callable[..., Awaitable[None]] | Non
     except SettingsError as exc:
         raise click.UsageError(str(exc)) from exc
     if importlib.util.find_spec("confluent_kafka") is None:
-        raise click.UsageError(f"{config_file} has links, and forwarding needs confluent_kafka: pip install 'triolog[forward]'")
+        raise click.UsageError(f"{config_file} has links, and forwarding needs confluent_kafka: {how_to_install('forward')}")
     return partial(serve_and_forward, config_file)
 
 
@@ -289,7 +322,7 @@ async def _links_part(config_file: str, config: BrokerConfig) -> Change:
     """Of a server that has begun without links."""
     import trio
 
-    from ...server.service.reloading import Change
+    from ...server.service.service import Change
 
     has_links = await trio.to_thread.run_sync(_has_links, config_file)
     return Change((), partial(LOGGER.warning, "SIGHUP: needs a restart: [[forward]] is new") if has_links else lambda: None)
@@ -312,20 +345,28 @@ def seldom_collecting(thresholds: tuple[int, int, int] = WHILE_STARTING) -> Iter
         gc.set_threshold(*USUAL)
 
 
-def _started(ready_file: str | None, addresses: Addresses) -> None:
-    """It serves: say where, and look for garbage as always from now on."""
+def _started(ready_file: str | None, addresses: Addresses, *, is_first: bool = False) -> None:
+    """It serves: report the addresses, and collect garbage as usual from now on. A first server prints what to do next."""
     from ...server.app import write_ready_file
+    from .terminal.output import say_lines
 
     gc.set_threshold(*USUAL)
     if ready_file is not None:
         write_ready_file(ready_file, addresses)
+    if is_first and addresses.native is not None:
+        kafka, native = addresses.kafka, addresses.native
+        say_lines(
+            f"kcat     echo hello | kcat -b {kafka} -t greetings -P\n"
+            f"Python   python -c \"import triolog; print(triolog.blocking.connect('{native}').topics())\"\n"
+            f"console  triolog console -s {native}"
+        )
 
 
 def _check_metrics_extra() -> None:
     """A server that would say nothing of itself is not what was asked for."""
     missing = [name for name in ("prometheus_client", "h11") if importlib.util.find_spec(name) is None]
     if missing:
-        raise click.UsageError(f"--metrics needs {' and '.join(missing)}: pip install 'triolog[metrics]'")
+        raise click.UsageError(f"--metrics needs {' and '.join(missing)}: {how_to_install('metrics')}")
 
 
 def _raise_descriptor_limit() -> None:
@@ -364,8 +405,12 @@ def _say_when_connections_are_few(max_connections: int) -> None:
         )
 
 
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+def _cannot_serve(group: BaseExceptionGroup[BaseException]) -> CannotServeError:
     error: BaseException = group
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    return error
+    is_taken = getattr(error, "errno", None) == errno.EADDRINUSE
+    reason, hint = str(error), ". Choose other ports with --native PORT and --kafka PORT"
+    if is_taken:
+        reason = reason.removesuffix("; choose another address") + hint
+    return CannotServeError(f"the server cannot start or continue: {reason}")

@@ -12,6 +12,7 @@ from ...protocol.errors import RequestError
 from ...protocol.limits import DEFAULT_DESCRIBED_SEGMENTS, DEFAULT_LISTED
 from ...protocol.native import messages as m
 from ...protocol.native.messages import (
+    AclEntry,
     CommitStageResponse,
     ConfigEntry,
     CreatedTopic,
@@ -164,7 +165,7 @@ class Admin:
     ) -> list[DescribeProducersPartitionResponse]:
         """Return the producer state of partitions, or of all partitions of a topic, and whether an open transaction hangs."""
         partitions = await self._client.run(topics.partitions_of(places))
-        asked = tuple(m.DescribeProducersPartition(*partition) for partition in partitions)
+        asked = tuple(m.Partition(*partition) for partition in partitions)
         return list((await self._ask(m.DescribeProducersRequest(asked, open_only, max_producers))).partitions)
 
     async def abort_transaction(self, transactional_id: str) -> None:
@@ -192,6 +193,31 @@ class Admin:
         parts = tuple(m.QuotaPart(kind, name) for kind, name in entity.items())
         quota = m.Quota(parts, tuple(m.QuotaValue(*each) for each in values.items()))
         checked((await self._ask(m.AlterQuotasRequest((quota,)))).entities)
+
+    async def describe_users(self) -> dict[str, list[str]]:
+        """The SASL mechanisms of each stored user."""
+        found: dict[str, list[str]] = {}
+        for each in (await self._ask(m.DescribeUsersRequest())).credentials:
+            found.setdefault(each.user, []).append(each.mechanism)
+        return found
+
+    async def alter_users(self, user: str, salted: Mapping[str, tuple[int, bytes, bytes] | None]) -> None:
+        """Store credentials of a user by mechanism: iterations, salt and salted password; None deletes one."""
+        changes = (m.UserChange(user, mechanism, *(values or ())) for mechanism, values in salted.items())
+        checked((await self._ask(m.AlterUsersRequest(tuple(changes)))).users)
+
+    async def describe_acls(self, *filters: AclEntry) -> list[AclEntry]:
+        """The ACLs that match one of the filters."""
+        found = [acl for each in filters for acl in (await self._ask(m.DescribeAclsRequest(each))).acls]
+        return list(dict.fromkeys(found))
+
+    async def create_acls(self, *acls: AclEntry) -> None:
+        """Create ACLs; those without an error are created even when this raises."""
+        checked((await self._ask(m.CreateAclsRequest(acls))).acls)
+
+    async def delete_acls(self, *filters: AclEntry) -> list[AclEntry]:
+        """Delete the ACLs that match one of the filters, and return them."""
+        return list((await self._ask(m.DeleteAclsRequest(filters))).acls)
 
     async def check_may_change(self) -> None:
         """Raises CLUSTER_AUTHORIZATION_FAILED unless the user may alter configurations of the server. A request without changes
@@ -269,7 +295,7 @@ class Admin:
 
         Where a partition has an error a new lease is ended at once, because nobody learns its name.
         """
-        asked = tuple(m.LeasePartition(*partition) for partition in partitions)
+        asked = tuple(m.Partition(*partition) for partition in partitions)
         answer: LeaseSegmentsResponse = await self._ask(m.LeaseSegmentsRequest(asked, lease_ms, lease_id))
         try:
             checked(answer.partitions)

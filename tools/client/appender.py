@@ -1,30 +1,34 @@
-"""Appends one by one, for trio programs that decide by what they have read: each is made at the end that was expected, or not
-at all, and once however often it has to be sent (see `sending.append_once`)."""
+"""Appends one by one, for programs that decide by what they have read: each is made at the end that was expected, or not at
+all, and once however often it has to be sent (see `sending.append_once`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol
 
 import attrs
-import trio
 
 from ...protocol.errors import ExpectedOffsetError
 from ...protocol.native.messages import PlainRecord
-from ...protocol.types import TopicPartition
+from ...protocol.types import AppendResult, TopicPartition
 from .config import ProducerConfig
-from .connection import Client, TrioDriver
-from .sending.append_once import Appended, Appends
+from .procedures.driving import Driver
+from .sending.append_once import Appends
+
+
+class Driven(Protocol):
+    """A client of any face."""
+
+    @property
+    def driver(self) -> Driver: ...
 
 
 class Appender:
     """Appends over a client; of ProducerConfig it knows the timeouts, the backoff and the compression. An append takes a round
-    trip: who has many records and no expectation is better off with a Producer."""
+    trip: a program with many records and no expectation is better off with a Producer."""
 
-    def __init__(self, client: Client, config: ProducerConfig | None = None, **options: Any) -> None:
-        self._driver = TrioDriver(client)
-        self._appends = Appends(attrs.evolve(ProducerConfig() if config is None else config, **options))
-        self._turn = trio.Lock()
+    def __init__(self, client: Driven, config: ProducerConfig | None = None, **options: Any) -> None:
+        self._appends = Appends(attrs.evolve(ProducerConfig() if config is None else config, **options), client.driver)
 
     async def append(
         self,
@@ -33,16 +37,14 @@ class Appender:
         *,
         partition: int = 0,
         expected_offset: int | None = None,
-    ) -> Appended:
+    ) -> AppendResult:
         """Append values, or PlainRecords, as one batch; with `expected_offset` only if the partition ends there.
 
         Raises ExpectedOffsetError, whose `log_end_offset` says where it does; nothing is appended then. What may pass is
         tried again for `delivery_timeout_ms`. Cancelled, or after another error than that one: whether it was appended is
         unknown.
         """
-        append = self._appends.begin(TopicPartition(topic, partition), records, expected_offset)
-        async with self._turn:
-            return await self._appends.make(append, self._driver)
+        return await self._appends.append(TopicPartition(topic, partition), records, expected_offset=expected_offset)
 
 
-__all__ = ["Appended", "Appender", "ExpectedOffsetError"]
+__all__ = ["AppendResult", "Appender", "ExpectedOffsetError"]

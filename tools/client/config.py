@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -15,11 +16,27 @@ from ...protocol.types import CompressionType, Isolation
 from .login import LoginConfig
 from .tls import TlsConfig
 
+HOST_AND_PORT: Final = re.compile(r"(?:\[(?P<bracketed>[^]]+)\]|(?P<host>[^:\s]+))(?::(?P<port>\d{1,5}))?")
 CLIENT_SOFTWARE: Final = "triolog-python"
 
 Address = tuple[str, int]
 AddressSource = Address | Callable[[], Address]
 """Where the server is; a callable is asked before every attempt, so a server may come back elsewhere."""
+
+
+Server = str | AddressSource
+"""Where the server is, as a program gives it: also "host", "host:port" or "[IPv6]:port"."""
+DEFAULT_PORT: Final = 9095
+
+
+def address_of(server: Server, port: int = DEFAULT_PORT) -> AddressSource:
+    """Return the address of a server; `port` where there is none. Raises ValueError."""
+    if not isinstance(server, str):
+        return server
+    found = HOST_AND_PORT.fullmatch(server)
+    if found is None or not 0 < int(found["port"] or port) < 65536:
+        raise ValueError(f"invalid server {server!r}: use host, host:port or [IPv6 address]:port")
+    return found["bracketed"] or found["host"], int(found["port"] or port)
 
 
 def address_text(address: Address) -> str:

@@ -3,52 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Any, TypeVar
-
-import trio
 
 from ...protocol import limits
 from ...protocol.errors import RequestError, SaslAuthenticationError
 from ...protocol.native.messages import (
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
-    ExplainRequest,
-    ExplainResponse,
     FetchRequest,
     FetchResponse,
     HelloResponse,
     MetadataRequest,
     MetadataResponse,
-    OffsetsForTimesRequest,
-    OffsetsForTimesResponse,
     ProduceRequest,
     ProduceResponse,
     RequestMessage,
     ResponseMessage,
 )
 from .backoff import Backoff
-from .config import AddressSource, ClientConfig
+from .config import DEFAULT_PORT, ClientConfig, Server, address_of
 from .errors import ClosedError, ConnectionLostError
-from .exchange import expect
+from .exchange import expect, wait_ms
 from .greeted_connection import Connection, OpenStream, TcpOpener, greet
+from .log_calls import LogCalls
+from .loops import Nursery
 from .procedures.driving import Driver
 from .procedures.topics import Procedure
+from .running_loop import current_loop
 
 
 @asynccontextmanager
-async def open_background() -> AsyncIterator[trio.Nursery]:
+async def open_background() -> AsyncIterator[Nursery]:
     """A nursery whose one failure leaves it as it was raised; several leave as a group.
 
     What the caller's block raises belongs to the caller, who did not ask for a nursery.
     """
     failure: BaseException | None = None
     try:
-        async with trio.open_nursery() as nursery:
+        async with current_loop().open_nursery() as nursery:
             yield nursery
     except BaseExceptionGroup as group:
         if len(group.exceptions) > 1:
@@ -64,19 +57,21 @@ async def open_background() -> AsyncIterator[trio.Nursery]:
 T = TypeVar("T")
 
 
-class Client:
+class Client(LogCalls):
     """A server to talk to. Makes its connection anew when one is lost; calls may come from any task.
 
     Calls are not repeated: a ConnectionLostError says that the outcome is unknown, and only the caller knows whether that
     matters. Producer and Consumer do repeat theirs.
     """
 
-    def __init__(self, nursery: trio.Nursery, open_stream: OpenStream, config: ClientConfig) -> None:
+    def __init__(self, nursery: Nursery, open_stream: OpenStream, config: ClientConfig) -> None:
+        super().__init__(LoopDriver(self))
+        self.loop = current_loop()
         self._nursery = nursery
         self._open_stream = open_stream
         self._config = config
         self._connection: Connection | None = None
-        self._connecting = trio.Lock()
+        self._connecting = self.loop.lock()
         self._backoff = Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms)
         self._not_before = -float("inf")
         self._failed_attempts = 0
@@ -98,31 +93,32 @@ class Client:
             if self._connection is None or self._connection.is_lost:
                 if self._failed_attempts != failed_attempts:
                     raise type(self._last_failure)(self._last_failure.message)
-                await trio.sleep_until(self._not_before)
+                await self.loop.sleep(max(0.0, self._not_before - self.loop.now()))
                 try:
                     self._connection = await greet(self._open_stream, self._config)
                 except (ConnectionLostError, SaslAuthenticationError) as exc:
                     self._failed_attempts += 1
                     self._last_failure = exc
-                    self._not_before = trio.current_time() + self._backoff.pause_s()
+                    self._not_before = self.loop.now() + self._backoff.pause_s()
                     raise
                 self._backoff.reset()
-                self._not_before = trio.current_time() + self._config.reconnect_backoff_ms / 1000
+                self._not_before = self.loop.now() + self._config.reconnect_backoff_ms / 1000
                 self._nursery.start_soon(self._connection.run)
             return self._connection
 
-    async def call(self, request: RequestMessage, wait_ms: int = 0) -> ResponseMessage | None:
-        """Send any request; `wait_ms` is how long the server may take on purpose. Raises as `Connection.call`."""
+    async def call(self, request: RequestMessage) -> ResponseMessage | None:
+        """Send any request, and wait for the response, longer if the server may wait on purpose. Raises as
+        `Connection.call`."""
         connection = self._connection
         if connection is None or connection.is_lost:
             connection = await self.connected()
-        return await connection.call(request, (self._config.request_timeout_ms + wait_ms) / 1000)
+        return await connection.call(request, (self._config.request_timeout_ms + wait_ms(request)) / 1000)
 
     async def run(self, procedure: Procedure[T]) -> T:
         """Drive a procedure to its result; what a call raises ends it. Always a checkpoint."""
         answer: Any = None
         try:
-            await trio.lowlevel.checkpoint()
+            await self.loop.checkpoint()
             while True:
                 answer = await self.call(procedure.send(answer))
         except StopIteration as stop:
@@ -141,32 +137,16 @@ class Client:
 
     async def produce(self, request: ProduceRequest) -> ProduceResponse | None:
         """Append; None for acks 0. Errors of partitions stand in their entries, here and below."""
-        response = await self.call(request, request.timeout_ms)
+        response = await self.call(request)
         return None if response is None else expect(ProduceResponse, response)
 
-    async def fetch(self, request: FetchRequest) -> FetchResponse:
+    async def call_fetch(self, request: FetchRequest) -> FetchResponse:
         """Read, waiting as long as the request says."""
-        return expect(FetchResponse, await self.call(request, request.max_wait_ms))
-
-    async def offsets_for_times(self, request: OffsetsForTimesRequest) -> OffsetsForTimesResponse:
-        """Look timestamps up."""
-        return expect(OffsetsForTimesResponse, await self.call(request))
-
-    async def explain(self, request: ExplainRequest) -> ExplainResponse:
-        """Look offsets or timestamps up and tell how."""
-        return expect(ExplainResponse, await self.call(request))
+        return expect(FetchResponse, await self.call(request))
 
     async def metadata(self, request: MetadataRequest) -> MetadataResponse:
         """Describe topics."""
         return expect(MetadataResponse, await self.call(request))
-
-    async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
-        """Create topics."""
-        return expect(CreateTopicsResponse, await self.call(request))
-
-    async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-        """Delete topics."""
-        return expect(DeleteTopicsResponse, await self.call(request))
 
     async def describe_configs(self, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
         """Show configurations."""
@@ -181,20 +161,20 @@ class Client:
 
 @asynccontextmanager
 async def connect(
-    host: str = "",
-    port: int = 0,
+    server: Server = "localhost",
+    port: int = DEFAULT_PORT,
     *,
-    address: AddressSource | None = None,
     open_stream: OpenStream | None = None,
     config: ClientConfig | None = None,
 ) -> AsyncIterator[Client]:
-    """A client of the server at host and port, at `address`, or behind the streams that `open_stream` opens.
+    """Open a client of a server: "host", "host:port", a pair, or a callable that returns a pair before every attempt.
 
-    Connects before it enters the block and raises ConnectionLostError when that fails. Leaving the block closes the
-    connection; calls of other tasks that still wait fail.
+    `port`: of a server given as a host only. `open_stream`: opens streams to the server in place of TCP. Connects before it
+    enters the block, and raises ConnectionLostError when that fails; ValueError for an invalid server. Leaving the block closes
+    the connection; calls of other tasks that still wait fail.
     """
     config = ClientConfig() if config is None else config
-    opener = open_stream or TcpOpener(address if address is not None else (host, port), config.tls)
+    opener = open_stream or TcpOpener(address_of(server, port), config.tls)
     async with open_background() as nursery:
         client = Client(nursery, opener, config)
         try:
@@ -204,23 +184,26 @@ async def connect(
             client.close()
 
 
-class TrioDriver(Driver):
-    """Of a client for trio programs. Every one of its waits is a checkpoint."""
+class LoopDriver(Driver):
+    """The driver of a client in an event loop."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
+
+    def lock(self) -> AbstractAsyncContextManager[object]:
+        return self._client.loop.lock()
 
     async def run(self, procedure: Procedure[T]) -> T:
         return await self._client.run(procedure)
 
     async def sleep(self, seconds: float) -> None:
-        await trio.sleep(seconds)
+        await self._client.loop.sleep(seconds)
 
     def now(self) -> float:
-        return trio.current_time()
+        return self._client.loop.now()
 
     def within(self, deadline: float) -> AbstractContextManager[object]:
         return nullcontext()
 
     def shielded(self, seconds: float) -> AbstractContextManager[object]:
-        return trio.CancelScope(shield=True, deadline=trio.current_time() + seconds)
+        return self._client.loop.scope(shield=True, deadline=self.now() + seconds)

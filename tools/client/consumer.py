@@ -7,7 +7,7 @@ any other error, the batches that came before it are handed out first, then it i
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Self, TypeVar
@@ -19,8 +19,9 @@ from ...protocol.errors import TriologError
 from ...protocol.types import Record, TopicPartition
 from .assignment import Assignment
 from .config import ConsumerConfig
-from .connection import Client, TrioDriver, open_background
+from .connection import Client, open_background
 from .errors import ClosedError
+from .loops import Scope
 from .procedures.topics import EARLIEST, LATEST, AtOffset
 from .reading import FetchedBatch
 
@@ -35,27 +36,33 @@ class Consumer(Assignment):
     """
 
     def __init__(self, client: Client, config: ConsumerConfig) -> None:
-        super().__init__(TrioDriver(client), config, self._stop_fetching)
+        super().__init__(client.driver, config, self._stop_fetching)
         self._client = client
         self._buffered_bytes = 0
         self._failure: TriologError | None = None
-        self._fetch_scope: trio.CancelScope | None = None
-        self._wake_fetcher = trio.Event()
-        self._arrived = trio.Event()
+        self._loop = client.loop
+        self._fetch_scope: Scope | None = None
+        self._wake_fetcher = self._loop.event()
+        self._arrived = self._loop.event()
 
     def __repr__(self) -> str:
         return f"<Consumer of {len(self._positions)} partitions, {len(self._batches)} batches fetched>"
 
+    @property
+    def checkpoint(self) -> Callable[[], Awaitable[None]]:
+        """Return the checkpoint of the consumer's loop."""
+        return self._loop.checkpoint
+
     @trio.lowlevel.enable_ki_protection
     async def next_batch(self) -> FetchedBatch | None:
         """The next batch; None when every partition has reached its end. Cancelled or interrupted, nothing is lost."""
-        await trio.lowlevel.checkpoint()
+        await self._loop.checkpoint()
         while not self._batches:
             if self._failure is not None:
                 raise self._failure
             if self._reading.is_finished:
                 return None
-            self._arrived = trio.Event()
+            self._arrived = self._loop.event()
             await self._arrived.wait()
         batch = self._take_next()
         self._buffered_bytes -= len(batch.data)
@@ -81,11 +88,11 @@ class Consumer(Assignment):
         task_status.started()
         try:
             while True:
-                self._wake_fetcher = trio.Event()
+                self._wake_fetcher = self._loop.event()
                 if self._reading.lost:
                     await self._reset_lost()
                 is_idle = False
-                with trio.CancelScope() as self._fetch_scope:
+                with self._loop.scope() as self._fetch_scope:
                     is_idle = not await self._retried(self._fetch)
                 self._fetch_scope = None
                 if is_idle:
@@ -103,7 +110,7 @@ class Consumer(Assignment):
         fetch = self._reading.next_fetch() if self._buffered_bytes < self._config.prefetch_bytes else None
         if fetch is None:
             return False
-        response = await self._client.fetch(fetch.request)
+        response = await self._client.call_fetch(fetch.request)
         try:
             for batch in self._reading.accept(fetch, response):
                 self._batches.append(batch)
@@ -136,6 +143,7 @@ class Records:
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
+        self._checkpoint = consumer.checkpoint
         self._partition = TopicPartition("", 0)
         self._records: Iterator[Record] = iter(())
 
@@ -143,7 +151,7 @@ class Records:
         return self
 
     async def __anext__(self) -> tuple[TopicPartition, Record]:
-        await trio.lowlevel.checkpoint()
+        await self._checkpoint()
         while (record := next(self._records, None)) is None:
             batch = await self._consumer.__anext__()
             self._partition = batch.partition

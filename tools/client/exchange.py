@@ -9,6 +9,7 @@ from ...protocol.native.connection import LastError, NativeConnection, Response
 from ...protocol.native.messages import (
     ACKS_NONE,
     VERSION,
+    FetchRequest,
     HelloRequest,
     HelloResponse,
     ProduceRequest,
@@ -59,6 +60,13 @@ def first_answer(event: object, to: str) -> ResponseMessage:
 def is_answered(request: RequestMessage) -> bool:
     """Return whether the server responds to this request; it does not respond to a produce with acks 0."""
     return not (isinstance(request, ProduceRequest) and request.acks == ACKS_NONE)
+
+
+def wait_ms(request: RequestMessage) -> int:
+    """Return how long the server may wait on purpose before it responds."""
+    if isinstance(request, FetchRequest):
+        return request.max_wait_ms
+    return request.timeout_ms if isinstance(request, ProduceRequest) else 0
 
 
 def begin(protocol: NativeConnection, correlation_id: int, request: RequestMessage) -> list[Bytes]:

@@ -7,7 +7,6 @@ that broke fails every waiting call with ConnectionLostError; making another one
 
 from __future__ import annotations
 
-import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
@@ -37,9 +36,11 @@ from .exchange import (
     remove_sent,
 )
 from .login import RENEWED_AT, LoginConfig, LoginSteps, login_steps
+from .loops import Event, Stream, is_encrypted
+from .running_loop import current_loop
 from .tls import TlsConfig
 
-OpenStream = Callable[[], Awaitable[trio.abc.Stream]]
+OpenStream = Callable[[], Awaitable[Stream]]
 """Opens a stream to where the server is now; raises OSError when there is none."""
 
 _BROKEN: Final = (trio.BrokenResourceError, trio.ClosedResourceError, OSError)
@@ -50,8 +51,8 @@ class _Call:
 
     __slots__ = ("error", "event", "response")
 
-    def __init__(self) -> None:
-        self.event = trio.Event()
+    def __init__(self, event: Event) -> None:
+        self.event = event
         self.response: Response | None = None
         self.error: TriologError | None = None
 
@@ -68,13 +69,14 @@ class Connection:
 
     def __init__(
         self,
-        stream: trio.abc.Stream,
+        stream: Stream,
         protocol: NativeConnection,
         hello: HelloResponse,
         *,
         login: LoginConfig | None = None,
         lifetime_ms: int = 0,
     ) -> None:
+        self._loop = current_loop()
         self._stream = stream
         self._protocol = protocol
         self._hello = hello
@@ -83,9 +85,9 @@ class Connection:
         self._next_id = FIRST_ID
         self._calls: dict[int, _Call] = {}  # awaiting their answers
         self._unsent: deque[tuple[list[Bytes], _Call | None]] = deque()  # with the call that waits for no more than this
-        self._wake_writer = trio.Event()
-        self._room = trio.lowlevel.ParkingLot()
-        self._scope = trio.CancelScope()
+        self._wake_writer = self._loop.event()
+        self._room = self._loop.parking_lot()
+        self._scope = self._loop.scope()
         self._lost: ConnectionLostError | None = None
 
     def __repr__(self) -> str:
@@ -106,20 +108,20 @@ class Connection:
         """Read and write until the connection is lost or this is cancelled; then every waiting call has failed."""
         try:
             with self._scope:
-                async with trio.open_nursery() as nursery:
+                async with self._loop.open_nursery() as nursery:
                     nursery.start_soon(self._read)
                     nursery.start_soon(self._write)
                     if self._lifetime_ms:
                         nursery.start_soon(self._renew_login)
         finally:
             self.lose(ConnectionLostError("the client was closed"))
-            await trio.aclose_forcefully(self._stream)
+            await self._loop.close_now(self._stream)
 
     async def _renew_login(self) -> None:
         """Before it ends, each time; other calls go on meanwhile."""
         lifetime_ms = self._lifetime_ms
         while lifetime_ms:
-            await trio.sleep(lifetime_ms / 1000 * RENEWED_AT)
+            await self._loop.sleep(lifetime_ms / 1000 * RENEWED_AT)
             try:
                 lifetime_ms = await self._logged_in(lifetime_ms / 1000)
             except RequestError as exc:
@@ -127,7 +129,7 @@ class Connection:
                 return
 
     async def _logged_in(self, timeout_s: float) -> int:
-        steps = login_steps(self._login, self._hello, is_encrypted=isinstance(self._stream, trio.SSLStream))
+        steps = login_steps(self._login, self._hello, is_encrypted=is_encrypted(self._stream))
         request = next(steps)
         while True:
             answer = expect(AuthenticateResponse, await self.call(request, timeout_s))
@@ -159,8 +161,9 @@ class Connection:
         is lost too, because a server that does not answer is gone. Cancelled before it is sent, nothing has happened;
         after, the outcome is unknown.
         """
-        await trio.lowlevel.checkpoint_if_cancelled()
-        with trio.move_on_after(timeout_s) as scope:
+        loop = self._loop
+        await loop.checkpoint_if_cancelled()
+        with loop.scope(deadline=loop.now() + timeout_s) as scope:
             call = await self._start(request)
             await call.event.wait()
         if scope.cancelled_caught:
@@ -183,7 +186,7 @@ class Connection:
         if self._lost is not None:
             raise self._lost.with_traceback(None)
         pieces = begin(self._protocol, self._next_id, request)
-        call = _Call()
+        call = _Call(self._loop.event())
         if is_answered(request):
             self._calls[self._next_id] = call
             self._unsent.append((pieces, None))
@@ -197,7 +200,7 @@ class Connection:
     async def _write(self) -> None:
         while True:
             await self._wake_writer.wait()
-            self._wake_writer = trio.Event()
+            self._wake_writer = self._loop.event()
             while self._unsent:
                 pieces: list[Bytes] = []
                 unanswered: list[_Call] = []
@@ -256,55 +259,41 @@ class TcpOpener:
         self._context = None if tls is None else tls.context()
         self.where = ""
 
-    async def __call__(self) -> trio.abc.Stream:
+    async def __call__(self) -> Stream:
         address = self._address() if callable(self._address) else self._address
         self.where = address_text(address)
-        stream = await trio.open_tcp_stream(*address)
-        return stream if self._context is None else await _encrypted(stream, self._context, address[0])
-
-
-async def _encrypted(stream: trio.SocketStream, context: ssl.SSLContext, host: str) -> trio.abc.Stream:
-    """Raises OSError when no keys are agreed on."""
-    encrypted = trio.SSLStream(stream, context, server_hostname=host, https_compatible=True)
-    try:
-        await encrypted.do_handshake()
-    except BaseException as exc:
-        await trio.aclose_forcefully(stream)
-        if isinstance(exc, trio.BrokenResourceError):
-            raise OSError(f"TLS is not agreed on: {exc.__cause__}") from exc
-        raise
-    return encrypted
+        return await current_loop().open_tcp(address, self._context)
 
 
 async def greet(open_stream: OpenStream, config: ClientConfig) -> Connection:
     """Open a stream, say hello and log in. Raises ConnectionLostError, or the server's refusal; closes the stream then."""
+    loop = current_loop()
     timeout_s = config.connect_timeout_ms / 1000
-    stream: trio.abc.Stream | None = None
+    stream: Stream | None = None
     connection: Connection | None = None
     try:
-        with trio.fail_after(timeout_s):
+        with loop.scope(deadline=loop.now() + timeout_s):
             stream = await open_stream()
             protocol, pieces = greeting(config)
             await send_pieces(stream, pieces)
             while (event := protocol.next_event()) is Idle.NEED_DATA:
                 protocol.receive_data(await stream.receive_some(MIN_RECEIVE_BYTES))
             hello = read_greeting(event, protocol)
-            steps = login_steps(config.login, hello, is_encrypted=isinstance(stream, trio.SSLStream))
+            steps = login_steps(config.login, hello, is_encrypted=is_encrypted(stream))
             lifetime_ms = await _log_in(stream, protocol, steps)
             connection = Connection(stream, protocol, hello, login=config.login, lifetime_ms=lifetime_ms)
             return connection
-    except trio.TooSlowError:
-        raise _not_connected(open_stream, f"no answer within {timeout_s:g} s") from None
     except ConnectionLostError as exc:
         raise _not_connected(open_stream, exc.message) from exc
     except (*_BROKEN, RemoteProtocolError) as exc:
         raise _not_connected(open_stream, str(exc)) from exc
     finally:
         if stream is not None and connection is None:
-            await trio.aclose_forcefully(stream)
+            await loop.close_now(stream)
+    raise _not_connected(open_stream, f"no answer within {timeout_s:g} s")
 
 
-async def _log_in(stream: trio.abc.Stream, protocol: NativeConnection, steps: LoginSteps) -> int:
+async def _log_in(stream: Stream, protocol: NativeConnection, steps: LoginSteps) -> int:
     """Go through a login, where there is one, before anything else is sent; answers for how many ms it holds."""
     answer: Any = None
     while True:
@@ -324,7 +313,7 @@ def _not_connected(open_stream: OpenStream, reason: str) -> ConnectionLostError:
     return ConnectionLostError(f"could not connect{to}: {reason}")
 
 
-async def send_pieces(stream: trio.abc.Stream, pieces: Sequence[Bytes]) -> None:
+async def send_pieces(stream: Stream, pieces: Sequence[Bytes]) -> None:
     """Send the buffers in order; together, where the stream is a plain socket."""
     buffers = joined(pieces)
     if not isinstance(stream, trio.SocketStream):

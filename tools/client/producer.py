@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Generator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import attrs
@@ -22,9 +22,10 @@ from ...protocol.records.builder import Headers
 from ...protocol.types import Bytes
 from .backoff import Backoff
 from .config import ProducerConfig
-from .connection import Client, TrioDriver, open_background
+from .connection import Client, open_background
 from .errors import ClosedError, ConnectionLostError
 from .procedures import groups as group_procedures
+from .running_loop import current_loop
 from .sending.futures import RecordFuture, RecordMetadata
 from .sending.partition_queue import Delivery
 from .sending.request_limits import record_size
@@ -39,7 +40,7 @@ class SentRecord(RecordFuture):
 
     async def wait(self) -> RecordMetadata:
         """Wait for the record, as `await` on the future does. Cancelling the wait does not take the record back."""
-        event = trio.Event()
+        event = current_loop().event()
         self.add_listener(event.set)
         await event.wait()
         return self.value()
@@ -52,14 +53,15 @@ class Producer(Sending):
     """Sends records over a client. Owns its batches; `run` is its sending task. Use `open_producer`."""
 
     def __init__(self, client: Client, config: ProducerConfig) -> None:
-        super().__init__(config, trio.current_time)
+        super().__init__(config, client.loop.now)
         self._client = client
-        self._loading: dict[str, trio.Lock] = {}
-        self._wake_sender = trio.Event()
-        self._room = trio.lowlevel.ParkingLot()
+        self._loop = client.loop
+        self._loading: dict[str, AbstractAsyncContextManager[object]] = {}
+        self._wake_sender = self._loop.event()
+        self._room = self._loop.parking_lot()
         self._is_asking = False  # for a producer id
         if config.transactional_id is not None:
-            self._transactions = TransactionCalls(TrioDriver(client), config, self._accumulator, lambda timeout_s: self.flush())
+            self._transactions = TransactionCalls(client.driver, config, self._accumulator, lambda timeout_s: self.flush())
 
     async def send(
         self,
@@ -82,7 +84,7 @@ class Producer(Sending):
         if produced is None or not self._accumulator.has_room(size):
             produced = await self._make_ready(topic, size)
         else:
-            await trio.lowlevel.checkpoint()
+            await self._loop.checkpoint()
             if not self._accumulator.has_room(size):
                 produced = await self._make_ready(topic, size)
         return self._append(produced, size, value, key, timestamp_ms, partition, headers)
@@ -118,9 +120,9 @@ class Producer(Sending):
         """Send what waits for company and wait until every record sent before is settled, one way or the other."""
         self._accumulator.flush()
         self._wake_sender.set()
-        await trio.lowlevel.checkpoint()
+        await self._loop.checkpoint()
         for batch in self._accumulator.unfinished:
-            event = trio.Event()
+            event = self._loop.event()
             batch.add_listener(event.set)
             await event.wait()
 
@@ -132,10 +134,10 @@ class Producer(Sending):
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Send what is due until cancelled; what is unsettled then fails with ClosedError."""
         try:
-            async with trio.open_nursery() as nursery:
+            async with self._loop.open_nursery() as nursery:
                 task_status.started()
                 while True:
-                    self._wake_sender = trio.Event()
+                    self._wake_sender = self._loop.event()
                     buffered_bytes = self._accumulator.buffered_bytes
                     for deliveries in self._accumulator.drain():
                         nursery.start_soon(self._deliver, deliveries)
@@ -144,7 +146,7 @@ class Producer(Sending):
                     if self._accumulator.buffered_bytes < buffered_bytes:  # batches have expired
                         self._room.unpark_all()
                     deadline = self._accumulator.next_deadline()
-                    with trio.move_on_at(math.inf if deadline is None else deadline):
+                    with self._loop.scope(deadline=math.inf if deadline is None else deadline):
                         await self._wake_sender.wait()
         finally:
             self._is_closed = True
@@ -159,7 +161,7 @@ class Producer(Sending):
 
     async def _make_ready(self, topic: str, size: int) -> ProducedTopic:
         produced = None
-        with trio.move_on_after(self._config.max_block_ms / 1000):
+        with self._loop.scope(deadline=self._loop.now() + self._config.max_block_ms / 1000):
             produced = await self._load(topic)
             while not self._accumulator.has_room(size) and not self._is_closed and self._accumulator.fatal is None:
                 self._accumulator.flush()
@@ -174,13 +176,13 @@ class Producer(Sending):
         raise self._no_room(size)
 
     async def _load(self, topic: str) -> ProducedTopic:
-        async with self._loading.setdefault(topic, trio.Lock()):
+        async with self._loading.setdefault(topic, self._loop.lock()):
             backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
             while (produced := self._topics.get(topic)) is None:
                 try:
                     self._learn(topic, await self._client.metadata(MetadataRequest((topic,))), self._client.max_frame_bytes)
                 except ConnectionLostError:
-                    await trio.sleep(backoff.pause_s())
+                    await self._loop.sleep(backoff.pause_s())
             return produced
 
     async def _ask_for_producer(self) -> None:
@@ -192,7 +194,7 @@ class Producer(Sending):
                 self._accumulator.set_producer(await self._client.run(group_procedures.init_producer(self._config)))
             except TriologError as exc:
                 if isinstance(exc, RequestError) and exc.retriable:
-                    await trio.sleep(backoff.pause_s())
+                    await self._loop.sleep(backoff.pause_s())
                 else:
                     self._refuse_producer(exc)
         self._is_asking = False

@@ -8,15 +8,16 @@ offset on, of a range of times those outside of it, and a last batch that a limi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, RecordTooLargeError, RequestError
 from ...protocol.native.messages import FetchPartition, FetchPartitionResponse, FetchRequest, FetchResponse, Gaps, end_of
 from ...protocol.records.batch import BatchHeader, check_batch, iter_batches
 from ...protocol.records.record import CommittedFilter, iter_records
-from ...protocol.types import Record, TimeRange, TopicPartition
+from ...protocol.types import Isolation, Record, TimeRange, TopicPartition
 from .config import ConsumerConfig
+from .procedures.topics import Procedure
 
 
 class FetchedBatch(NamedTuple):
@@ -213,3 +214,24 @@ class Reading:
             raise RecordTooLargeError(
                 f"{len(data)} bytes of {partition.name} at offset {asked} hold no whole batch; raise partition_max_bytes"
             )
+
+
+def read_once(
+    starts: Mapping[TopicPartition, int],
+    times: TimeRange | None = None,
+    *,
+    isolation: Isolation,
+    max_bytes: int,
+    max_wait_s: float,
+) -> Procedure[tuple[Reading, list[FetchedBatch]]]:
+    """Fetch once from these offsets: the batches, and a `Reading` that has the next offsets, and the partitions whose offset
+    was out of range. Raises the error of a partition."""
+    config = ConsumerConfig(
+        max_wait_ms=round(max_wait_s * 1000), max_bytes=max_bytes, partition_max_bytes=max_bytes, isolation=isolation
+    )
+    reading = Reading(config)
+    reading.assign(dict(starts), {}, times)
+    fetch = reading.next_fetch()
+    assert fetch is not None, "nothing to read"
+    response = yield fetch.request
+    return reading, list(reading.accept(fetch, response))

@@ -12,12 +12,15 @@ the next transaction begins under another epoch.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
-from ...protocol.errors import TriologError
-from ...protocol.types import TopicPartition
+from ...protocol.errors import InvalidTxnStateError, TriologError
+from ...protocol.records.partitioners import partition_for_key
+from ...protocol.records.plain_records import PlainRecord, check_records
+from ...protocol.types import AppendResult, TopicPartition
+from .backoff import passes
 from .config import ProducerConfig
 from .errors import ClosedError
 from .procedures import groups as group_procedures
@@ -25,6 +28,8 @@ from .procedures.driving import Driver
 from .procedures.groups import CommittedOffset
 from .procedures.topics import Procedure
 from .sending.accumulator import Accumulator
+from .sending.append_once import Appends
+from .sending.partition_queue import ProducerIdentity
 from .sending.transactions import ABORT_TIMEOUT_S, TransactionState
 
 T = TypeVar("T")
@@ -112,6 +117,11 @@ class Transaction:
     def __init__(self, calls: TransactionCalls) -> None:
         self._calls = calls
 
+    @property
+    def calls(self) -> TransactionCalls:
+        """Return the calls of the producer."""
+        return self._calls
+
     async def begin(self) -> None:
         """Begin it. InvalidTxnStateError when another is open, unless that was left after a commit of unknown outcome."""
         await self._calls.begin()
@@ -133,7 +143,7 @@ class Transaction:
         await self._calls.abort()
 
     async def __aenter__(self) -> Self:
-        await self._calls.begin()
+        await self.begin()
         return self
 
     async def __aexit__(
@@ -159,3 +169,73 @@ class Transaction:
         finally:
             if calls.state.is_open:
                 calls.state.leave_behind()
+
+
+class LogTransaction(Transaction):
+    """A transaction under a transactional id, with appends of its own. As a block, it commits at its end and aborts on an
+    exception; you can also call the methods, and begin it again after its end."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        transactional_id: str,
+        timeout_ms: int,
+        partition_count: Callable[[str], Awaitable[int]],
+    ) -> None:
+        config = ProducerConfig(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
+        self._id = transactional_id
+        self._accumulator = Accumulator(config, driver.now)  # of no records: appends are made one by one
+        self._appends = Appends(config, driver)
+        self._partition_count = partition_count
+        super().__init__(TransactionCalls(driver, config, self._accumulator, self._flush))
+
+    def __repr__(self) -> str:
+        return f"<LogTransaction {self._id!r}{' open' if self._calls.state.is_open else ''}>"
+
+    async def _flush(self, timeout_s: float | None) -> None:
+        await self._calls.driver.sleep(0)
+
+    async def begin(self) -> None:
+        """Begin it: another producer of the id is fenced off, and its open transaction is aborted. Raises RequestError."""
+        await super().begin()
+        producer = self._calls.state.producer
+        self._appends.assume(ProducerIdentity(producer.producer_id, producer.producer_epoch))
+
+    async def append(
+        self,
+        topic: str,
+        records: Sequence[PlainRecord | bytes],
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+    ) -> AppendResult:
+        """Append as `append` of the client does, without a key or partition into partition 0. Readers of committed records see
+        the records when the transaction commits. After one that failed, or was cancelled, only an abort is possible. Raises
+        RequestError; TypeError for what is no record, and then nothing has happened."""
+        check_records(topic, records)
+        state = self._calls.state
+        state.check_sending()
+        if partition is None:
+            partition = 0 if key is None else partition_for_key(key, await self._partition_count(topic))
+        where = TopicPartition(topic, partition)
+        with self._failing(f"an append to {where}"):
+            self._accumulator.has_sent = True
+            return await self._appends.append(where, records, key=key, passes=passes)
+
+    async def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit the offsets of a group together with the records: when the transaction commits, or not at all. Raises
+        RequestError."""
+        with self._failing(f"a commit of offsets of group {group!r}"):
+            await self.send_offsets(group, offsets)
+
+    @contextlib.contextmanager
+    def _failing(self, what: str) -> Iterator[None]:
+        """Let nothing but an abort follow an error that leaves the block."""
+        try:
+            yield
+        except BaseException as exc:
+            self._calls.state.call_failed()
+            self._accumulator.failure = self._accumulator.failure or InvalidTxnStateError(
+                f"the transaction of {self._id!r} can only be aborted: {what} has failed or was cancelled ({exc!r})"
+            )
+            raise

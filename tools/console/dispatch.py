@@ -1,29 +1,50 @@
 """Routes each HTTP request to its response: a page, its JSON twin, a stream of events, a file, or an error.
 
 Every page is the same shell with its first value inside, so that the browser sends no second request. A page runs only our own
-files (`Content-Security-Policy`), and everything from records is data.
+files (`Content-Security-Policy`), and everything from records is data. Those files are read once; their paths have a hash of
+all of them, so browsers keep them indefinitely and never mix two versions.
+
+A view is added by a line in `ROUTES`, and one in `static/app.js`.
 """
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import json
-from collections.abc import Sequence
-from typing import Any, Final
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import attrs
 
 from ...protocol.errors import RequestError, TriologError
-from ...server.listeners.http.access import HttpAccess
-from ...server.listeners.http.messages import JSON, HttpAnswer, HttpRequest
+from ...server.listeners.http.access import JSON, HttpAccess, HttpAnswer, HttpRequest
+from .around import forward, testing, wear
 from .around.links import KnownLinks
 from .errors import ApiError, login_required, of_server
-from .parameters import Parameters
-from .routes import Call, Route
+from .routes import Call, ConsoleSettings, Parameters, Route
 from .sessions import LoggedIn, Sessions
-from .settings import ConsoleSettings
-from .static_files import StaticFiles
-from .views.table import ROUTES
+from .views import groups, overview, records, topics, transactions
 from .watching.watcher import Watcher
+
+ROUTES: Final[tuple[Route, ...]] = (
+    *overview.ROUTES,
+    *topics.ROUTES,
+    *topics.TOPIC_ROUTES,
+    *records.ROUTES,
+    *records.PRODUCE_ROUTES,
+    *records.WALK_ROUTES,
+    *groups.ROUTES,
+    *transactions.ROUTES,
+    *overview.CONNECTIONS_ROUTES,
+    *overview.SIGN_IN_ROUTES,
+    *wear.ROUTES,
+    *forward.ROUTES,
+    *testing.ROUTES,
+)
+
 
 API: Final = "/api"
 STATIC: Final = "/static/"
@@ -206,3 +227,70 @@ def _body(request: HttpRequest) -> dict[str, Any]:
 
 def _json(status: int, value: Any) -> HttpAnswer:
     return HttpAnswer(status, json.dumps(value, separators=(",", ":"), allow_nan=False).encode() + b"\n", JSON)
+
+
+FOLDER: Final = Path(__file__).parent / "static"
+SHELL: Final = "index.html"
+MAX_TOTAL_BYTES: Final = 150_000
+CONTENT_TYPES: Final[Mapping[str, str]] = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+FOR_EVER: Final = ("cache-control", "public, max-age=31536000, immutable")
+HASH_CHARS: Final = 12
+COMMENT: Final = re.compile(r"^[ \t]*(?://[^\n]*|/\*.*?\*/[ \t]*)$", re.MULTILINE | re.DOTALL)
+"""One that has its lines for itself."""
+
+
+class StaticFile(NamedTuple):
+    content_type: str
+    content: bytes
+    compressed: bytes
+
+
+@attrs.frozen
+class StaticFiles:
+    """All of them, by their path below the folder."""
+
+    files: Mapping[str, StaticFile]
+    digest: str
+
+    @classmethod
+    def read(cls, folder: Path = FOLDER) -> StaticFiles:
+        """Blocking."""
+        digest = hashlib.sha256()
+        files = {}
+        for path in sorted(folder.rglob("*")):
+            if path.suffix in CONTENT_TYPES:
+                name, content = path.relative_to(folder).as_posix(), _shipped(path.read_text(encoding="utf-8"))
+                digest.update(b"%s\0%d\0%s" % (name.encode(), len(content), content))
+                files[name] = StaticFile(CONTENT_TYPES[path.suffix], content, gzip.compress(content, mtime=0))
+        return cls(files, digest.hexdigest()[:HASH_CHARS])
+
+    @property
+    def base(self) -> str:
+        """The path below which they are."""
+        return f"/static/{self.digest}/"
+
+    @property
+    def shell(self) -> str:
+        """The page without its data."""
+        return self.files[SHELL].content.decode()
+
+    def answer(self, request: HttpRequest) -> HttpAnswer:
+        """A file, or 404; also for a version that is no longer there."""
+        found = self.files.get(request.path.removeprefix(self.base)) if request.path.startswith(self.base) else None
+        if found is None:
+            return HttpAnswer.text(404, "there is no such file")
+        if "gzip" in request.headers.get("accept-encoding", ""):
+            headers = (FOR_EVER, ("content-encoding", "gzip"), ("vary", "accept-encoding"))
+            return HttpAnswer(200, found.compressed, found.content_type, headers)
+        return HttpAnswer(200, found.content, found.content_type, (FOR_EVER, ("vary", "accept-encoding")))
+
+
+def _shipped(text: str) -> bytes:
+    """Strip indentation and comment lines, a tenth of a file. This is safe because none of our strings has several lines."""
+    lines = (line.strip() for line in COMMENT.sub("", text).splitlines())
+    return "\n".join(filter(None, lines)).encode() + b"\n"

@@ -15,7 +15,7 @@ import attrs
 import trio
 
 from ...protocol.errors import RequestError, TriologError
-from ...server.listeners.http.messages import HttpAnswer, Send
+from ...server.listeners.http.access import HttpAnswer, Send
 from .errors import ApiError, of_server
 
 EVENT_STREAM: Final = "text/event-stream; charset=utf-8"

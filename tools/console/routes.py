@@ -1,4 +1,5 @@
-"""Building blocks of a view: a table of routes, each with its handler.
+"""Building blocks of a view: a table of routes, each with its handler; the settings of the console; and query parameters, which
+are checked when they are read. Every error names the parameter.
 
 | created by | serves |
 |---|---|
@@ -15,15 +16,17 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Final
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, unquote
 
 import attrs
 
+from ...protocol.limits import INT32_MAX, INT64_MAX
+from ...server.config.values import Address
+from ..client.login import LoginConfig
+from ..client.tls import TlsConfig
 from .around.links import KnownLinks
 from .errors import ApiError, BadParameterError
-from .parameters import Parameters
 from .sessions import LoggedIn, Sessions
-from .settings import ConsoleSettings
 from .watching.watcher import Watcher
 
 MAX_CONFIRM_CHARS: Final = 1000
@@ -121,3 +124,84 @@ def change(method: str, pattern: str, handler: Handler) -> Route:
 def of_console(pattern: str, handler: Handler) -> Route:
     """Return a route that changes only the console: logging in and out."""
     return Route(method="POST", pattern=pattern, handler=handler, needs_login=False)
+
+
+@attrs.frozen(kw_only=True)
+class ConsoleSettings:
+    """`triolog console`'s options. `login`: in whose name everybody looks; None where the server wants nobody, or each user
+    logs in. `parent`: the process with which it ends; `listen_fd`: a socket of its that listens already."""
+
+    server: tuple[str, int]
+    listen: Address
+    allow_changes: bool = False
+    control: Address | None = None
+    control_token: str | None = attrs.field(default=None, repr=False)
+    forward_state_dir: str | None = None
+    tls: TlsConfig | None = None
+    login: LoginConfig | None = None
+    parent: int | None = None
+    listen_fd: int | None = None
+
+
+MAX_PARAMETERS: Final = 50
+MAX_TEXT_CHARS: Final = 1000
+EXACT: Final = 2**53
+"""From here on JavaScript's numbers leave integers out."""
+
+
+def exact(number: int) -> int | str:
+    """An offset or a time for JSON: as a string where a number would not be exact."""
+    return number if -EXACT < number < EXACT else str(number)
+
+
+class Parameters:
+    """The parameters of one request."""
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._values = values
+
+    @classmethod
+    def parse(cls, query: str) -> Parameters:
+        """Raises BadParameterError."""
+        try:
+            pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=MAX_PARAMETERS, errors="strict")
+        except ValueError as exc:
+            raise BadParameterError("query", f"it cannot be read: {exc}") from None
+        return cls(dict(pairs))
+
+    def check_known(self, names: Collection[str]) -> None:
+        """Raises BadParameterError for the first other one."""
+        for name in self._values:
+            if name not in names:
+                known = f"there are {', '.join(sorted(names))}" if names else "there are none here"
+                raise BadParameterError(name[:100], f"no such parameter; {known}")
+
+    def text(self, name: str, default: str = "", *, max_chars: int = MAX_TEXT_CHARS) -> str:
+        value = self._values.get(name, default)
+        if len(value) > max_chars:
+            raise BadParameterError(name, f"of more than {max_chars} characters")
+        return value
+
+    def choice(self, name: str, choices: Collection[str], default: str) -> str:
+        value = self._values.get(name) or default
+        if value not in choices:
+            raise BadParameterError(name, f"{value[:100]!r} is none of {', '.join(choices)}")
+        return value
+
+    def integer(self, name: str, default: Any = None, *, least: int = 0, most: int = INT32_MAX) -> Any:
+        """An integer within bounds; the default where it is missing or empty."""
+        value = self._values.get(name, "")
+        if not value:
+            return default
+        digits = value.removeprefix("-")
+        if not (digits.isascii() and digits.isdigit() and len(digits) < 20) or not least <= int(value) <= most:
+            raise BadParameterError(name, f"{value[:100]!r} is no integer from {least} to {most}")
+        return int(value)
+
+    def offset(self, name: str) -> int | None:
+        """An offset; None where it is missing."""
+        found: int | None = self.integer(name, most=INT64_MAX)
+        return found
+
+    def flag(self, name: str) -> bool:
+        return self.choice(name, ("0", "1"), "0") == "1"

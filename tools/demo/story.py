@@ -67,7 +67,7 @@ async def run_story(demo: Demo, flights: Sequence[Flight], data_dir: Path, work_
     """Run all chapters."""
     with started_server(data_dir, work_dir) as server:
         demo.say(f"triolog serve is process {server.pid}, durability fsync, data in {data_dir}")
-        async with connect(address=lambda: server.address, config=ClientConfig(client_id="demo")) as client:
+        async with connect(lambda: server.address, config=ClientConfig(client_id="demo")) as client:
             acknowledged = await _produce(demo, client, server, flights, kill_at=kill_point(len(flights), seed))
             copies = await _read_back(demo, client, flights, acknowledged)
             await _look_up(demo, client, copies)

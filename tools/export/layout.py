@@ -27,8 +27,7 @@ from ...server.storage.disk.filesystem import OsFileSystem, sync_file
 from ..segments.segment_damage import DamagedSegmentError, ReadMode
 from ..segments.segment_reader import SegmentRead, read_split
 from .log_pieces import LogSource, Splits, plan_pieces
-from .manifest import Manifest, absolute, replace_file
-from .pieces import JobError, Piece, Result
+from .manifest import JobError, Manifest, Piece, Result, absolute, replace_file
 from .writers import FileWriter, ToLine, open_writer
 
 if TYPE_CHECKING:

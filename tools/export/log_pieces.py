@@ -11,8 +11,7 @@ from ...server.storage.disk.paths import is_internal
 from ..segments.segment_log import read_logs
 from ..segments.segment_transactions import committed_range
 from ..segments.splits import AbortedRange, LogRange, SegmentSplit, SplitLimits, pack_splits, plan_splits
-from .manifest import Manifest, absolute
-from .pieces import JobError, Piece
+from .manifest import JobError, Manifest, Piece, absolute
 
 Splits = tuple[SegmentSplit, ...]
 

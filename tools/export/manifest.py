@@ -1,4 +1,5 @@
-"""The manifest of a job: its plan and its finished pieces, in a file from which a second run continues.
+"""The manifest of a job: its plan and its finished pieces, in a file from which a second run continues; and the error that
+reports failed pieces.
 
 JSON: `job`, `settings`, `files` (what the job works on, as far as that must not have changed), `plan` (the pieces, as the job
 describes them), `done` (the result of every piece by its name), `is_complete`. The file is replaced as a whole after each group
@@ -11,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import attrs
 
@@ -156,3 +157,22 @@ def _read(path: Path) -> dict[str, Any]:
 def _shown(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
+
+
+T = TypeVar("T")
+
+Result = dict[str, Any]
+"""What a piece answers; the same when it is run again."""
+
+
+class JobError(TriologError):
+    """Pieces that failed. What succeeded is in the manifest, if the job has one: a second run does the rest."""
+
+
+@attrs.frozen
+class Piece(Generic[T]):
+    """A part of a job that one task does."""
+
+    name: str
+    size_bytes: int
+    what: T

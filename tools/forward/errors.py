@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Self
 
 from ...protocol.errors import TriologError
-from .pacing.retry import Failure
+from .pacing import Failure
 
 
 class ForwardError(TriologError):

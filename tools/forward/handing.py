@@ -14,7 +14,7 @@ import attrs
 from ...protocol.types import Record, TopicPartition
 from .errors import RecordsRefusedError
 from .memory import LinkMemory
-from .pacing.stretch import Stretch
+from .pacing import Stretch
 from .source.source import Gap, Piece
 from .upstream.producer import UpstreamProducer
 

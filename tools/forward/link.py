@@ -23,20 +23,14 @@ from .errors import (
     TopicStoppedError,
     TryAgainError,
 )
-from .memory import LinkMemory, RateCap
+from .memory import LinkMemory, RateCap, TopicIds, Wishes
 from .opening import open_upstream, trouble
-from .pacing.retry import Failure, Retry
-from .pacing.stretch import StretchSize
-from .pacing.windows import opens_in_s
-from .progress import LinkProgress
+from .pacing import Failure, Retry, StretchSize, opens_in_s
+from .progress import LinkEvent, LinkProgress, LinkState
 from .session import KEEP_S, Session
-from .settings.link_settings import LinkSettings
-from .settings.names import wanted_topics
+from .settings.link_settings import LinkSettings, wanted_topics
 from .source.source import Source
-from .states import LinkEvent, LinkState
-from .topic_ids import TopicIds
 from .upstream.connection import UpstreamClients
-from .wishes import Wishes
 
 
 class Claims:

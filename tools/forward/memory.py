@@ -1,20 +1,84 @@
-"""The state that a link keeps from one session to the next."""
+"""The state that a link keeps from one session to the next; requests to it, which any thread may make and which wake the link's
+thread; and the ids of the topics that it has forwarded.
+
+A topic that was deleted and created again has another id. Deleting it also deletes the offsets that the link committed for it
+in the source, and with them the only trace of the old topic. So the link's own directory keeps the ids, in a JSON object from
+name to id. Without a directory the ids live as long as the process.
+"""
 
 from __future__ import annotations
 
+import json
+import logging
+import os
+import threading
+import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import attrs
 
 from ...protocol.types import TopicPartition
-from .pacing.stretch import StretchSize
+from .pacing import StretchSize
 from .progress import LinkProgress
 from .settings.link_settings import Delivery, LinkSettings
 from .source.source import Source
-from .topic_ids import TopicIds
 from .upstream.connection import BATCH_BYTES
-from .wishes import Wishes
+
+LOGGER: Final = logging.getLogger(__name__)
+MAX_FILE_BYTES: Final = 16 * 1024 * 1024
+
+
+@attrs.define(eq=False, repr=False)
+class TopicIds:
+    """Owner: the link's thread."""
+
+    path: Path | None = None
+    _ids: dict[str, str] | None = None
+
+    def known(self, topic: str) -> str | None:
+        """The id of the topic of that name that was forwarded; None where none was, as far as is known."""
+        return self._read().get(topic)
+
+    def note(self, ids: Mapping[str, str]) -> None:
+        """These are forwarded. What cannot be written is logged, and known until the process ends."""
+        known = self._read()
+        if all(known.get(name) == topic_id for name, topic_id in ids.items()):
+            return
+        known.update(ids)
+        if self.path is None:
+            return
+        temporary = self.path.with_suffix(".tmp")
+        try:
+            temporary.unlink(missing_ok=True)
+            with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w") as stream:
+                json.dump(known, stream)
+                stream.flush()
+                os.fsync(stream.fileno())
+            temporary.replace(self.path)
+        except OSError as exc:
+            LOGGER.error(
+                "cannot write %s: %s. A topic that is created again while this link is down is not noticed.", self.path, exc
+            )
+
+    def _read(self) -> dict[str, str]:
+        if self._ids is None:
+            self._ids = {} if self.path is None else _ids_in(self.path)
+        return self._ids
+
+
+def _ids_in(path: Path) -> dict[str, str]:
+    try:
+        with path.open("rb") as stream:
+            found = json.loads(stream.read(MAX_FILE_BYTES))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, RecursionError) as exc:
+        LOGGER.error("%s cannot be read, it begins again with the topics that there are: %s", path, exc)
+        return {}
+    return {name: topic_id for name, topic_id in found.items() if isinstance(topic_id, str)} if isinstance(found, dict) else {}
+
 
 FIRST_PAUSE_S: Final = 10.0
 LONGEST_PAUSE_S: Final = 600.0
@@ -171,3 +235,78 @@ class LinkMemory:
     def publish_troubles(self) -> None:
         """Let people see them."""
         self.progress.troubled(self.troubles.messages)
+
+
+GRACE_S: Final = 5.0
+"""How long a link that is to end may go on committing what it has handed over."""
+
+
+class Wishes:
+    """Thread-safe."""
+
+    def __init__(self, *, paused: bool = False, drain_and_end: bool = False) -> None:
+        self._changed = threading.Condition()
+        self._version = 0
+        self._is_paused = paused
+        self._stop_s: float | None = None
+        self._drain_s: float | None = time.monotonic() if drain_and_end else None
+        self.ends_when_drained: Final = drain_and_end
+
+    @property
+    def is_paused(self) -> bool:
+        return self._is_paused
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._stop_s is not None
+
+    @property
+    def drains_since_s(self) -> float | None:
+        """Since when everything is to go, in monotonic seconds; None: it goes as always."""
+        return self._drain_s
+
+    def is_patient(self) -> bool:
+        """Return whether time is left to wait for the upstream."""
+        return self._stop_s is None or time.monotonic() < self._stop_s + GRACE_S
+
+    def pause(self) -> None:
+        with self._changed:
+            self._is_paused = True
+            self._drain_s = None
+            self._tell()
+
+    def resume(self) -> None:
+        with self._changed:
+            self._is_paused = False
+            self._tell()
+
+    def stop(self) -> None:
+        with self._changed:
+            if self._stop_s is None:
+                self._stop_s = time.monotonic()
+            self._tell()
+
+    def drain(self) -> None:
+        with self._changed:
+            self._drain_s = time.monotonic()
+            self._tell()
+
+    def drained(self, since_s: float | None = None) -> None:
+        """Told by the link: nothing is left of what was there at `since_s`. Or, without it, nobody waits any longer."""
+        with self._changed:
+            if since_s in (None, self._drain_s):
+                self._drain_s = None
+
+    @property
+    def version(self) -> int:
+        """Another one when somebody wants something else."""
+        return self._version
+
+    def wait(self, timeout_s: float, seen: int) -> bool:
+        """Until the version is no longer the one that was `seen`, or so long. True when it is another one."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._version != seen, max(0.0, timeout_s))
+
+    def _tell(self) -> None:
+        self._version += 1
+        self._changed.notify_all()

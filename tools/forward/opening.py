@@ -3,6 +3,9 @@
 1. the source's topics, and those upstream, made where they are missing;
 2. the producer is introduced: an earlier forwarder is fenced, and its last transaction has an end;
 3. only then is the upstream's group asked how far it is, and compared with the source.
+
+`reset` sets where a link continues: for topics that were created again, a source that was restored, a record to be skipped. The
+offset is committed as a link commits it, in a transaction upstream, so a running forwarder is fenced; then in the source.
 """
 
 from __future__ import annotations
@@ -16,15 +19,15 @@ import attrs
 
 from ...protocol.types import LATEST_TIMESTAMP, TopicPartition
 from ..client.procedures.groups import CommittedOffset
-from .errors import TopicStoppedError, TryAgainError
-from .memory import LinkMemory
-from .settings.names import ranks, target_name, wanted_topics
-from .source.source import OffsetRange, SourceTopic
-from .upstream.connection import UpstreamClients
+from ..client.procedures.topics import AtOffset, Place, Shifted
+from .errors import SettingsError, TopicStoppedError, TryAgainError
+from .memory import GROUP, LinkMemory
+from .settings.link_settings import LinkSettings, ranks, target_name, wanted_topics
+from .source.source import OffsetRange, Source, SourceTopic
+from .upstream.connection import BATCH_BYTES, UpstreamClients, words
 from .upstream.producer import UpstreamProducer
 from .upstream.resume import Mark, Resumed, check_last, check_topic, resume
 from .upstream.topics import UpstreamTopics
-from .upstream.verdict import words
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer
@@ -208,3 +211,61 @@ def _committed_upstream(
         for answer in answers
         if answer.offset >= 0
     }
+
+
+def reset(
+    settings: LinkSettings, node: str | None, source: Source, topic: str, partition: int | None, start: Place
+) -> Mapping[TopicPartition, int]:
+    """Reset the offsets of a topic's partitions, or of one, and return them. Raises SettingsError, TryAgainError."""
+    node = node or source.node()
+    group = GROUP.format(node=node, link=settings.name)
+    described = source.topics([topic]).get(topic)
+    if described is None:
+        raise SettingsError(f"the source has no topic {topic}")
+    wanted = sorted(described.partitions) if partition is None else [partition]
+    offsets = _offsets(source, described, wanted, start)
+    kept = {each: CommittedOffset(offset, described.topic_id) for each, offset in offsets.items()}
+    clients = UpstreamClients(settings, group, lambda: True)
+    if clients.is_exactly_once:
+        target = target_name(settings.target, topic=topic, node=node, link=settings.name)
+        _commit_upstream(clients, settings, {TopicPartition(target, each.partition): offset for each, offset in kept.items()})
+    source.commit(group, kept)
+    return offsets
+
+
+def _offsets(source: Source, topic: SourceTopic, wanted: list[int], start: Place) -> dict[TopicPartition, int]:
+    for number in wanted:
+        if number not in topic.partitions:
+            raise SettingsError(f"{topic.name} has no partition {number}")
+    partitions = [TopicPartition(topic.name, number) for number in wanted]
+    if isinstance(start, Shifted):
+        offsets = {}
+        for each in partitions:
+            there = topic.partitions[each.partition]
+            origin = there.end_offset if start.records < 0 else there.start_offset
+            offsets[each] = min(max(origin + start.records, there.start_offset), there.end_offset)
+        return offsets
+    if not isinstance(start, AtOffset):
+        return source.locate(partitions, start)
+    for number in wanted:
+        there = topic.partitions[number]
+        if not there.start_offset <= start.offset <= there.end_offset:
+            raise SettingsError(
+                f"{topic.name}-{number} has offsets {there.start_offset} up to {there.end_offset} (exclusive), and not "
+                f"{start.offset}"
+            )
+    return dict.fromkeys(partitions, start.offset)
+
+
+def _commit_upstream(clients: UpstreamClients, settings: LinkSettings, kept: Mapping[TopicPartition, CommittedOffset]) -> None:
+    consumer = clients.consumer()
+    try:
+        metadata = consumer.consumer_group_metadata()
+    finally:
+        consumer.close()
+    producer = UpstreamProducer(clients, BATCH_BYTES, settings.transaction_timeout_ms)
+    try:
+        producer.introduce(metadata)
+        producer.commit(kept)
+    finally:
+        producer.close()

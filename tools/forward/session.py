@@ -15,7 +15,7 @@ from .errors import RecordsRefusedError, SourceFailedError, TargetRefusedError, 
 from .handing import Handing, hand_over
 from .memory import LinkMemory
 from .opening import Opened, trouble
-from .pacing.stretch import CATCH_UP_DELAY_S, Stretch
+from .pacing import CATCH_UP_DELAY_S, Stretch
 from .source.source import Gap, Piece
 from .upstream.resume import Mark
 
@@ -249,7 +249,7 @@ class Session:
         self._memory.progress.seen(topics.values())
 
     def _has_other_topics(self) -> bool:
-        from .settings.names import wanted_topics
+        from .settings.link_settings import wanted_topics
 
         settings = self._memory.settings
         there = self._memory.source.topics()
@@ -301,7 +301,7 @@ class Session:
             self._memory,
             part.topic,
             f"the record at offset {offset} of partition {part.partition} {said}; {remedy}, or skip it: "
-            f"`triolog forward reset --topic {part.topic} --partition {part.partition} --start {offset + 1}`",
+            f"`triolog forward reset --topic {part.topic} --partition {part.partition} -o {offset + 1}`",
         )
 
     def _forget_refused(self, offsets: dict[TopicPartition, int]) -> None:

@@ -1,15 +1,21 @@
-"""Committed offsets of a group, with the bounds of the logs and the members that read them."""
+"""Committed offsets of a group, with the bounds of the logs and the members that read them; and resets: planned, shown with
+their effect, and applied.
+
+A reset follows Kafka's tool. An offset outside the log becomes the nearest one in the log. A group with members is refused:
+they would continue at their positions and commit over the reset.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final, NamedTuple
 
 from ...protocol.errors import ErrorCode, RequestError
 from ...protocol.native.messages import DescribedGroup, GroupMember
-from ...protocol.types import TopicPartition
+from ...protocol.types import NO_OFFSET, TopicPartition
 from ..client.admin import Admin
 from ..client.procedures.groups import CommittedOffset
+from ..client.procedures.topics import Place
 
 Bounds = dict[TopicPartition, tuple[int, int]]
 """(log start offset, high watermark) of partitions that are served."""
@@ -31,6 +37,13 @@ class GroupOffset(NamedTuple):
         if self.offset is None or self.high_watermark is None or self.log_start_offset is None:
             return None
         return max(0, self.high_watermark - max(self.offset, self.log_start_offset))
+
+    @property
+    def unread(self) -> int | None:
+        """Records of a partition without a committed offset, where `auto.offset.reset` of the consumer decides."""
+        if self.offset is not None or self.high_watermark is None or self.log_start_offset is None:
+            return None
+        return self.high_watermark - self.log_start_offset
 
     def entry(self) -> dict[str, Any]:
         """For programs."""
@@ -61,12 +74,12 @@ async def bounds_of(admin: Admin, topics: Iterable[str]) -> Bounds:
 
 
 async def group_offsets(admin: Admin, group: str, assigned: Iterable[TopicPartition] = ()) -> list[GroupOffset]:
-    """By partition: those with an offset, and those that members read."""
+    """Return all partitions of the topics in which the group has a committed offset or a member reads."""
     committed = await admin.group_offsets(group)
-    wanted = sorted({*committed, *assigned})
+    wanted = {*committed, *assigned}
     bounds = await bounds_of(admin, [partition.topic for partition in wanted])
     found = []
-    for partition in wanted:
+    for partition in sorted(wanted | bounds.keys()):
         kept = committed.get(partition)
         offset, metadata = (None, None) if kept is None else kept
         found.append(GroupOffset(partition, offset, metadata, *bounds.get(partition, (None, None))))
@@ -98,3 +111,107 @@ def readers_of(group: DescribedGroup) -> dict[TopicPartition, GroupMember]:
     return {
         TopicPartition(assigned.topic, assigned.partition): member for member in group.members for assigned in member.assignment
     }
+
+
+SHARE: Final = "share"
+"""The type of groups that commit no offsets: what they have not done is theirs to be given (KIP-932)."""
+
+
+class ResetError(Exception):
+    """A group cannot be reset so; the message says why."""
+
+
+class Move(NamedTuple):
+    """A reset of a group in a partition: its `current` offset (None: no committed offset) and its new `offset`."""
+
+    partition: TopicPartition
+    current: int | None
+    offset: int
+    log_start_offset: int
+    high_watermark: int
+
+    @property
+    def lag(self) -> int:
+        return self.high_watermark - self.offset
+
+    def entry(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "topic": self.partition.topic,
+            "partition": self.partition.partition,
+            "current": self.current,
+            "offset": self.offset,
+            "high_watermark": self.high_watermark,
+            "lag": self.lag,
+        }
+
+
+def plan_moves(
+    targets: Mapping[TopicPartition, int], current: Mapping[TopicPartition, int | None], bounds: Bounds
+) -> list[Move]:
+    """The wanted offsets, within what the logs have."""
+    return [
+        Move(
+            partition, current.get(partition), min(max(wanted, bounds[partition][0]), bounds[partition][1]), *bounds[partition]
+        )
+        for partition, wanted in sorted(targets.items())
+    ]
+
+
+async def resettable(admin: Admin, group: str) -> DescribedGroup:
+    """A group that nobody is a member of, or that is not there yet. Raises ResetError."""
+    (described,) = await admin.describe_groups(group)
+    if described.error is not None and described.error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+        raise described.error
+    if described.members:
+        raise ResetError(
+            f"group {group!r} is {described.state} and has {len(described.members)} members; stop them before it is reset"
+        )
+    return described
+
+
+async def _positions(admin: Admin, group: DescribedGroup) -> dict[TopicPartition, int | None]:
+    """Return the committed offset of each partition. For a share group it is the start offset, None before the first read."""
+    if group.type == SHARE:
+        starts = ((each.topic_partition, each.start_offset) for each in group.shared)
+        return {partition: None if start == NO_OFFSET else start for partition, start in starts}
+    return {partition: kept.offset for partition, kept in (await admin.group_offsets(group.group)).items()}
+
+
+async def moves(
+    admin: Admin, group: DescribedGroup, topic: str | None, partitions: Collection[int], target: int | Place
+) -> list[Move]:
+    """To a place, or so many records on or back; of a topic, or of all that the group has offsets for. Raises ResetError."""
+    current = await _positions(admin, group)
+    topics = {partition.topic for partition in current} if topic is None else {topic}
+    if not topics:
+        raise ResetError(f"group {group.group!r} has no offsets; name a TOPIC")
+    bounds = await bounds_of(admin, topics)
+    if topic is not None and not bounds:
+        await admin.describe_topic(topic)  # says why
+    if missing := set(partitions) - {partition.partition for partition in bounds}:
+        raise ResetError(f"{topic} has no partition {min(missing)}")
+    wanted = {
+        partition
+        for partition in bounds
+        if (not partitions or partition.partition in partitions) and (topic is not None or partition in current)
+    }
+    if isinstance(target, int):
+        known = {partition: offset for partition, offset in current.items() if offset is not None}
+        if nowhere := sorted(wanted - known.keys()):
+            raise ResetError(f"group {group.group!r} has no offset for {nowhere[0]} to shift. Give --offset POSITION instead")
+        targets = {partition: known[partition] + target for partition in wanted}
+    else:
+        targets = {}
+        for name in sorted({partition.topic for partition in wanted}):
+            found = await admin.offsets(name, target)
+            targets |= {partition: offset for partition, offset in found.items() if partition in wanted}
+    return plan_moves(targets, current, bounds)
+
+
+async def reset(admin: Admin, group: DescribedGroup, offsets: Mapping[TopicPartition, int]) -> None:
+    """Let a group go on at these offsets. Raises the first error of a partition, after all were tried."""
+    if group.type == SHARE:
+        await admin.alter_share_group_offsets(group.group, offsets)
+    else:
+        await admin.commit_group_offsets(group.group, offsets)

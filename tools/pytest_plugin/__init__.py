@@ -19,15 +19,15 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the marker."""
     config.addinivalue_line(
         "markers",
-        f"{MARKER}(topics=..., records=..., config=..., path=...): what the test's broker has from its beginning; keywords as"
-        " triolog.server.embedded.open_broker takes them",
+        f"{MARKER}(topics=..., records=..., config=..., path=...): options of the test's broker, as triolog.open accepts them",
     )
 
 
 @pytest.fixture
 def triolog_broker(request: pytest.FixtureRequest) -> Iterator[BlockingBroker]:
     """A broker of the test's own, in memory, with a Kafka listener: `triolog_broker.bootstrap_servers`. The marker `triolog`
-    says which topics and records it has. It runs in a thread, so it goes with any kind of test."""
+    has its options, such as topics and records; an unknown option is an error of the test. The broker runs in a thread, so it
+    goes with any kind of test."""
     with _broker(_settings(request.node)) as broker:
         yield broker
 
@@ -40,7 +40,7 @@ def triolog_broker_session() -> Iterator[BlockingBroker]:
 
 
 def _settings(item: Any) -> dict[str, Any]:
-    """Return the settings of all markers; the nearest marker wins. Raises UsageError."""
+    """Return the options of all markers; the nearest marker wins. Raises UsageError."""
     settings: dict[str, Any] = {}
     for mark in reversed(list(item.iter_markers(MARKER))):
         if mark.args:
@@ -50,11 +50,13 @@ def _settings(item: Any) -> dict[str, Any]:
 
 
 def _broker(settings: dict[str, Any]) -> BlockingBroker:
-    from ...server.config.broker_config import Address
-    from ...server.embedded import MEMORY, BlockingBroker
+    """Raises UsageError for an unknown option."""
+    from ...server.embedded import MEMORY, blocking
 
-    given = {"path": MEMORY, "native": None, "kafka": Address("127.0.0.1", 0), "for_tests": True, **settings}
-    return BlockingBroker(**given)
+    try:
+        return blocking.open(**{"path": MEMORY, "kafka": "127.0.0.1:0", "for_tests": True, **settings})
+    except TypeError as exc:
+        raise pytest.UsageError(f"the marker {MARKER}: {exc}") from None
 
 
 @pytest.hookimpl(wrapper=True)

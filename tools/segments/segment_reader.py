@@ -1,7 +1,8 @@
 """A split of a segment file read to Arrow batches: about 4 MiB of whole record batches at a time, decoded together.
 
-Each chunk is walked by header first (`segment_walk`); `segment_damage` says what becomes of damage. What is whole goes to the
-columnar codec together; what that refuses is decoded batch by batch to find the one whose records are wrong.
+Each chunk is walked by header first; `segment_damage` decides about damage. A batch is beyond doubt when the server's `salvage`
+accepts it without a closer look; leader epochs are not checked. Whole batches go to the columnar codec together; what that
+refuses is decoded batch by batch to find the one whose records are wrong.
 
 Memory: a chunk, what it decodes to, and a batch that is larger than a chunk. Chunks shrink where batches are highly compressed.
 """
@@ -15,17 +16,16 @@ import attrs
 
 from ...protocol.errors import RequestError
 from ...protocol.limits import KIB, MIB
-from ...protocol.records.batch import iter_batches, parse_header
+from ...protocol.records.batch import RECORD_BATCH_OVERHEAD, iter_batches, parse_header
 from ...protocol.records.columnar.decode import Wanted, decode_batches
 from ...protocol.records.columnar.schema import TimestampUnit
 from ...protocol.records.record import CommittedFilter
 from ...server.offline.stored_records import restored
 from ...server.storage.errors import StorageError
-from ...server.storage.recovery.salvage import Damage
+from ...server.storage.recovery.salvage import Damage, is_possible, plain_batches
 from .segment_bytes import FILES, SegmentBytes
 from .segment_damage import LOGGER, DamageCounts, ReadMode, find_good_batch
 from .segment_transactions import MarkerSearch
-from .segment_walk import HeaderWalk
 from .splits import AbortedRange, SegmentSplit
 
 if TYPE_CHECKING:
@@ -249,3 +249,73 @@ def _filter(aborted: Sequence[AbortedRange] | None, data: memoryview) -> Committ
         return None
     first_offset = parse_header(data).base_offset
     return CommittedFilter((txn.producer_id, txn.first_offset) for txn in aborted if txn.last_offset >= first_offset)
+
+
+_LARGEST_TRUSTED_BATCH_BYTES: Final = 256 * MIB
+"""A header that claims more is believed only after the CRC was taken in pieces: a length may be damaged."""
+
+
+@attrs.define(eq=False, repr=False)
+class HeaderWalk:
+    """A walk over the batch headers of a chunk. Owner: the reader of the split."""
+
+    split: SegmentSplit
+    check_crcs: bool
+    position: int
+    """Of `data` in the file."""
+    data: memoryview
+    next_offset: int
+    """The least that the next batch may have."""
+    at: int = 0
+    """In `data`: behind the last batch that is whole and right."""
+    is_transactional: bool = False
+    is_end: bool = False
+    """Whether nothing behind it is wanted."""
+    needed_bytes: int = 0
+    """From there on, when the chunk was too small for the next batch or for what tells whether its offset is true."""
+    damaged_at: tuple[int, int] | None = None
+    """Position of damage, and the least offset that a batch may have there."""
+
+    @property
+    def whole(self) -> memoryview:
+        """The batches that are whole and right."""
+        return self.data[: self.at]
+
+    def run(self) -> None:
+        """Sets one of `is_end`, `needed_bytes`, `damaged_at`, or none of them when the chunk ends inside of a header.
+
+        The end is where a second batch in a row lies at or above `high`.
+        """
+        limit, high = self.split.end_offset, self.split.high
+        for header, _, stop in plain_batches(
+            self.data, self.at, expected=self.next_offset, limit=limit, check_crcs=self.check_crcs
+        ):
+            if self.next_offset >= high:
+                self.is_end = True
+                return
+            if header.is_transactional:
+                self.is_transactional = True
+            self.at, self.next_offset = stop, header.next_offset
+        self._look_at_the_next()
+
+    def _look_at_the_next(self) -> None:
+        """At the batch that was not taken: is it wanted, is the chunk too small for it, or is it damaged?"""
+        size = len(self.data) - self.at
+        rest = self.split.end_byte - self.position - self.at
+        if size < RECORD_BATCH_OVERHEAD:
+            if size and size == rest:
+                self.damaged_at = self.position + self.at, self.next_offset
+            return
+        header = parse_header(self.data, self.at)
+        largest = min(rest, max(_LARGEST_TRUSTED_BATCH_BYTES, size))
+        has_place = header.size_bytes <= largest and header.next_offset <= self.split.end_offset
+        if is_possible(header) and has_place and header.base_offset >= self.next_offset:
+            if self.next_offset >= self.split.high:
+                self.is_end = True
+                return
+            is_doubtful = header.base_offset > self.next_offset
+            needed = min(rest, header.size_bytes + (RECORD_BATCH_OVERHEAD if is_doubtful else 0))
+            if needed > size:
+                self.needed_bytes = needed
+                return
+        self.damaged_at = self.position + self.at, self.next_offset

@@ -38,7 +38,7 @@ class PipelineExistsError(TriologError):
 def command(folder: Path, servers: str, topic: str, target: str) -> None:
     """Write a declarative pipeline into FOLDER, which must be new or empty.
 
-    It needs the extra: pip install 'triolog[pipelines]'. Exit code 1 when the folder holds something already or cannot
+    It needs the extra `pipelines`. Exit code 1 when the folder holds something already or cannot
     be written.
     """
     for option, value in (("--server", servers), ("--topic", topic), ("--target", target)):

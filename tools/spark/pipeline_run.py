@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from ...protocol.errors import TriologError
+from ...protocol.extras import how_to_install
 from .java import find_java
 from .session import unseen_sources
 
@@ -45,7 +46,7 @@ def environment(folder: Path, environ: Mapping[str, str], *, home: Path, unseen:
 def run(folder: Path, command: str = "run", *rest: str) -> None:
     """Replace this process by `spark-pipelines`. PipelinesMissingError, JavaNotFoundError, OSError."""
     if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
-        raise PipelinesMissingError(f"the Python module {missing[0]} is not installed: pip install 'triolog[pipelines]'")
+        raise PipelinesMissingError(f"the Python module {missing[0]} is not installed: {how_to_install('pipelines')}")
     package = importlib.util.find_spec("pyspark")
     assert package is not None
     assert package.submodule_search_locations is not None, "pyspark is a package"

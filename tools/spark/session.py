@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.errors import TriologError
+from ...protocol.extras import how_to_install
 from .java import find_java
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def session(app_name: str = "triolog", *, master: str = "local[2]", config: Mapp
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
     except ImportError as exc:
-        raise SparkMissingError(f"Spark's packages are not installed ({exc}): pip install 'triolog[spark]'") from exc
+        raise SparkMissingError(f"Spark's packages are not installed ({exc}): {how_to_install('spark')}") from exc
     if SparkContext._active_spark_context is None:
         if (home := find_java().home) is not None:
             os.environ["JAVA_HOME"] = str(home)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from ..arrow.opening import open_source
+from ..arrow.reading import open_source
 from ..arrow.sources import Source
 from .options import SqlError, SqlOptions, one_line
 

@@ -23,10 +23,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
 from ..arrow.bounds import Bounds
-from ..arrow.errors import ArrowError
-from ..arrow.opening import open_source
-from ..arrow.reading import Reading
-from ..arrow.report import Report
+from ..arrow.reading import Reading, open_source
+from ..arrow.report import ArrowError, Report
 from ..arrow.schema import COLUMNS, record_type
 from ..arrow.shape import decoded_shape, plain_shape, sampler
 from ..arrow.sources import Source, Span

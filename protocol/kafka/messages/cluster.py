@@ -75,7 +75,7 @@ class UpdateFeaturesResponse:
 
 
 @struct
-class ElectLeadersTopicPartitions:
+class TopicWithPartitions:
     topic: str = wire(TOPIC_NAME)
     partitions: list[int] = wire([PARTITION])
 
@@ -83,7 +83,7 @@ class ElectLeadersTopicPartitions:
 @struct
 class ElectLeadersRequest:
     election_type: int = wire(INT8, "1+")
-    topic_partitions: list[ElectLeadersTopicPartitions] | None = wire([ElectLeadersTopicPartitions], nullable="0+")
+    topic_partitions: list[TopicWithPartitions] | None = wire([TopicWithPartitions], nullable="0+")
     timeout_ms: int = wire(INT32, default=60000)
 
 
@@ -259,14 +259,8 @@ class DescribeQuorumResponse:
 
 
 @struct
-class DescribeLogDirsDescribableLogDirTopic:
-    topic: str = wire(TOPIC_NAME)
-    partitions: list[int] = wire([PARTITION])
-
-
-@struct
 class DescribeLogDirsRequest:
-    topics: list[DescribeLogDirsDescribableLogDirTopic] | None = wire([DescribeLogDirsDescribableLogDirTopic], nullable="0+")
+    topics: list[TopicWithPartitions] | None = wire([TopicWithPartitions], nullable="0+")
 
 
 @struct

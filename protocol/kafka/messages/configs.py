@@ -80,7 +80,7 @@ class AlterConfigsRequest:
 
 
 @struct
-class AlterConfigsResourceResponse:
+class AlteredResource:
     error_code: int = wire(INT16, default=0)
     error_message: str | None = wire(STRING, nullable="0+")
     resource_type: int = wire(RESOURCE_TYPE)
@@ -90,7 +90,7 @@ class AlterConfigsResourceResponse:
 @struct
 class AlterConfigsResponse:
     throttle_time_ms: int = wire(INT32, default=0)
-    responses: list[AlterConfigsResourceResponse] = wire([AlterConfigsResourceResponse])
+    responses: list[AlteredResource] = wire([AlteredResource])
 
 
 @struct
@@ -114,19 +114,9 @@ class IncrementalAlterConfigsRequest:
 
 
 @struct
-class IncrementalAlterConfigsAlterConfigsResourceResponse:
-    error_code: int = wire(INT16, default=0)
-    error_message: str | None = wire(STRING, nullable="0+")
-    resource_type: int = wire(RESOURCE_TYPE)
-    resource_name: str = wire(RESOURCE_NAME)
-
-
-@struct
 class IncrementalAlterConfigsResponse:
     throttle_time_ms: int = wire(INT32, default=0)
-    responses: list[IncrementalAlterConfigsAlterConfigsResourceResponse] = wire(
-        [IncrementalAlterConfigsAlterConfigsResourceResponse]
-    )
+    responses: list[AlteredResource] = wire([AlteredResource])
 
 
 @struct

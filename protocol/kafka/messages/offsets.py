@@ -38,7 +38,7 @@ class OffsetCommitRequest:
 
 
 @struct
-class OffsetCommitResponsePartition:
+class OffsetPartitionError:
     partition_index: int = wire(PARTITION)
     error_code: int = wire(INT16, default=0)
 
@@ -47,7 +47,7 @@ class OffsetCommitResponsePartition:
 class OffsetCommitResponseTopic:
     name: str = wire(TOPIC_NAME, "0-9")
     topic_id: bytes = wire(TOPIC_ID, "10+")
-    partitions: list[OffsetCommitResponsePartition] = wire([OffsetCommitResponsePartition])
+    partitions: list[OffsetPartitionError] = wire([OffsetPartitionError])
 
 
 @struct
@@ -149,15 +149,9 @@ class OffsetDeleteRequest:
 
 
 @struct
-class OffsetDeleteResponsePartition:
-    partition_index: int = wire(PARTITION)
-    error_code: int = wire(INT16, default=0)
-
-
-@struct
 class OffsetDeleteResponseTopic:
     name: str = wire(TOPIC_NAME)
-    partitions: list[OffsetDeleteResponsePartition] = wire([OffsetDeleteResponsePartition])
+    partitions: list[OffsetPartitionError] = wire([OffsetPartitionError])
 
 
 @struct

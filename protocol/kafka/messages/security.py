@@ -167,19 +167,8 @@ class CreateAclsResponse:
 
 
 @struct
-class DeleteAclsFilter:
-    resource_type_filter: int = wire(INT8)
-    resource_name_filter: str | None = wire(STRING, nullable="0+")
-    pattern_type_filter: int = wire(INT8, "1+", default=3)
-    principal_filter: str | None = wire(STRING, nullable="0+")
-    host_filter: str | None = wire(STRING, nullable="0+")
-    operation: int = wire(INT8)
-    permission_type: int = wire(INT8)
-
-
-@struct
 class DeleteAclsRequest:
-    filters: list[DeleteAclsFilter] = wire([DeleteAclsFilter])
+    filters: list[DescribeAclsRequest] = wire([DescribeAclsRequest])
 
 
 @struct
@@ -222,7 +211,7 @@ class DescribeClientQuotasRequest:
 
 
 @struct
-class DescribeClientQuotasEntityData:
+class QuotaEntityData:
     entity_type: str = wire(STRING)
     entity_name: str | None = wire(STRING, nullable="0+")
 
@@ -235,7 +224,7 @@ class DescribeClientQuotasValueData:
 
 @struct
 class DescribeClientQuotasEntryData:
-    entity: list[DescribeClientQuotasEntityData] = wire([DescribeClientQuotasEntityData])
+    entity: list[QuotaEntityData] = wire([QuotaEntityData])
     values: list[DescribeClientQuotasValueData] = wire([DescribeClientQuotasValueData])
 
 
@@ -248,12 +237,6 @@ class DescribeClientQuotasResponse:
 
 
 @struct
-class AlterClientQuotasEntityData:
-    entity_type: str = wire(STRING)
-    entity_name: str | None = wire(STRING, nullable="0+")
-
-
-@struct
 class AlterClientQuotasOpData:
     key: str = wire(STRING)
     value: float = wire(FLOAT64)
@@ -262,7 +245,7 @@ class AlterClientQuotasOpData:
 
 @struct
 class AlterClientQuotasEntryData:
-    entity: list[AlterClientQuotasEntityData] = wire([AlterClientQuotasEntityData])
+    entity: list[QuotaEntityData] = wire([QuotaEntityData])
     ops: list[AlterClientQuotasOpData] = wire([AlterClientQuotasOpData])
 
 
@@ -273,16 +256,10 @@ class AlterClientQuotasRequest:
 
 
 @struct
-class AlterClientQuotasResponseEntityData:
-    entity_type: str = wire(STRING)
-    entity_name: str | None = wire(STRING, nullable="0+")
-
-
-@struct
 class AlterClientQuotasResponseEntryData:
     error_code: int = wire(INT16, default=0)
     error_message: str | None = wire(STRING, nullable="0+")
-    entity: list[AlterClientQuotasResponseEntityData] = wire([AlterClientQuotasResponseEntityData])
+    entity: list[QuotaEntityData] = wire([QuotaEntityData])
 
 
 @struct

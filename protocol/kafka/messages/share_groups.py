@@ -22,14 +22,14 @@ class ShareGroupHeartbeatRequest:
 
 
 @struct
-class ShareGroupHeartbeatTopicPartitions:
+class ShareTopicPartitions:
     topic_id: bytes = wire(TOPIC_ID)
     partitions: list[int] = wire([PARTITION])
 
 
 @struct
 class ShareGroupHeartbeatAssignment:
-    topic_partitions: list[ShareGroupHeartbeatTopicPartitions] = wire([ShareGroupHeartbeatTopicPartitions])
+    topic_partitions: list[ShareTopicPartitions] = wire([ShareTopicPartitions])
 
 
 @struct
@@ -219,7 +219,7 @@ class ShareAcknowledgementBatch:
 
 
 @struct
-class ShareFetchRequestPartition:
+class AcknowledgedPartition:
     partition_index: int = wire(PARTITION)
     acknowledgement_batches: list[ShareAcknowledgementBatch] = wire([ShareAcknowledgementBatch])
 
@@ -227,13 +227,7 @@ class ShareFetchRequestPartition:
 @struct
 class ShareFetchRequestTopic:
     topic_id: bytes = wire(TOPIC_ID)
-    partitions: list[ShareFetchRequestPartition] = wire([ShareFetchRequestPartition])
-
-
-@struct
-class ShareFetchForgottenTopic:
-    topic_id: bytes = wire(TOPIC_ID)
-    partitions: list[int] = wire([PARTITION])
+    partitions: list[AcknowledgedPartition] = wire([AcknowledgedPartition])
 
 
 @struct
@@ -249,7 +243,7 @@ class ShareFetchRequest:
     share_acquire_mode: int = wire(INT8, "2+", default=0)
     is_renew_ack: bool = wire(BOOL, "2+", default=False)
     topics: list[ShareFetchRequestTopic] = wire([ShareFetchRequestTopic])
-    forgotten_topics_data: list[ShareFetchForgottenTopic] = wire([ShareFetchForgottenTopic])
+    forgotten_topics_data: list[ShareTopicPartitions] = wire([ShareTopicPartitions])
 
 
 @struct
@@ -302,15 +296,9 @@ class ShareFetchResponse:
 
 
 @struct
-class ShareAcknowledgePartition:
-    partition_index: int = wire(PARTITION)
-    acknowledgement_batches: list[ShareAcknowledgementBatch] = wire([ShareAcknowledgementBatch])
-
-
-@struct
 class ShareAcknowledgeTopic:
     topic_id: bytes = wire(TOPIC_ID)
-    partitions: list[ShareAcknowledgePartition] = wire([ShareAcknowledgePartition])
+    partitions: list[AcknowledgedPartition] = wire([AcknowledgedPartition])
 
 
 @struct

@@ -224,7 +224,7 @@ class DescribeTopicPartitionsTopicRequest:
 
 
 @struct
-class DescribeTopicPartitionsCursor:
+class TopicPartitionCursor:
     topic_name: str = wire(TOPIC_NAME)
     partition_index: int = wire(PARTITION)
 
@@ -233,7 +233,7 @@ class DescribeTopicPartitionsCursor:
 class DescribeTopicPartitionsRequest:
     topics: list[DescribeTopicPartitionsTopicRequest] = wire([DescribeTopicPartitionsTopicRequest])
     response_partition_limit: int = wire(INT32, default=2000)
-    cursor: DescribeTopicPartitionsCursor | None = wire(DescribeTopicPartitionsCursor, nullable="0+", default=None)
+    cursor: TopicPartitionCursor | None = wire(TopicPartitionCursor, nullable="0+", default=None)
 
 
 @struct
@@ -260,15 +260,7 @@ class DescribeTopicPartitionsResponseTopic:
 
 
 @struct
-class DescribeTopicPartitionsResponseCursor:
-    topic_name: str = wire(TOPIC_NAME)
-    partition_index: int = wire(PARTITION)
-
-
-@struct
 class DescribeTopicPartitionsResponse:
     throttle_time_ms: int = wire(INT32, default=0)
     topics: list[DescribeTopicPartitionsResponseTopic] = wire([DescribeTopicPartitionsResponseTopic])
-    next_cursor: DescribeTopicPartitionsResponseCursor | None = wire(
-        DescribeTopicPartitionsResponseCursor, nullable="0+", default=None
-    )
+    next_cursor: TopicPartitionCursor | None = wire(TopicPartitionCursor, nullable="0+", default=None)

@@ -140,7 +140,7 @@ class TxnOffsetCommitRequest:
 
 
 @struct
-class TxnOffsetCommitResponsePartition:
+class TxnPartitionError:
     partition_index: int = wire(PARTITION)
     error_code: int = wire(INT16, default=0)
 
@@ -149,7 +149,7 @@ class TxnOffsetCommitResponsePartition:
 class TxnOffsetCommitResponseTopic:
     name: str = wire(TOPIC_NAME, "0-5")
     topic_id: bytes = wire(TOPIC_ID, "6+")
-    partitions: list[TxnOffsetCommitResponsePartition] = wire([TxnOffsetCommitResponsePartition])
+    partitions: list[TxnPartitionError] = wire([TxnPartitionError])
 
 
 @struct
@@ -159,7 +159,7 @@ class TxnOffsetCommitResponse:
 
 
 @struct
-class WriteTxnMarkersWritableTxnMarkerTopic:
+class TopicPartitionIndexes:
     name: str = wire(TOPIC_NAME)
     partition_indexes: list[int] = wire([PARTITION])
 
@@ -169,7 +169,7 @@ class WriteTxnMarkersWritableTxnMarker:
     producer_id: int = wire(PRODUCER_ID)
     producer_epoch: int = wire(INT16)
     transaction_result: bool = wire(BOOL)
-    topics: list[WriteTxnMarkersWritableTxnMarkerTopic] = wire([WriteTxnMarkersWritableTxnMarkerTopic])
+    topics: list[TopicPartitionIndexes] = wire([TopicPartitionIndexes])
     coordinator_epoch: int = wire(INT32)
     transaction_version: int = wire(INT8, "2+")
 
@@ -180,15 +180,9 @@ class WriteTxnMarkersRequest:
 
 
 @struct
-class WriteTxnMarkersWritableTxnMarkerPartitionResult:
-    partition_index: int = wire(PARTITION)
-    error_code: int = wire(INT16, default=0)
-
-
-@struct
 class WriteTxnMarkersWritableTxnMarkerTopicResult:
     name: str = wire(TOPIC_NAME)
-    partitions: list[WriteTxnMarkersWritableTxnMarkerPartitionResult] = wire([WriteTxnMarkersWritableTxnMarkerPartitionResult])
+    partitions: list[TxnPartitionError] = wire([TxnPartitionError])
 
 
 @struct
@@ -203,14 +197,8 @@ class WriteTxnMarkersResponse:
 
 
 @struct
-class DescribeProducersTopicRequest:
-    name: str = wire(TOPIC_NAME)
-    partition_indexes: list[int] = wire([PARTITION])
-
-
-@struct
 class DescribeProducersRequest:
-    topics: list[DescribeProducersTopicRequest] = wire([DescribeProducersTopicRequest])
+    topics: list[TopicPartitionIndexes] = wire([TopicPartitionIndexes])
 
 
 @struct

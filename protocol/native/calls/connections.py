@@ -53,8 +53,6 @@ APIS: Final = Kind(expected="map", test="type({v}) is dict", read=_read_apis)
 class HelloRequest(RequestMessage):
     """The first request of a connection. `client_id` names the client in logs and quotas, `software` its library."""
 
-    api = "hello"
-
     client_id: str = wire(name(limits.MAX_CLIENT_ID_CHARS))
     software: str | None = wire(note(MAX_SOFTWARE_CHARS), default=None)
 
@@ -63,8 +61,6 @@ class HelloRequest(RequestMessage):
 class HelloResponse(ResponseMessage):
     """The server, its calls as `{name: (min version, max version)}`, the limits a client keeps to, and how users log in; with
     no mechanisms nobody does."""
-
-    api = "hello"
 
     server: str = wire(SOFTWARE)
     version: str = wire(SOFTWARE)
@@ -80,8 +76,6 @@ class HelloResponse(ResponseMessage):
 class AuthenticateRequest(RequestMessage):
     """A token of the exchange that `mechanism` is; with another one it begins anew."""
 
-    api = "authenticate"
-
     mechanism: str = wire(MECHANISM)
     data: bytes = wire(SECRET, shown=False)
 
@@ -89,8 +83,6 @@ class AuthenticateRequest(RequestMessage):
 @struct
 class AuthenticateResponse(ResponseMessage):
     """The server's token. With `done` the user has logged in, for `session_lifetime_ms`, 0 for ever."""
-
-    api = "authenticate"
 
     data: bytes = wire(BINARY, shown=False)
     done: bool = wire(BOOL)
@@ -100,8 +92,6 @@ class AuthenticateResponse(ResponseMessage):
 @struct
 class ListConnectionsRequest(RequestMessage):
     """Connections, the oldest first."""
-
-    api = "list_connections"
 
     max_connections: int = wire(integer(0, limits.MAX_LISTED), default=limits.DEFAULT_LISTED)
 
@@ -130,8 +120,6 @@ class ListedConnection(Struct):
 class ListConnectionsResponse(ResponseMessage):
     """`left_out` are not told."""
 
-    api = "list_connections"
-
     connections: tuple[ListedConnection, ...] = wire([ListedConnection])
     left_out: int = wire(INT32, default=0)
 
@@ -140,14 +128,10 @@ class ListConnectionsResponse(ResponseMessage):
 class StatisticsRequest(RequestMessage):
     """Everything, as it is now."""
 
-    api = "statistics"
-
 
 @struct
 class StatisticsResponse(ResponseMessage):
     """The map that docs/native-protocol.md lists. It is handed through: a newer server may say more, an older one less."""
-
-    api = "statistics"
 
     statistics: Body = wire(MAP)
 
@@ -186,14 +170,10 @@ class Quota(Struct):
 class DescribeQuotasRequest(RequestMessage):
     """All quotas there are."""
 
-    api = "describe_quotas"
-
 
 @struct
 class DescribeQuotasResponse(ResponseMessage):
     """By entity; nothing for one without a limit."""
-
-    api = "describe_quotas"
 
     quotas: tuple[Quota, ...] = wire([Quota], max_count=limits.INT32_MAX)
 
@@ -201,8 +181,6 @@ class DescribeQuotasResponse(ResponseMessage):
 @struct
 class AlterQuotasRequest(RequestMessage):
     """Limits to set and to remove; each entity succeeds or fails alone, and is named once."""
-
-    api = "alter_quotas"
 
     changes: tuple[Quota, ...] = wire([Quota])
 
@@ -218,7 +196,5 @@ class AlteredQuota(Struct):
 @struct
 class AlterQuotasResponse(ResponseMessage):
     """The results of the changes, in the same order."""
-
-    api = "alter_quotas"
 
     entities: tuple[AlteredQuota, ...] = wire([AlteredQuota])

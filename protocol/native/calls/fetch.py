@@ -92,8 +92,6 @@ class FetchPartition(Partition):
 class FetchRequest(RequestMessage):
     """Reads partitions; with `max_wait_ms` the answer waits that long for `min_bytes` in all (a long poll)."""
 
-    api = "fetch"
-
     partitions: tuple[FetchPartition, ...] = wire([FetchPartition], last=True)
     max_wait_ms: int = wire(INT32, default=DEFAULT_MAX_WAIT_MS)
     min_bytes: int = wire(INT32, default=DEFAULT_MIN_BYTES)
@@ -127,7 +125,5 @@ class FetchPartitionResponse(PartitionAnswer):
 @struct
 class FetchResponse(ResponseMessage):
     """The results of the requested partitions, in the same order."""
-
-    api = "fetch"
 
     partitions: tuple[FetchPartitionResponse, ...] = wire([FetchPartitionResponse])

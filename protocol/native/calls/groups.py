@@ -34,30 +34,16 @@ class CommittedPartition(Partition):
 class CommitOffsetsRequest(RequestMessage):
     """Keep these offsets; with `transaction` they take effect when that commits, and never if it aborts."""
 
-    api = "commit_offsets"
-
     group: str = wire(name(limits.MAX_GROUP_ID_CHARS))
     partitions: tuple[CommittedPartition, ...] = wire([CommittedPartition])
     transaction: TransactionProducer | None = wire(TransactionProducer, nullable=True, default=None)
 
 
 @struct
-class CommitOffsetsPartitionResponse(PartitionAnswer):
-    """The result of one partition's offset commit."""
-
-
-@struct
 class CommitOffsetsResponse(ResponseMessage):
     """The results of the partitions, in the same order."""
 
-    api = "commit_offsets"
-
-    partitions: tuple[CommitOffsetsPartitionResponse, ...] = wire([CommitOffsetsPartitionResponse])
-
-
-@struct
-class OffsetsPartition(Partition):
-    """A partition whose committed offset is asked for."""
+    partitions: tuple[PartitionAnswer, ...] = wire([PartitionAnswer])
 
 
 @struct
@@ -67,10 +53,8 @@ class FetchOffsetsRequest(RequestMessage):
     With `require_stable` an offset that an open transaction may still change is UNSTABLE_OFFSET_COMMIT (KIP-447).
     """
 
-    api = "fetch_offsets"
-
     group: str = wire(GROUP)
-    partitions: tuple[OffsetsPartition, ...] | None = wire([OffsetsPartition], nullable=True, default=None)
+    partitions: tuple[Partition, ...] | None = wire([Partition], nullable=True, default=None)
     require_stable: bool = wire(BOOL, default=False)
 
 
@@ -86,8 +70,6 @@ class FetchOffsetsPartitionResponse(PartitionAnswer):
 class FetchOffsetsResponse(ResponseMessage):
     """The requested partitions in the same order, or all partitions for which the group has offsets."""
 
-    api = "fetch_offsets"
-
     partitions: tuple[FetchOffsetsPartitionResponse, ...] = wire([FetchOffsetsPartitionResponse], max_count=limits.INT32_MAX)
 
 
@@ -95,14 +77,10 @@ class FetchOffsetsResponse(ResponseMessage):
 class ListGroupsRequest(RequestMessage):
     """Name every group."""
 
-    api = "list_groups"
-
 
 @struct
 class ListGroupsResponse(ResponseMessage):
     """Every group that has offsets, by name."""
-
-    api = "list_groups"
 
     groups: tuple[str, ...] = wire(names(limits.MAX_STRING_CHARS, limits.INT32_MAX))
 
@@ -110,8 +88,6 @@ class ListGroupsResponse(ResponseMessage):
 @struct
 class DeleteGroupsRequest(RequestMessage):
     """Groups whose offsets are to go, each succeeds or fails alone."""
-
-    api = "delete_groups"
 
     groups: tuple[str, ...] = wire(GROUPS)
 
@@ -128,8 +104,6 @@ class DeletedGroup(Struct):
 class DeleteGroupsResponse(ResponseMessage):
     """The results of the groups, in the same order."""
 
-    api = "delete_groups"
-
     groups: tuple[DeletedGroup, ...] = wire([DeletedGroup])
 
 
@@ -144,31 +118,20 @@ class SharedStart(Partition):
 class AlterShareGroupOffsetsRequest(RequestMessage):
     """Let a share group without members read from there. What was given to members before counts no more."""
 
-    api = "alter_share_group_offsets"
-
     group: str = wire(GROUP)
     partitions: tuple[SharedStart, ...] = wire([SharedStart])
-
-
-@struct
-class AlterShareGroupOffsetsPartitionResponse(PartitionAnswer):
-    """The result of one partition's new start offset."""
 
 
 @struct
 class AlterShareGroupOffsetsResponse(ResponseMessage):
     """The results of the partitions, in the same order."""
 
-    api = "alter_share_group_offsets"
-
-    partitions: tuple[AlterShareGroupOffsetsPartitionResponse, ...] = wire([AlterShareGroupOffsetsPartitionResponse])
+    partitions: tuple[PartitionAnswer, ...] = wire([PartitionAnswer])
 
 
 @struct
 class DescribeGroupsRequest(RequestMessage):
     """Groups to be described, each succeeds or fails alone."""
-
-    api = "describe_groups"
 
     groups: tuple[str, ...] = wire(GROUPS)
 
@@ -181,7 +144,7 @@ class GroupMember(Struct):
     group_instance_id: str | None = wire(note())
     client_id: str = wire(TEXT)
     client_host: str = wire(TEXT)
-    assignment: tuple[OffsetsPartition, ...] = wire([OffsetsPartition], default=(), max_count=limits.INT32_MAX)
+    assignment: tuple[Partition, ...] = wire([Partition], default=(), max_count=limits.INT32_MAX)
 
 
 @struct
@@ -220,7 +183,5 @@ class DescribedGroup(Struct):
 @struct
 class DescribeGroupsResponse(ResponseMessage):
     """The results of the groups, in the same order."""
-
-    api = "describe_groups"
 
     groups: tuple[DescribedGroup, ...] = wire([DescribedGroup])

@@ -61,8 +61,6 @@ class OffsetsForTimesPartition(Partition):
 class OffsetsForTimesRequest(RequestMessage):
     """Timestamp lookups, each answered alone."""
 
-    api = "offsets_for_times"
-
     partitions: tuple[OffsetsForTimesPartition, ...] = wire([OffsetsForTimesPartition], last=True)
     isolation: Isolation = wire(ISOLATION, default=Isolation.READ_UNCOMMITTED)
 
@@ -79,8 +77,6 @@ class OffsetsForTimesPartitionResponse(PartitionAnswer):
 @struct
 class OffsetsForTimesResponse(ResponseMessage):
     """The results of the requested partitions, in the same order."""
-
-    api = "offsets_for_times"
 
     partitions: tuple[OffsetsForTimesPartitionResponse, ...] = wire([OffsetsForTimesPartitionResponse])
 
@@ -104,8 +100,6 @@ class ExplainPartition(Partition):
 class ExplainRequest(RequestMessage):
     """Lookups to be explained, each answered alone; `with_segments` asks for all segments of each log, too."""
 
-    api = "explain"
-
     partitions: tuple[ExplainPartition, ...] = wire([ExplainPartition])
     with_segments: bool = wire(BOOL, default=False)
 
@@ -120,8 +114,6 @@ class ExplainPartitionResponse(PartitionAnswer):
 @struct
 class ExplainResponse(ResponseMessage):
     """The results of the requested partitions, in the same order."""
-
-    api = "explain"
 
     partitions: tuple[ExplainPartitionResponse, ...] = wire([ExplainPartitionResponse])
 
@@ -138,8 +130,6 @@ class SplitPointsPartition(Partition):
 @struct
 class SplitPointsRequest(RequestMessage):
     """Ranges to be cut, each answered alone."""
-
-    api = "split_points"
 
     partitions: tuple[SplitPointsPartition, ...] = wire([SplitPointsPartition])
 
@@ -163,8 +153,6 @@ class SplitPointsPartitionResponse(PartitionAnswer):
 class SplitPointsResponse(ResponseMessage):
     """The results of the requested partitions, in the same order."""
 
-    api = "split_points"
-
     partitions: tuple[SplitPointsPartitionResponse, ...] = wire([SplitPointsPartitionResponse])
 
 
@@ -172,18 +160,11 @@ LEASE_ID: Final = name(limits.MAX_LEASE_ID_CHARS)
 
 
 @struct
-class LeasePartition(Partition):
-    """A partition whose files are wanted."""
-
-
-@struct
 class LeaseSegmentsRequest(RequestMessage):
     """Keep the files of these partitions for `lease_ms`. With `lease_id` the lease made before goes on from now for `lease_ms`,
     with the files that it has: 0 ends it."""
 
-    api = "lease_segments"
-
-    partitions: tuple[LeasePartition, ...] = wire([LeasePartition], last=True)
+    partitions: tuple[Partition, ...] = wire([Partition], last=True)
     lease_ms: int = wire(INT64)
     lease_id: str | None = wire(LEASE_ID, nullable=True, default=None)
 
@@ -212,8 +193,6 @@ class LeasePartitionResponse(PartitionAnswer):
 class LeaseSegmentsResponse(ResponseMessage):
     """The lease, and one entry per partition asked for, in the same order."""
 
-    api = "lease_segments"
-
     lease_id: str = wire(LEASE_ID)
     partitions: tuple[LeasePartitionResponse, ...] = wire([LeasePartitionResponse])
 
@@ -225,8 +204,6 @@ NOT_KNOWN: Final = -1
 @struct
 class ListGapsRequest(RequestMessage):
     """The topics whose gaps are asked for; None: all."""
-
-    api = "list_gaps"
 
     topics: tuple[str, ...] | None = wire(TOPICS, nullable=True, default=None)
 
@@ -264,8 +241,6 @@ class TopicGaps(TopicAnswer):
 class ListGapsResponse(ResponseMessage):
     """The requested topics in their order; a request for all gets the topics whose partitions have gaps or are offline."""
 
-    api = "list_gaps"
-
     topics: tuple[TopicGaps, ...] = wire([TopicGaps])
 
 
@@ -279,8 +254,6 @@ class AcceptGapsPartition(Partition):
 @struct
 class AcceptGapsRequest(RequestMessage):
     """Gaps to be accepted, each succeeds or fails alone."""
-
-    api = "accept_gaps"
 
     partitions: tuple[AcceptGapsPartition, ...] = wire([AcceptGapsPartition])
 
@@ -296,8 +269,6 @@ class AcceptGapsPartitionResponse(PartitionAnswer):
 class AcceptGapsResponse(ResponseMessage):
     """The results of the gaps, in the same order."""
 
-    api = "accept_gaps"
-
     partitions: tuple[AcceptGapsPartitionResponse, ...] = wire([AcceptGapsPartitionResponse])
 
 
@@ -311,8 +282,6 @@ class DescribeSegmentsPartition(Partition):
 @struct
 class DescribeSegmentsRequest(RequestMessage):
     """Partitions to be described, each succeeds or fails alone, with at most `max_segments` of them all."""
-
-    api = "describe_segments"
 
     partitions: tuple[DescribeSegmentsPartition, ...] = wire([DescribeSegmentsPartition])
     max_segments: int = wire(integer(0, limits.MAX_DESCRIBED_SEGMENTS), default=limits.DEFAULT_DESCRIBED_SEGMENTS)
@@ -358,7 +327,5 @@ class DescribeSegmentsPartitionResponse(PartitionAnswer):
 @struct
 class DescribeSegmentsResponse(ResponseMessage):
     """The results of the partitions, in the same order."""
-
-    api = "describe_segments"
 
     partitions: tuple[DescribeSegmentsPartitionResponse, ...] = wire([DescribeSegmentsPartitionResponse])

@@ -134,7 +134,7 @@ class ProducePartition(Partition):
     With `expected_offset` the server appends only if the log ends there.
     """
 
-    records: Bytes | tuple[PlainRecord, ...] = wire(RECORDS)
+    records: Bytes | tuple[PlainRecord, ...] = wire(RECORDS, last=True)
     expected_offset: int | None = wire(INT64, nullable=True, default=None, left_out=True)
 
 
@@ -145,8 +145,6 @@ class ProduceRequest(RequestMessage):
     Transactional batches need the transactional id of their producer; their partitions become part of its transaction. Acks
     other than 0, 1 and -1 are INVALID_REQUIRED_ACKS.
     """
-
-    api = "produce"
 
     partitions: tuple[ProducePartition, ...] = wire([ProducePartition], last=True)
     acks: int = wire(ACKS, default=ACKS_ALL)
@@ -178,7 +176,5 @@ class ProducePartitionResponse(PartitionAnswer):
 @struct
 class ProduceResponse(ResponseMessage):
     """The results of the requested partitions, in the same order."""
-
-    api = "produce"
 
     partitions: tuple[ProducePartitionResponse, ...] = wire([ProducePartitionResponse])

@@ -33,8 +33,6 @@ class StagePartition(Partition):
 class StageRequest(RequestMessage):
     """Keep batches of one task of a version aside, behind what the task has staged for the same partitions before."""
 
-    api = "stage"
-
     application: str = wire(APPLICATION)
     version: int = wire(INT64)
     task: str = wire(TASK)
@@ -52,8 +50,6 @@ class StagePartitionResponse(PartitionAnswer):
 @struct
 class StageResponse(ResponseMessage):
     """The results of the requested partitions, in the same order."""
-
-    api = "stage"
 
     partitions: tuple[StagePartitionResponse, ...] = wire([StagePartitionResponse])
 
@@ -79,8 +75,6 @@ class CommitStageRequest(RequestMessage):
     """Append what these tasks have staged to its partitions, unless the version is committed already. Of a partition the
     records come in the order of the tasks. What other tasks have staged for the version is thrown away."""
 
-    api = "commit_stage"
-
     application: str = wire(APPLICATION)
     version: int = wire(INT64)
     tasks: tuple[StagedTask, ...] = wire([StagedTask], max_count=limits.MAX_TASKS_PER_COMMIT)
@@ -99,8 +93,6 @@ class StageCommittedPartition(Partition):
 class CommitStageResponse(ResponseMessage):
     """The version is committed: by this call, or it was before. Partitions by name; empty for a version below the last."""
 
-    api = "commit_stage"
-
     committed: bool = wire(BOOL)
     partitions: tuple[StageCommittedPartition, ...] = wire([StageCommittedPartition], default=())
 
@@ -108,8 +100,6 @@ class CommitStageResponse(ResponseMessage):
 @struct
 class AbortStageRequest(RequestMessage):
     """Throw away what these tasks of a version have staged; None: what all of them have. Never undoes a commit."""
-
-    api = "abort_stage"
 
     application: str = wire(APPLICATION)
     version: int = wire(INT64)
@@ -120,14 +110,10 @@ class AbortStageRequest(RequestMessage):
 class AbortStageResponse(ResponseMessage):
     """It is gone."""
 
-    api = "abort_stage"
-
 
 @struct
 class LastCommitRequest(RequestMessage):
     """Requests the version of an application that was committed last."""
-
-    api = "last_commit"
 
     application: str = wire(APPLICATION)
 
@@ -135,7 +121,5 @@ class LastCommitRequest(RequestMessage):
 @struct
 class LastCommitResponse(ResponseMessage):
     """The version, -1 when there was none."""
-
-    api = "last_commit"
 
     version: int = wire(INT64_OR_NONE, default=NO_VERSION)

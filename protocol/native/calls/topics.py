@@ -36,8 +36,6 @@ TOPIC_ID: Final = note(64)
 class MetadataRequest(RequestMessage):
     """Describe these topics; None: all of them."""
 
-    api = "metadata"
-
     topics: tuple[str, ...] | None = wire(TOPICS, nullable=True, default=None)
 
 
@@ -68,8 +66,6 @@ class TopicMetadata(TopicAnswer):
 class MetadataResponse(ResponseMessage):
     """The topics asked for in the same order, or all of them by name."""
 
-    api = "metadata"
-
     topics: tuple[TopicMetadata, ...] = wire([TopicMetadata], max_count=limits.INT32_MAX)
 
 
@@ -89,8 +85,6 @@ class NewTopic(Struct):
 class CreateTopicsRequest(RequestMessage):
     """Topics to create, each succeeds or fails alone; `validate_only` says what would happen."""
 
-    api = "create_topics"
-
     topics: tuple[NewTopic, ...] = wire([NewTopic])
     validate_only: bool = wire(BOOL, default=False)
 
@@ -106,8 +100,6 @@ class CreatedTopic(TopicAnswer):
 class CreateTopicsResponse(ResponseMessage):
     """The results of the topics, in the same order."""
 
-    api = "create_topics"
-
     topics: tuple[CreatedTopic, ...] = wire([CreatedTopic])
 
 
@@ -115,30 +107,19 @@ class CreateTopicsResponse(ResponseMessage):
 class DeleteTopicsRequest(RequestMessage):
     """Topics to delete, each succeeds or fails alone."""
 
-    api = "delete_topics"
-
     topics: tuple[str, ...] = wire(TOPICS)
-
-
-@struct
-class DeletedTopic(TopicAnswer):
-    """The result of one topic's deletion."""
 
 
 @struct
 class DeleteTopicsResponse(ResponseMessage):
     """The results of the topics, in the same order."""
 
-    api = "delete_topics"
-
-    topics: tuple[DeletedTopic, ...] = wire([DeletedTopic])
+    topics: tuple[TopicAnswer, ...] = wire([TopicAnswer])
 
 
 @struct
 class DescribeConfigsRequest(RequestMessage):
     """The topics whose configuration is asked for."""
-
-    api = "describe_configs"
 
     topics: tuple[str, ...] = wire(TOPICS)
 
@@ -162,8 +143,6 @@ class TopicConfig(TopicAnswer):
 class DescribeConfigsResponse(ResponseMessage):
     """The results of the topics, in the same order."""
 
-    api = "describe_configs"
-
     topics: tuple[TopicConfig, ...] = wire([TopicConfig])
 
 
@@ -183,8 +162,6 @@ class NewPartitions(Struct):
 class CreatePartitionsRequest(RequestMessage):
     """Topics that get more partitions, each succeeds or fails alone."""
 
-    api = "create_partitions"
-
     topics: tuple[NewPartitions, ...] = wire([NewPartitions])
 
 
@@ -201,32 +178,21 @@ class ConfigChange(Struct):
 class AlterConfigsRequest(RequestMessage):
     """Changes of topics' configuration; all keys of a topic change together or none does."""
 
-    api = "alter_configs"
-
     topics: tuple[ConfigChange, ...] = wire([ConfigChange])
-
-
-@struct
-class ChangedTopic(TopicAnswer):
-    """The result of one topic's change."""
 
 
 @struct
 class CreatePartitionsResponse(ResponseMessage):
     """The results of the topics, in the same order."""
 
-    api = "create_partitions"
-
-    topics: tuple[ChangedTopic, ...] = wire([ChangedTopic])
+    topics: tuple[TopicAnswer, ...] = wire([TopicAnswer])
 
 
 @struct
 class AlterConfigsResponse(ResponseMessage):
     """The results of the topics, in the same order."""
 
-    api = "alter_configs"
-
-    topics: tuple[ChangedTopic, ...] = wire([ChangedTopic])
+    topics: tuple[TopicAnswer, ...] = wire([TopicAnswer])
 
 
 @struct
@@ -239,8 +205,6 @@ class DeleteRecordsPartition(Partition):
 @struct
 class DeleteRecordsRequest(RequestMessage):
     """Partitions whose oldest records are to go, each succeeds or fails alone."""
-
-    api = "delete_records"
 
     partitions: tuple[DeleteRecordsPartition, ...] = wire([DeleteRecordsPartition])
 
@@ -255,7 +219,5 @@ class DeleteRecordsPartitionResponse(PartitionAnswer):
 @struct
 class DeleteRecordsResponse(ResponseMessage):
     """The results of the partitions, in the same order."""
-
-    api = "delete_records"
 
     partitions: tuple[DeleteRecordsPartitionResponse, ...] = wire([DeleteRecordsPartitionResponse])

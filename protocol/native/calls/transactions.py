@@ -38,8 +38,6 @@ class InitProducerRequest(RequestMessage):
     `timeout_ms` is how long a transaction may stay open before the server aborts it.
     """
 
-    api = "init_producer"
-
     transactional_id: str | None = wire(TRANSACTIONAL_ID, nullable=True, default=None)
     timeout_ms: int = wire(INT32, default=DEFAULT_TRANSACTION_TIMEOUT_MS)
 
@@ -47,8 +45,6 @@ class InitProducerRequest(RequestMessage):
 @struct
 class InitProducerResponse(ResponseMessage):
     """The producer id and epoch that the producer puts into its batches."""
-
-    api = "init_producer"
 
     producer_id: int = wire(INT64, default=NO_PRODUCER_ID)
     producer_epoch: int = wire(INT16, default=NO_PRODUCER_EPOCH)
@@ -58,8 +54,6 @@ class InitProducerResponse(ResponseMessage):
 class EndTransactionRequest(RequestMessage):
     """Commit the producer's transaction, or abort it; answered when every partition of it has the marker."""
 
-    api = "end_transaction"
-
     producer: TransactionProducer = wire(TransactionProducer, flat=True)
     commit: bool = wire(BOOL)
 
@@ -68,14 +62,10 @@ class EndTransactionRequest(RequestMessage):
 class EndTransactionResponse(ResponseMessage):
     """The transaction is over. That it is not, the answer's error says."""
 
-    api = "end_transaction"
-
 
 @struct
 class AbortTransactionRequest(RequestMessage):
     """Abort the open transaction of a transactional id, as a timeout does."""
-
-    api = "abort_transaction"
 
     transactional_id: str = wire(name(limits.MAX_STRING_CHARS))
 
@@ -83,8 +73,6 @@ class AbortTransactionRequest(RequestMessage):
 @struct
 class AbortTransactionResponse(ResponseMessage):
     """The transaction is aborted. That it is not, the answer's error says."""
-
-    api = "abort_transaction"
 
 
 @struct
@@ -97,8 +85,6 @@ class HangingTransaction(Partition):
 @struct
 class AbortHangingTransactionsRequest(RequestMessage):
     """Hanging transactions to be aborted, each succeeds or fails alone."""
-
-    api = "abort_hanging_transactions"
 
     partitions: tuple[HangingTransaction, ...] = wire([HangingTransaction])
 
@@ -114,8 +100,6 @@ class AbortedHangingTransaction(PartitionAnswer):
 class AbortHangingTransactionsResponse(ResponseMessage):
     """The results of the transactions, in the same order."""
 
-    api = "abort_hanging_transactions"
-
     partitions: tuple[AbortedHangingTransaction, ...] = wire([AbortedHangingTransaction])
 
 
@@ -129,8 +113,6 @@ COUNT: Final = integer(0, limits.MAX_LISTED)
 @struct
 class ListTransactionsRequest(RequestMessage):
     """Transactional ids in these states, None: in any; with `open_for_ms` those whose transaction is open for so long."""
-
-    api = "list_transactions"
 
     states: tuple[str, ...] | None = wire(names(limits.MAX_STRING_CHARS), nullable=True, default=None)
     open_for_ms: int | None = wire(INT64, nullable=True, default=None)
@@ -157,8 +139,6 @@ class ListTransactionsResponse(ResponseMessage):
     """Those that are open come first, the one that is open longest before the others; then those used last. `left_out` are
     not told."""
 
-    api = "list_transactions"
-
     transactions: tuple[ListedTransaction, ...] = wire([ListedTransaction])
     left_out: int = wire(INT32, default=0)
 
@@ -167,14 +147,7 @@ class ListTransactionsResponse(ResponseMessage):
 class DescribeTransactionsRequest(RequestMessage):
     """Transactional ids to be described, each succeeds or fails alone."""
 
-    api = "describe_transactions"
-
     transactions: tuple[str, ...] = wire(names(limits.MAX_STRING_CHARS))
-
-
-@struct
-class TransactionPartition(Partition):
-    """A partition that has joined a transaction."""
 
 
 @struct
@@ -190,21 +163,14 @@ class DescribedTransaction(Struct):
     start_timestamp: int = wire(INT64_OR_NONE, default=NO_TIMESTAMP)
     last_update_timestamp: int = wire(INT64_OR_NONE, default=NO_TIMESTAMP)
     open_ms: int = wire(INT64_OR_NONE, default=-1)
-    partitions: tuple[TransactionPartition, ...] = wire([TransactionPartition], default=(), max_count=limits.INT32_MAX)
+    partitions: tuple[Partition, ...] = wire([Partition], default=(), max_count=limits.INT32_MAX)
 
 
 @struct
 class DescribeTransactionsResponse(ResponseMessage):
     """The results of the transactional ids, in the same order."""
 
-    api = "describe_transactions"
-
     transactions: tuple[DescribedTransaction, ...] = wire([DescribedTransaction])
-
-
-@struct
-class DescribeProducersPartition(Partition):
-    """A partition whose producers are asked for."""
 
 
 @struct
@@ -212,9 +178,7 @@ class DescribeProducersRequest(RequestMessage):
     """Requests the producer state of partitions, of at most `max_producers` producers in all. `open_only`: only producers
     that have a transaction open there."""
 
-    api = "describe_producers"
-
-    partitions: tuple[DescribeProducersPartition, ...] = wire([DescribeProducersPartition])
+    partitions: tuple[Partition, ...] = wire([Partition])
     open_only: bool = wire(BOOL, default=False)
     max_producers: int = wire(COUNT, default=limits.DEFAULT_LISTED)
 
@@ -244,7 +208,5 @@ class DescribeProducersPartitionResponse(PartitionAnswer):
 @struct
 class DescribeProducersResponse(ResponseMessage):
     """The results of the partitions, in the same order."""
-
-    api = "describe_producers"
 
     partitions: tuple[DescribeProducersPartitionResponse, ...] = wire([DescribeProducersPartitionResponse])

@@ -19,6 +19,7 @@ from ...limits import INT32_MAX, MAX_DECOMPRESSED_BYTES, MIB
 from ...types import Bytes
 from ..batch import COMPRESSION_MASK, CONTROL_FLAG, RECORD_BATCH_OVERHEAD, BatchHeader, check_batch, iter_batches
 from ..record import CommittedFilter
+from ..steps import LEAST_RECORD_BYTES
 from ..unpacking import records_data
 from ..varint import decode_unsigned_varint
 from .varints import LeftToScalarError
@@ -139,8 +140,6 @@ def _pass_one_by_one(data: bytes, count: int) -> Iterator[int]:
 GROUP_BYTES: Final = 8 * MIB
 """Uncompressed, from the first batch to the end of the last. Arrays of a group then stay in the processor's cache."""
 GROUP_RECORDS: Final = 1 << 16
-_LEAST_RECORD_BYTES: Final = 7
-"""Length, attributes, both deltas, two lengths and the headers' count, of one byte each."""
 
 
 class GroupedBatch(NamedTuple):
@@ -222,7 +221,7 @@ def batch_groups(data: Bytes, selection: Selection) -> Iterator[BatchGroup]:
 
 def is_plausible(batch: GroupedBatch) -> bool:
     """Return whether the records of the batch fit into its bytes. Callers that need memory for each record check this first."""
-    return batch.header.records_count * _LEAST_RECORD_BYTES <= batch.stop - batch.start <= INT32_MAX
+    return batch.header.records_count * LEAST_RECORD_BYTES <= batch.stop - batch.start <= INT32_MAX
 
 
 def _group(view: memoryview, first: int, batches: list[GroupedBatch], payloads: list[Bytes]) -> BatchGroup:

@@ -1,71 +1,66 @@
-"""The rules of a broker and how often each has fired."""
+"""The rules of a broker, for its requests and for its device, and how often each has fired."""
 
 from __future__ import annotations
 
+import errno
+import os
+import threading
 from collections.abc import Callable, Iterator
 from random import Random
-from typing import Any
+from typing import Any, ClassVar, Generic, NoReturn, TypeVar
 
 import attrs
 
-from .rules import Rule, Subject
+from .rules import DiskRule, Rule, Subject
 
+R = TypeVar("R", Rule, DiskRule)
 Watcher = Callable[[], None]
 
 
 @attrs.define(eq=False, repr=False)
-class Fault:
-    """A rule that stands: what has come of it. Owner: `Faults`."""
+class Fault(Generic[R]):
+    """A rule that stands: what has come of it. Owner: the `FaultRules` that has it, under its lock; numbers may be read
+    without it."""
 
     number: int
-    rule: Rule
+    rule: R
+    _rules: FaultRules[R]
     matched: int = 0
-    """Requests that it applies to."""
+    """Requests, or operations, that it applies to."""
     fired: int = 0
-    """Requests that it was carried out on."""
+    """Requests, or operations, that it was carried out on."""
     is_released: bool = False
-    """What it holds, and would hold, goes on."""
-    is_removed: bool = False
+    """What it holds or delays, and would, goes on."""
     _members: set[str] = attrs.field(factory=set)
     """Those that it was carried out on, where that counts."""
-    _watchers: list[Watcher] = attrs.field(factory=list)
-    _random: Random = attrs.field(init=False)
+    random: Random = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._random = Random(self.rule.trigger.seed)
+        self.random = Random(self.rule.trigger.seed)
 
-    def decide(self, member_id: str) -> bool:
-        """Count a request that the rule applies to, and say whether it fires. `member_id`: of a group, who asks."""
+    def fires(self, member_id: str = "") -> bool:
+        """Count what the rule applies to, and return whether it fires. `member_id`: of a group, who asks."""
         self.matched += 1
-        if self.rule.trigger.once_per_member and (not member_id or member_id in self._members):
+        trigger = self.rule.trigger
+        if trigger.once_per_member and (not member_id or member_id in self._members):
             return False
-        if not self.rule.trigger.fires(self.matched, self.fired, self._random):
+        if not trigger.fires(self.matched, self.fired, self.random):
             return False
         self.fired += 1
-        if self.rule.trigger.once_per_member:
+        if trigger.once_per_member:
             self._members.add(member_id)
-        self._changed()
         return True
 
     def release(self) -> None:
-        """Let go on what it holds; it holds nothing from now on."""
-        self.is_released = True
-        self._changed()
-
-    def removed(self) -> None:
-        self.is_removed = True
-        self.release()
+        """Let go on what it holds or delays; it does so to nothing from now on."""
+        self._rules.release(self)
 
     def watch(self, watcher: Watcher) -> None:
-        """Call it at each change, until `unwatch`."""
-        self._watchers.append(watcher)
+        """Call it at each change, in whichever thread that is, until `unwatch`."""
+        self._rules.watch(watcher)
 
     def unwatch(self, watcher: Watcher) -> None:
-        self._watchers.remove(watcher)
-
-    def _changed(self) -> None:
-        for watcher in list(self._watchers):
-            watcher()
+        self._rules.unwatch(watcher)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -78,47 +73,127 @@ class Fault:
 
 
 @attrs.define(eq=False, repr=False)
-class Faults:
-    """Owner: the broker's trio thread. While there is no rule, `is_active` is all that a request looks at."""
+class FaultRules(Generic[R]):
+    """The rules of one kind. A lock is around all of it: the device's are asked from worker threads. While there is no rule,
+    `is_active` is all that is looked at."""
+
+    KIND: ClassVar[str]
 
     is_active: bool = False
-    _faults: dict[int, Fault] = attrs.field(factory=dict)
+    _faults: dict[int, Fault[R]] = attrs.field(factory=dict)
     _last: int = 0
+    _watchers: list[Watcher] = attrs.field(factory=list)
+    _changed: threading.Condition = attrs.field(factory=threading.Condition)
+    """The lock; notified when a delay may be over before its time."""
 
-    def __iter__(self) -> Iterator[Fault]:
-        return iter(list(self._faults.values()))
+    def __iter__(self) -> Iterator[Fault[R]]:
+        with self._changed:
+            return iter(list(self._faults.values()))
 
     def __len__(self) -> int:
         return len(self._faults)
 
-    def add(self, rule: Rule) -> Fault:
+    def add(self, rule: R) -> Fault[R]:
         """Let a rule stand, behind those that do."""
-        self._last += 1
-        fault = self._faults[self._last] = Fault(self._last, rule)
-        self.is_active = True
-        return fault
+        with self._changed:
+            self._last += 1
+            fault = self._faults[self._last] = Fault(self._last, rule, self)
+            self.is_active = True
+            return fault
 
-    def get(self, number: int) -> Fault:
+    def get(self, number: int) -> Fault[R]:
         """Raises KeyError."""
-        if number not in self._faults:
-            raise KeyError(f"fault {number}")
-        return self._faults[number]
+        with self._changed:
+            if number not in self._faults:
+                raise KeyError(f"{self.KIND} {number}")
+            return self._faults[number]
+
+    def release(self, fault: Fault[R]) -> None:
+        """Let go on what a rule holds or delays; it does so to nothing from now on."""
+        with self._changed:
+            fault.is_released = True
+            self._changed.notify_all()
+            self._tell()
 
     def remove(self, number: int) -> None:
-        """Take a rule away, and let go on what it holds; one that is gone is fine."""
-        fault = self._faults.pop(number, None)
-        self.is_active = bool(self._faults)
-        if fault is not None:
-            fault.removed()
+        """Take a rule away, and let go on what it holds or delays; one that is gone is fine."""
+        with self._changed:
+            fault = self._faults.pop(number, None)
+            self.is_active = bool(self._faults)
+            if fault is not None:
+                self.release(fault)
 
     def clear(self) -> None:
         """Take all rules away."""
-        for number in list(self._faults):
-            self.remove(number)
+        for fault in self:
+            self.remove(fault.number)
 
-    def decide(self, subject: Subject) -> Fault | None:
-        """The first rule that fires for a request; those before it have counted it, those behind it have not seen it."""
-        for fault in self._faults.values():
-            if fault.rule.applies_to(subject) and fault.decide(subject.member_id):
-                return fault
+    def watch(self, watcher: Watcher) -> None:
+        """Call it at each change, in whichever thread that is, until `unwatch`. It must not ask anything of the rules."""
+        with self._changed:
+            self._watchers.append(watcher)
+
+    def unwatch(self, watcher: Watcher) -> None:
+        """Once this returns, the watcher is not called any more."""
+        with self._changed:
+            self._watchers.remove(watcher)
+
+    def _first(self, applies_to: Callable[[R], bool], member_id: str = "") -> Fault[R] | None:
+        """Return the first rule that fires; those before it have counted what it fires for, those behind it have not seen
+        it."""
+        with self._changed:
+            for fault in self._faults.values():
+                if applies_to(fault.rule) and fault.fires(member_id):
+                    self._tell()
+                    return fault
         return None
+
+    def _tell(self) -> None:
+        for watcher in list(self._watchers):
+            watcher()
+
+
+@attrs.define(eq=False, repr=False)
+class Faults(FaultRules[Rule]):
+    """The rules of a broker's requests."""
+
+    KIND: ClassVar[str] = "fault"
+
+    def decide(self, subject: Subject) -> Fault[Rule] | None:
+        """Return the rule that fires for a request, if one does."""
+        return self._first(lambda rule: rule.applies_to(subject), subject.member_id)
+
+
+@attrs.define(eq=False, repr=False)
+class DiskFaults(FaultRules[DiskRule]):
+    """The rules of a broker's device."""
+
+    KIND: ClassVar[str] = "disk fault"
+
+    def wake(self) -> None:
+        """Let the delays that are under way look whether they are over."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def check(self, operation: str, path: str) -> Fault[DiskRule] | None:
+        """The rule that delays an operation, if one does. Raises OSError when it is to fail."""
+        fault = self._first(lambda rule: rule.applies_to(operation, path))
+        return fault if fault is None or fault.rule.effect == "delay" else _fail(fault.rule, path)
+
+    def wait_out(self, fault: Fault[DiskRule], is_over: Callable[[], bool]) -> None:
+        """Block the calling thread for as long as a rule delays an operation: less when it is released, or when `is_over`,
+        which is asked first and after each `wake`."""
+        with self._changed:
+            self._changed.wait_for(lambda: fault.is_released or is_over(), timeout=fault.rule.delay_ms / 1000)
+
+    def torn_bytes(self, path: str, unsynced_bytes: int) -> int:
+        """Return how many bytes at the end of a file a crash loses."""
+        if not unsynced_bytes:
+            return 0
+        fault = self._first(lambda rule: rule.effect == "torn" and rule.names(path))
+        return 0 if fault is None else fault.random.randint(1, unsynced_bytes)
+
+
+def _fail(rule: DiskRule, path: str) -> NoReturn:
+    number = errno.ENOSPC if rule.effect == "full" else errno.EIO
+    raise OSError(number, f"{os.strerror(number)} (asked for by a disk fault)", path)

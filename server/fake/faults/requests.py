@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import Any, Final
 
 import attrs
 
 from ....protocol.errors import error_name
-from .rules import Subject, plain_name
+from .rules import Subject, is_one, plain_name
 
 CAPACITY: Final = 4096
 
@@ -100,17 +99,13 @@ class Wanted:
         return (
             request.number > self.after
             and (self.api is None or plain_name(request.api) == plain_name(self.api))
-            and _is_one(self.topic, request.topics)
-            and _is_one(self.group, request.groups)
-            and _is_one(self.client_id, (request.client_id,))
+            and is_one(self.topic, request.topics)
+            and is_one(self.group, request.groups)
+            and is_one(self.client_id, (request.client_id,))
             and (self.node is None or self.node == request.node)
             and (self.error is None or self.error in request.errors)
             and (self.answered is None or self.answered == (request.error_codes is not None))
         )
-
-
-def _is_one(pattern: str | None, names: Any) -> bool:
-    return pattern is None or any(fnmatchcase(name, pattern) for name in names)
 
 
 @attrs.define(eq=False, repr=False)

@@ -1,4 +1,4 @@
-"""A fault rule of a test: the requests that it applies to, its trigger, and its effect.
+"""A fault rule of a test: the requests, or the operations of a device, that it applies to, its trigger, and its effect.
 
 | part | fields |
 |---|---|
@@ -8,6 +8,13 @@
 | `applied` | the broker carries the request out first, and only the response suffers; by default it does not, or only later |
 
 Names may have `*` and `?`. The names of APIs are Kafka's (`Produce`, `LIST_OFFSETS`).
+
+| effect of a disk rule | failure |
+|---|---|
+| `full` | writes and reservations of space fail with ENOSPC |
+| `error` | the operation fails with EIO |
+| `delay` | the operation takes `delay_ms` longer, or until the rule is released |
+| `torn` | the next crash loses a part of the bytes written since the last sync, as a power cut does |
 """
 
 from __future__ import annotations
@@ -23,6 +30,8 @@ from ....protocol.errors import ErrorCode
 
 ONCE: Final = 1
 MOST_NAMES: Final = 10
+OPERATIONS: Final = ("write", "sync", "read")
+DISK_EFFECTS: Final = ("full", "error", "delay", "torn")
 
 
 def hint(name: str, known: Iterable[str]) -> str:
@@ -153,9 +162,9 @@ class Rule:
         """Return whether the rule applies to a request with this subject."""
         return (
             (not self.api or plain_name(subject.api) in self.api)
-            and _is_one(self.client_id, (subject.client_id,))
-            and _is_one(self.group, subject.groups)
-            and _is_one(self.transactional_id, subject.transactional_ids)
+            and is_one(self.client_id, (subject.client_id,))
+            and is_one(self.group, subject.groups)
+            and is_one(self.transactional_id, subject.transactional_ids)
             and (self.node is None or self.node == subject.node)
             and (not self.is_about_partitions or self._names_one_of(subject))
         )
@@ -167,7 +176,7 @@ class Rule:
 
     def names(self, topic: str, partition: int | None) -> bool:
         """Return whether the rule names this partition."""
-        return _is_one(self.topic, (topic,)) and (self.partition is None or self.partition == partition)
+        return is_one(self.topic, (topic,)) and (self.partition is None or self.partition == partition)
 
     def as_json(self) -> dict[str, Any]:
         """Return the rule as fields that `rule_of` accepts."""
@@ -179,6 +188,39 @@ class Rule:
         if self.intercept is not None:
             told["intercept"] = getattr(self.intercept, "__qualname__", "a function")
         return told
+
+
+@attrs.frozen(kw_only=True)
+class DiskRule:
+    """`operation`, and `path` with `*` and `?` (of the whole path, or of its last parts), say what it applies to."""
+
+    effect: str
+    operation: str | None = None
+    path: str | None = None
+    delay_ms: int = 0
+    trigger: Trigger = attrs.field(factory=Trigger)
+
+    def __attrs_post_init__(self) -> None:
+        if self.effect not in DISK_EFFECTS:
+            raise RuleError(f"effect={self.effect!r}, expected one of {', '.join(DISK_EFFECTS)}")
+        if self.operation is not None and self.operation not in OPERATIONS:
+            raise RuleError(f"operation={self.operation!r}, expected one of {', '.join(OPERATIONS)}")
+        if (self.effect == "delay") != (self.delay_ms > 0):
+            raise RuleError("delay_ms belongs to the effect delay, and is above 0")
+        if self.effect == "full" and self.operation not in (None, "write"):
+            raise RuleError(f"{self.operation} does not fail on a full disk; a write does")
+
+    def applies_to(self, operation: str, path: str) -> bool:
+        wanted = self.operation or ("write" if self.effect == "full" else None)
+        if self.effect == "torn" or (wanted is not None and wanted != operation):
+            return False
+        return self.names(path)
+
+    def names(self, path: str) -> bool:
+        return self.path is None or fnmatchcase(path, self.path) or fnmatchcase(path, f"*/{self.path}")
+
+    def as_json(self) -> dict[str, Any]:
+        return {**told_of(self), **told_of(self.trigger)}
 
 
 def told_of(value: attrs.AttrsInstance) -> dict[str, Any]:
@@ -195,28 +237,48 @@ EFFECTS: Final = ("error", "delay_ms", "hold", "disconnect", "black_hole", "corr
 _MAY_BE_0: Final = frozenset({"error", "truncate_to"})
 _ENDS: Final = ("error", "disconnect", "black_hole", "truncate_to", "intercept")
 _TRIGGER: Final = frozenset(field.name for field in attrs.fields(Trigger))
-_FIELDS: Final = frozenset(field.name for field in attrs.fields(Rule)) - {"trigger"} | _TRIGGER | {"once"}
 
 
-def _is_one(pattern: str | None, names: Sequence[str]) -> bool:
+def is_one(pattern: str | None, names: Iterable[str]) -> bool:
     return pattern is None or any(fnmatchcase(name, pattern) for name in names)
 
 
 def rule_of(told: Mapping[str, Any], apis: frozenset[str] = frozenset()) -> Rule:
     """A rule from names and values, as keywords, JSON or YAML have them; `once` stands for `times=1`. `apis`: the plain names
     that exist; none: any. Raises RuleError."""
-    given = {name: value for name, value in told.items() if value is not None}
-    if unknown := given.keys() - _FIELDS:
-        raise RuleError(f"{', '.join(sorted(unknown))}: no such field; there are {', '.join(sorted(_FIELDS))}")
-    if given.pop("once", False):
-        given["times"] = ONCE
+    given = _given(told, Rule)
     if "api" in given:
         given["api"] = _plain_names(given["api"], apis)
     if "error" in given:
         given["error"] = _error(given["error"])
     _check_types(given)
-    trigger = Trigger(**{name: given.pop(name) for name in list(given) if name in _TRIGGER})
-    return Rule(trigger=trigger, **given)
+    return Rule(trigger=_trigger(given), **given)
+
+
+def disk_rule_of(told: Mapping[str, Any]) -> DiskRule:
+    """`rule_of` for the device. Raises RuleError."""
+    given = _given(told, DiskRule)
+    if "effect" not in given:
+        raise RuleError(f"effect is missing; there are {', '.join(DISK_EFFECTS)}")
+    try:
+        return DiskRule(trigger=_trigger(given), **given)
+    except TypeError as exc:
+        raise RuleError(f"a value of the wrong kind: {exc}") from None
+
+
+def _given(told: Mapping[str, Any], kind: type[attrs.AttrsInstance]) -> dict[str, Any]:
+    given = {name: value for name, value in told.items() if value is not None}
+    fields = frozenset(field.name for field in attrs.fields(kind)) - {"trigger"} | _TRIGGER | {"once"}
+    if unknown := given.keys() - fields:
+        raise RuleError(f"{', '.join(sorted(unknown))}: no such field; there are {', '.join(sorted(fields))}")
+    if given.pop("once", False):
+        given["times"] = ONCE
+    return given
+
+
+def _trigger(given: dict[str, Any]) -> Trigger:
+    """Take the fields of the trigger out."""
+    return Trigger(**{name: given.pop(name) for name in list(given) if name in _TRIGGER})
 
 
 def _plain_names(told: Any, apis: frozenset[str]) -> frozenset[str]:

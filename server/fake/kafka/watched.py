@@ -2,6 +2,8 @@
 
 Without a watch a request costs one check of an attribute; with a watch and without rules it costs the logging. Faults of one
 connection stay in its order: a delayed or held request holds up the requests after it, as on a slow broker.
+
+Requests that failed with NOT_LEADER_OR_FOLLOWER get leader hints. Source: KIP-951; Kafka's KafkaApis.getCurrentLeader.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import contextlib
 import copy
 import inspect
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -20,19 +22,31 @@ import trio
 from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.kafka.apis import ApiKey, ServedBy
 from ....protocol.kafka.connection import answer_buffers
-from ....protocol.types import Bytes
-from ...listeners.kafka.door import KafkaDoor
-from ...listeners.kafka.error_answers import error_codes, error_response
+from ....protocol.limits import INT16_MAX
+from ....protocol.types import Bytes, TopicPartition
+from ...listeners.kafka.door import NO_TOPIC_ID, KafkaDoor
+from ...listeners.kafka.error_answers import element_of, error_codes, error_response
 from ...listeners.kafka.session import TakeUp, Turn
 from ...loop.reactor import Work
 from ...system.clock import NowMs
 from ..faults.faults import Fault, Faults
 from ..faults.requests import LoggedRequest, RequestLog
-from ..faults.rules import Intercept, Intercepted, Subject
-from .leaders import name_leaders
+from ..faults.rules import Intercept, Intercepted, Rule, Subject
 from .nodes import TELL_OF_NODES, NodeDoor, is_elsewhere, refusal, tell
-from .partial_errors import SESSION_ERRORS, IsAffected, divide, failed_fetch, failed_metadata, put_together
-from .partial_sharing import SHARING, affected, failed_sharing, remember, shared_in_session, without
+from .partial_errors import (
+    SESSION_ERRORS,
+    SHARING,
+    IsAffected,
+    affected,
+    divide,
+    failed_fetch,
+    failed_metadata,
+    failed_sharing,
+    put_together,
+    remember,
+    shared_in_session,
+    without,
+)
 from .subjects import subject_of
 
 MESSAGE: Final = "asked for by a fault rule"
@@ -231,7 +245,7 @@ class FaultyCall:
     """A request on which a rule is carried out. Owner: the connection's task."""
 
     door: KafkaDoor
-    fault: Fault
+    fault: Fault[Rule]
     turn: Turn
     serve: TakeUp
     subject: Subject
@@ -337,3 +351,44 @@ class FaultyCall:
         if has_records:
             return [data]
         return [data[:FRAME_HEAD_BYTES], bytes(byte ^ 0xFF for byte in data[FRAME_HEAD_BYTES:])]
+
+
+_UNKNOWN: Final = -1
+_FIRST_VERSIONS: Final[Mapping[ApiKey, int]] = {
+    ApiKey.PRODUCE: 10,
+    ApiKey.FETCH: 16,
+    ApiKey.SHARE_FETCH: 0,
+    ApiKey.SHARE_ACKNOWLEDGE: 0,
+}
+
+
+def name_leaders(door: KafkaDoor, turn: Turn, response: Any) -> Any:
+    """Put the leader of each partition that failed for want of one into the response, and the addresses of these nodes."""
+    api = turn.request.api
+    if response is None or turn.request.version < _FIRST_VERSIONS.get(api.key, INT16_MAX):
+        return response
+    is_produce = api.key is ApiKey.PRODUCE
+    leaders = set()
+    for topic in response.responses:
+        for each in topic.partition_responses if is_produce else topic.partitions:
+            if each.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                leader_id, epoch = _leader(door, topic, each.index if is_produce else each.partition_index)
+                each.current_leader = type(each.current_leader)(leader_id=leader_id, leader_epoch=epoch)
+                leaders.add(leader_id)
+    endpoint = element_of(api.response, "node_endpoints")
+    named = [each for each in door.nodes(turn.session) if each.node_id in leaders]
+    response.node_endpoints = [endpoint(node_id=each.node_id, host=each.host, port=each.port) for each in named]
+    return response
+
+
+def _leader(door: KafkaDoor, topic: Any, partition: int) -> tuple[int, int]:
+    """Its number, and the epoch in which it leads."""
+    try:
+        if (topic_id := topic.topic_id) != NO_TOPIC_ID:
+            name = door.broker.topics.named(topic_id)
+        else:
+            name = topic.name if hasattr(topic, "name") else topic.topic
+        epoch = door.broker.reader.snapshot(TopicPartition(name, partition)).leader_epoch
+    except RequestError:
+        return _UNKNOWN, _UNKNOWN
+    return door.leader_of(name, partition), epoch

@@ -1,19 +1,68 @@
-"""`broker.faults` and `broker.requests`: rules to add and count, requests to look at and wait for."""
+"""`broker.faults` and `broker.requests`: rules to add and count, requests to look at and wait for.
+
+What waits does so until a state is as a test wants it, for as long as the test has patience.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Final, TypedDict, Unpack
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol, TypedDict, TypeVar, Unpack
 
 import attrs
+import trio
 
 from ....protocol.errors import ErrorCode
 from ....protocol.kafka.apis import APIS
-from ..faults.disk_faults import DiskFault, DiskFaults, DiskRule, disk_rule_of
-from ..faults.faults import Fault, Faults
+from ..faults.faults import DiskFaults, Fault, FaultRules, Faults
 from ..faults.requests import LoggedRequest, RequestLog, Wanted
-from ..faults.rules import Intercept, Rule, hint, plain_name, rule_of
-from ..waiting import PATIENCE_S, wait_until
+from ..faults.rules import DiskRule, Intercept, Rule, disk_rule_of, hint, plain_name, rule_of
+
+T = TypeVar("T")
+
+PATIENCE_S: Final = 10.0
+LOOK_S: Final = 0.005
+"""How often a state is looked at that calls nobody."""
+
+
+class Watched(Protocol):
+    """A state that calls watchers at each change, from any thread."""
+
+    def watch(self, watcher: Callable[[], None]) -> None: ...
+    def unwatch(self, watcher: Callable[[], None]) -> None: ...
+
+
+async def wait_until(watched: Watched, look: Callable[[], T | None], timeout_s: float, missing: Callable[[], str]) -> T:
+    """Return the result of `look` as soon as it is not None. Raises TimeoutError that names the `missing` thing."""
+    changed, token = trio.Event(), trio.lowlevel.current_trio_token()
+
+    def look_again() -> None:
+        changed.set()
+
+    def wake() -> None:
+        token.run_sync_soon(look_again, idempotent=True)
+
+    watched.watch(wake)
+    try:
+        with trio.move_on_after(timeout_s):
+            while (found := look()) is None:
+                await changed.wait()
+                changed = trio.Event()
+            return found
+    finally:
+        watched.unwatch(wake)
+    raise TimeoutError(f"{missing()} within {timeout_s:g} s")
+
+
+async def look_until(look: Callable[[], Awaitable[T | None]], timeout_s: float, missing: Callable[[], str]) -> T:
+    """`wait_until` for a state that calls no watchers."""
+    with trio.move_on_after(timeout_s):
+        while True:
+            found = await look()
+            if found is not None:
+                return found
+            await trio.sleep(LOOK_S)
+    raise TimeoutError(f"{missing()} after {timeout_s:g} s")
+
 
 _KAFKA_APIS: Final = frozenset(plain_name(api.name) for api in APIS.values())
 
@@ -74,8 +123,8 @@ class RequestWords(TypedDict, total=False):
 class FaultView:
     """A rule that stands, of requests or of the device, and what has come of it."""
 
-    fault: Fault | DiskFault
-    _faults: Faults | DiskFaults
+    fault: Fault[Any]
+    _faults: FaultRules[Any]
 
     def __repr__(self) -> str:
         return f"<fault #{self.number} {self.rule.as_json()} fired {self.fired} of {self.matched} matches>"
@@ -86,7 +135,8 @@ class FaultView:
 
     @property
     def rule(self) -> Rule | DiskRule:
-        return self.fault.rule
+        rule: Rule | DiskRule = self.fault.rule
+        return rule
 
     @property
     def matched(self) -> int:
@@ -138,12 +188,7 @@ class FaultsView:
 
     def add_rule(self, told: dict[str, Any]) -> FaultView:
         """`add` with all words in a dictionary, as JSON and YAML give them. Raises RuleError."""
-        given = {name: value for name, value in told.items() if value is not None and value is not False}
-        return FaultView(self.faults.add(rule_of(given, _KAFKA_APIS)), self.faults)
-
-    def get(self, number: int) -> FaultView:
-        """Raises KeyError."""
-        return FaultView(self.faults.get(number), self.faults)
+        return FaultView(self.faults.add(rule_of(_without_defaults(told), _KAFKA_APIS)), self.faults)
 
     def disk(self, effect: str, **told: Unpack[DiskRuleWords]) -> FaultView:
         """Let the device do wrong: `full`, `error`, `delay` or `torn` (at the next crash). Raises RuleError."""
@@ -151,12 +196,7 @@ class FaultsView:
 
     def add_disk_rule(self, told: dict[str, Any]) -> FaultView:
         """Let a rule of the device stand whose words are in a dictionary, `effect` among them. Raises RuleError."""
-        given = {name: value for name, value in told.items() if value is not None and value is not False}
-        return FaultView(self.disk_faults.add(disk_rule_of(given)), self.disk_faults)
-
-    def get_disk(self, number: int) -> FaultView:
-        """A rule of the device. Raises KeyError."""
-        return FaultView(self.disk_faults.get(number), self.disk_faults)
+        return FaultView(self.disk_faults.add(disk_rule_of(_without_defaults(told))), self.disk_faults)
 
     def of_disk(self) -> list[FaultView]:
         """The rules of the device."""
@@ -166,6 +206,10 @@ class FaultsView:
         """Remove all rules, the device's too; requests that they hold go on."""
         self.faults.clear()
         self.disk_faults.clear()
+
+
+def _without_defaults(told: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in told.items() if value is not None and value is not False}
 
 
 def _check_names(api: str | None, error: str | None) -> None:

@@ -10,14 +10,12 @@ import attrs
 from ....protocol.coordinator.classic_group_records import CONSUMER_PROTOCOL_TYPE, decode_assignment
 from ....protocol.errors import ErrorCode, RequestError, TriologError
 from ....protocol.types import TopicPartition
-from ...broker import Broker, ConsumerGroupDescription, ConsumerHeartbeat, LeavingMember, ShareHeartbeat, StreamsHeartbeat
+from ...broker import AssignedGroupDescription, Broker, ConsumerHeartbeat, LeavingMember, ShareHeartbeat, StreamsHeartbeat
 from ...groups.assigned.values import LEAVE_EPOCH
 from ...groups.values import GroupState
 from ..faults.rules import hint
-from ..waiting import PATIENCE_S, look_until
-from .fault_views import FaultsView, FaultView
-from .log_view import check_group, check_topic, unknown_group
-from .record_counts import count_records
+from .fault_views import PATIENCE_S, FaultsView, FaultView, look_until
+from .log_view import check_group, check_topic, count_records, unknown_group
 
 MEMBER_APIS: Final = (
     "JoinGroup",
@@ -147,7 +145,7 @@ class GroupsView:
 
     # ---- members ---------------------------------------------------------------------------------------------------------
 
-    def _consumer_group(self, group: str) -> ConsumerGroupDescription | None:
+    def _consumer_group(self, group: str) -> AssignedGroupDescription | None:
         """A group whose assignments the server makes (KIP-848); None for a classic one, and for one that nobody knows."""
         try:
             return self.core().groups.consumers.describe(group)

@@ -1,7 +1,13 @@
-"""`broker.log(topic)`: the records of a topic without a client; deletion and compaction at once instead of in their time."""
+"""`broker.log(topic)`: the records of a topic without a client; deletion and compaction at once instead of in their time.
+
+`count_records` counts unread records, not offsets. Markers, aborted records, and offsets whose records were compacted, deleted
+or lost to damage do not count. Records of an open transaction do not count either. Records after them that are in no
+transaction do.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -9,12 +15,14 @@ import attrs
 import trio
 
 from ....protocol.errors import ErrorCode, RequestError, UnknownTopicOrPartitionError
-from ....protocol.records.batch import iter_batches
+from ....protocol.records.batch import BatchHeader, iter_batches
+from ....protocol.records.control import ControlRecordType, control_record_type
+from ....protocol.records.partitioners import partition_for_key
 from ....protocol.records.record import CommittedFilter, iter_records
-from ....protocol.types import Isolation, Record, TopicPartition
-from ...broker import Broker, FetchPartition, ReaderView
+from ....protocol.types import AppendResult, Isolation, Record, TopicPartition
+from ...broker import Broker, FetchPartition, PlainRecord, ReaderView
 from ..faults.rules import hint
-from ..waiting import PATIENCE_S
+from .fault_views import PATIENCE_S
 
 FETCH_BYTES: Final = 8 * 2**20
 FOREVER_S: Final = 3600.0
@@ -61,14 +69,20 @@ class LogView:
             return [TopicPartition(self.topic, partition)]
         return [TopicPartition(self.topic, number) for number in range(self.core().topics.partition_count(self.topic))]
 
-    async def records(self, partition: int | None = None, *, offset: int = 0, committed_only: bool = True) -> list[Record]:
-        """Return the records that consumers can read from `offset` on, partition after partition (None: all), without control
-        records."""
+    async def fetch(self, offset: int = 0, *, partition: int | None = None, committed_only: bool = True) -> list[Record]:
+        """Return all records that consumers can read from `offset` on, partition after partition, without control records.
+
+        `partition`: None for all. `committed_only`: leave out records of aborted transactions; stop before the first open one.
+        """
         return [record for each in self._partitions(partition) for record in await self._read(each, offset, committed_only)]
+
+    async def records(self, partition: int | None = None, *, offset: int = 0, committed_only: bool = True) -> list[Record]:
+        """The former name of `fetch`, kept for one release."""
+        return await self.fetch(offset, partition=partition, committed_only=committed_only)
 
     async def values(self, partition: int | None = None) -> list[bytes | None]:
         """The values of the records."""
-        return [record.value for record in await self.records(partition)]
+        return [record.value for record in await self.fetch(partition=partition)]
 
     async def _read(self, topic_partition: TopicPartition, offset: int, committed_only: bool) -> list[Record]:
         view = ReaderView(Isolation.READ_COMMITTED if committed_only else Isolation.READ_UNCOMMITTED)
@@ -89,6 +103,30 @@ class LogView:
                     found += [record for record in iter_records(batch, header) if record.offset >= at]
             at = batches[-1][0].next_offset
 
+    async def append(
+        self,
+        records: Sequence[PlainRecord | Text],
+        *,
+        key: Text = None,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+    ) -> AppendResult:
+        """Append records to a partition, in one batch: values, or (timestamp_ms or None, key, value, headers).
+
+        `key`, `headers` and `timestamp_ms` (since the epoch; None: now) apply to the values that are not tuples. By default,
+        `partition` is the one that Kafka's clients choose for `key`; without a key it is 0. Raises TypeError for a single value
+        in place of a list.
+        """
+        if isinstance(records, str | bytes):
+            raise TypeError(f"{self.topic}: records are {records!r}, expected a list of them: append([{records!r}])")
+        its_key, pairs = as_bytes(key), tuple(headers.items() if isinstance(headers, Mapping) else headers)
+        if partition is None:
+            count = len(self._partitions(None))
+            partition = 0 if its_key is None else partition_for_key(its_key, count)
+        plain = [each if isinstance(each, tuple) else (timestamp_ms, its_key, as_bytes(each), pairs) for each in records]
+        return await self.core().writer.append(TopicPartition(self.topic, partition), plain)
+
     async def produce(
         self,
         value: Text = None,
@@ -98,15 +136,13 @@ class LogView:
         timestamp_ms: int | None = None,
         partition: int = 0,
     ) -> int:
-        """Append one record and answer its offset."""
-        pairs = tuple(headers.items() if isinstance(headers, Mapping) else headers)
-        record = timestamp_ms, as_bytes(key), as_bytes(value), pairs
-        return (await self.core().writer.append(TopicPartition(self.topic, partition), [record])).base_offset
+        """Append one record and return its offset. `append` replaces it; kept for one release."""
+        result = await self.append([value], key=key, headers=headers, timestamp_ms=timestamp_ms, partition=partition)
+        return result.base_offset
 
     async def produce_all(self, values: Sequence[Text], *, partition: int = 0) -> int:
-        """Append values in one batch, all to one partition, and answer the first one's offset."""
-        records = [(None, None, as_bytes(value), ()) for value in values]
-        return (await self.core().writer.append(TopicPartition(self.topic, partition), records)).base_offset
+        """Append values in one batch and return the first one's offset. `append` replaces it; kept for one release."""
+        return (await self.append(values, partition=partition)).base_offset
 
     async def wait_for(
         self,
@@ -121,7 +157,7 @@ class LogView:
         with trio.move_on_after(timeout_s):
             while True:
                 ends = self.end_offsets()
-                found = [record for record in await self.records(partition) if where is None or where(record)]
+                found = [record for record in await self.fetch(partition=partition) if where is None or where(record)]
                 if len(found) >= count:
                     return found
                 await self._wait_for_more(partition, ends)
@@ -151,3 +187,53 @@ class LogView:
         """Compact now, the newest records too, partition after partition (None: all); answers how many rounds that took. The
         topic's cleanup.policy has to be compact."""
         return sum([await self.core().logs.compact(each) for each in self._partitions(partition)])
+
+
+PAGE_BYTES: Final = 8 * 2**20
+VIEW: Final = ReaderView(skip_gaps=True)
+
+
+async def count_records(
+    core: Broker,
+    where: TopicPartition,
+    offset: int,
+    *,
+    committed_only: bool = True,
+    leaves_out: Callable[[int], bool] | None = None,
+) -> int:
+    """Records from `offset` up to the high watermark, without those whose offset `leaves_out` holds for. `committed_only`:
+    only those that were sent outside of transactions, or whose transaction is committed. Raises RequestError."""
+    at = max(offset, core.reader.snapshot(where).log_start_offset)
+    count, pending = 0, Counter[int]()
+    while at < core.reader.snapshot(where).high_watermark:
+        [answer] = await core.reader.fetch([FetchPartition(where, at, PAGE_BYTES)], max_bytes=PAGE_BYTES, view=VIEW)
+        if answer.fetched is None:
+            assert answer.error is not None
+            raise answer.error
+        before = at
+        for header, batch in iter_batches(answer.fetched.records):
+            if header.is_control:
+                ended = pending.pop(header.producer_id, 0)
+                count += ended if _is_commit(header, batch) else 0
+            elif header.is_transactional and committed_only:
+                pending[header.producer_id] += _counted(header, batch, at, leaves_out)
+            else:
+                count += _counted(header, batch, at, leaves_out)
+            at = header.next_offset
+        if at == before:
+            break
+    return count
+
+
+def _counted(header: BatchHeader, batch: memoryview, offset: int, leaves_out: Callable[[int], bool] | None) -> int:
+    """Records of a batch from an offset on. They are unpacked only where some of them may not count."""
+    if leaves_out is None and header.base_offset >= offset:
+        return header.records_count
+    return sum(
+        record.offset >= offset and not (leaves_out is not None and leaves_out(record.offset))
+        for record in iter_records(batch, header)
+    )
+
+
+def _is_commit(header: BatchHeader, batch: memoryview) -> bool:
+    return any(control_record_type(record.key) is ControlRecordType.COMMIT for record in iter_records(batch, header))

@@ -12,9 +12,8 @@ from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.types import TopicPartition
 from ...broker import Broker, RecordState, SharedRecords, SharePartitionView
 from ..faults.rules import hint
-from ..waiting import PATIENCE_S, look_until
-from .log_view import check_topic
-from .record_counts import count_records
+from .fault_views import PATIENCE_S, look_until
+from .log_view import check_topic, count_records
 
 
 class LockView(NamedTuple):

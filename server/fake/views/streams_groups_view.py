@@ -17,9 +17,9 @@ from ...broker import (
     StreamsStatusCode,
     SubtopologyDescription,
     Tasks,
-    by_subtopology,
+    by_first,
 )
-from ..waiting import PATIENCE_S, look_until
+from .fault_views import PATIENCE_S, look_until
 from .groups_view import uncommitted
 
 STABLE, EMPTY, NOT_READY = "Stable", "Empty", "NotReady"
@@ -175,4 +175,4 @@ def _member(member: StreamsMemberDescription) -> dict[str, Any]:
 def _tasks(tasks: Tasks) -> dict[str, dict[str, list[int]]]:
     """Of each role the partitions by subtopology."""
     roles = {"active": tasks.active, "standby": tasks.standby, "warmup": tasks.warmup}
-    return {role: dict(by_subtopology(each)) for role, each in roles.items()}
+    return {role: by_first(each) for role, each in roles.items()}

@@ -1,4 +1,4 @@
-"""A group whose assignments the server computes, as its records describe it, and the draft of its next state.
+"""A group whose assignments the server computes, as its records describe it, its members, and the draft of its next state.
 
 `AssignedGroup.put` is the only way in which a group changes, with new records and with records read from the log. A command
 drafts records on a copy. The group itself does not change until they are in the log, so a failed write needs no undo.
@@ -11,12 +11,23 @@ from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import attrs
 
+from ....protocol.coordinator.consumer_group_records import ConsumerGroupTopicPartitions
 from ....protocol.errors import ErrorCode, RequestError, UnsupportedVersionError
 from ....protocol.limits import INT32_MAX
 from ....protocol.types import TopicPartition
 from ..values import FIRST_COMMIT_WITH_EPOCHS, CommittingMember, GroupState
-from .member import from_record, recorded
-from .values import FIRST_EPOCH, NOT_SEEN, AssignedGroupDescription, TopicImage
+from .values import (
+    FIRST_EPOCH,
+    JOIN_EPOCH,
+    NO_TIMEOUT,
+    NOT_SEEN,
+    AssignedGroupDescription,
+    AssignedMemberDescription,
+    MemberHeartbeat,
+    Partitions,
+    TopicImage,
+    by_first,
+)
 
 NO_EPOCH = -1
 """Epoch of a request that does not come from a member."""
@@ -305,3 +316,118 @@ class GroupDraft(Generic[G]):
                 self.put_target(member_id, targets[member_id])
         types, stamp = self.base.TYPES, {"assignment_timestamp": self.wall_ms} if self.STAMPS_TARGETS else {}
         self.put_own(types.targets, types.targets_value(assignment_epoch=self.group.epoch, **stamp))
+
+
+@attrs.frozen(kw_only=True)
+class AssignedMember:
+    """A value: `evolve` makes the next one. A kind adds its subscription, its assignment and how both are recorded."""
+
+    KIND: ClassVar[str]
+    UNASSIGNED: ClassVar[Mapping[str, Any]]
+    """Fields of a member that has no assignment and no epoch."""
+    PLAIN: ClassVar[tuple[str, ...]] = ("instance_id", "rack_id", "client_id", "client_host", "rebalance_timeout_ms")
+    """Fields that heartbeats and the record of a member have under the same names."""
+    METADATA: ClassVar[type[Any]]
+    """The record of what the member says."""
+    DESCRIPTION: ClassVar[type[Any]] = AssignedMemberDescription
+
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = NO_TIMEOUT
+    epoch: int = JOIN_EPOCH
+    previous_epoch: int = JOIN_EPOCH
+    """The answer with the present one may have been lost."""
+
+    @property
+    def is_revoking(self) -> bool:
+        """Return whether the member has to give something up, and has a rebalance timeout to do so."""
+        return False
+
+    def is_reconciled_to(self, assignment_epoch: int) -> bool:
+        """Return whether the member has its whole assignment of an epoch."""
+        return self.epoch == assignment_epoch
+
+    # ---- heartbeats ------------------------------------------------------------------------------------------------------
+
+    def news(self, request: Any) -> dict[str, Any]:
+        """Return the fields that a heartbeat states; None for those that it leaves as they are."""
+        news = {name: getattr(request, name) for name in self.PLAIN}
+        if request.rebalance_timeout_ms == NO_TIMEOUT:
+            news["rebalance_timeout_ms"] = None
+        return news
+
+    def updated(self, request: MemberHeartbeat) -> Self:
+        """Return the member with the news of a heartbeat; the same object when it has none."""
+        news = self.news(request)
+        changes = {name: value for name, value in news.items() if value is not None and value != getattr(self, name)}
+        return attrs.evolve(self, **changes) if changes else self
+
+    def has_all_of(self, request: Any) -> bool:
+        """Return whether a heartbeat states the member's owned partitions or tasks, and all of them are in its assignment."""
+        raise NotImplementedError
+
+    def check_epoch(self, request: MemberHeartbeat) -> None:
+        """Raises FENCED_MEMBER_EPOCH. The previous epoch is valid as long as the member owns nothing but its assignment: the
+        answer with the present one was lost. A member that joins again under its id has given everything up, and gets it
+        back."""
+        epoch = request.member_epoch
+        if epoch in (JOIN_EPOCH, self.epoch) or (epoch == self.previous_epoch < self.epoch and self.has_all_of(request)):
+            return
+        raise self.fenced(epoch)
+
+    def fenced(self, epoch: int, why: str = "") -> RequestError:
+        differs = "greater" if epoch > self.epoch else "smaller"
+        return RequestError(
+            f"The {self.KIND} group member has a {differs} member epoch ({epoch}) than the one known by the group coordinator "
+            f"({self.epoch}){why}. The member must abandon all its partitions and rejoin.",
+            ErrorCode.FENCED_MEMBER_EPOCH,
+        )
+
+    # ---- records ---------------------------------------------------------------------------------------------------------
+
+    def subscription(self) -> Mapping[str, Any]:
+        """Return the fields of the metadata record beside those of `PLAIN`."""
+        raise NotImplementedError
+
+    def subscription_of(self, value: Any) -> Mapping[str, Any]:
+        """Return the fields that a metadata record states, beside those of `PLAIN`."""
+        raise NotImplementedError
+
+    def metadata_value(self) -> Any:
+        return self.METADATA(**{name: getattr(self, name) for name in self.PLAIN}, **self.subscription())
+
+    def with_metadata(self, value: Any) -> Self:
+        plain = {name: getattr(value, name) for name in self.PLAIN}
+        return attrs.evolve(self, **plain, **self.subscription_of(value))
+
+    def assignment_of(self, value: Any) -> Mapping[str, Any]:
+        """Return the fields that a current assignment record states, beside the epochs."""
+        raise NotImplementedError
+
+    def with_current(self, value: Any | None) -> Self:
+        """None: it has no assignment and no epoch."""
+        if value is None:
+            return attrs.evolve(self, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH, **self.UNASSIGNED)
+        return attrs.evolve(
+            self, epoch=value.member_epoch, previous_epoch=value.previous_member_epoch, **self.assignment_of(value)
+        )
+
+    def described(self, target: Any, **more: Any) -> Any:
+        """Return the description. Fields are the member's of the same name, or `more`."""
+        more |= {"member_epoch": self.epoch, "target_assignment": target}
+        names = [field.name for field in attrs.fields(self.DESCRIPTION) if field.name not in more]
+        return self.DESCRIPTION(**{name: getattr(self, name) for name in names if hasattr(self, name)}, **more)
+
+
+# ---- partitions in records ---------------------------------------------------------------------------------------------------
+
+
+def recorded(partitions: Partitions) -> list[ConsumerGroupTopicPartitions]:
+    return [ConsumerGroupTopicPartitions(topic_id=topic_id, partitions=each) for topic_id, each in by_first(partitions).items()]
+
+
+def from_record(topics: Iterable[ConsumerGroupTopicPartitions]) -> Partitions:
+    return frozenset((topic.topic_id, number) for topic in topics for number in topic.partitions)

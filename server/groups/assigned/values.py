@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import enum
 import hashlib
-from collections.abc import Iterable
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 import attrs
 
@@ -28,6 +28,26 @@ TopicPartitionId = tuple[bytes, int]
 """(topic id, partition)."""
 Partitions = frozenset[TopicPartitionId]
 NO_PARTITIONS: Final[Partitions] = frozenset()
+K = TypeVar("K", bytes, str)
+
+
+def by_first(pairs: Iterable[tuple[K, int]]) -> dict[K, list[int]]:
+    """Return sorted numbers by the topic, or the subtopology, so that equal assignments have equal bytes."""
+    found: dict[K, list[int]] = {}
+    for first, number in sorted(pairs):
+        found.setdefault(first, []).append(number)
+    return found
+
+
+def epochs_in(
+    parts: Iterable[tuple[K, Sequence[int], Sequence[int] | None]], member_epoch: int
+) -> Iterator[tuple[K, int, int]]:
+    """Yield each number of a record's parts with its epoch. Where a part has none, or fewer than numbers, that is the
+    member's epoch."""
+    for first, numbers, epochs in parts:
+        if epochs is None or len(epochs) != len(numbers):
+            epochs = [member_epoch] * len(numbers)
+        yield from ((first, number, epoch) for number, epoch in zip(numbers, epochs, strict=True))
 
 
 @attrs.frozen(kw_only=True)

@@ -18,11 +18,9 @@ from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.types import TopicPartition
 from ...system.client_memory import Account, ClientMemory
 from ..values import FIRST_COMMIT_WITH_EPOCHS, NO_GENERATION, NO_MEMBER_ID, CommittingMember, GroupListing
-from .assignments import Assignments
-from .group import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE, ClassicGroup, Usage
+from .group import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE, ClassicGroup, Member, Usage
 from .joining import Joining, NewMemberId, check_join, random_member_id
-from .member import Member
-from .rebalance import Rebalance
+from .rebalance import Assignments, Rebalance
 from .values import (
     GroupDescription,
     GroupSettings,

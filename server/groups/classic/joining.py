@@ -25,8 +25,18 @@ import attrs
 from ....protocol.errors import ErrorCode
 from ....protocol.limits import INT16_MAX, INT32_MAX
 from ..values import NO_MEMBER_ID
-from .group import COMPLETING_REBALANCE, DEAD, EMPTY, GROUP_BYTES, PREPARING_REBALANCE, STABLE, ClassicGroup
-from .member import Member, member_bytes, metadata_bytes
+from .group import (
+    COMPLETING_REBALANCE,
+    DEAD,
+    EMPTY,
+    GROUP_BYTES,
+    PREPARING_REBALANCE,
+    STABLE,
+    ClassicGroup,
+    Member,
+    member_bytes,
+    metadata_bytes,
+)
 from .rebalance import Rebalance, joined
 from .values import (
     MAX_CLIENT_ID_CHARS_IN_MEMBER_ID,

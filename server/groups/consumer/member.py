@@ -1,5 +1,6 @@
-"""A member of a consumer group: its subscription, its partitions, and its steps towards its target (KIP-848; Kafka:
-ConsumerGroupMember, CurrentAssignmentBuilder)."""
+"""A member of a consumer group: its heartbeats and their check, its subscription, its partitions, and its steps towards its
+target (KIP-848; Kafka: ConsumerGroupMember, CurrentAssignmentBuilder, ConsumerGroupHeartbeat without its versions).
+"""
 
 from __future__ import annotations
 
@@ -14,17 +15,76 @@ from ....protocol.coordinator.consumer_group_records import (
     ConsumerGroupCurrentPartitions,
     ConsumerGroupMemberMetadataValue,
 )
-from ....protocol.errors import ErrorCode, RequestError
-from ..assigned.member import AssignedMember, by_topic
+from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError
+from ..assigned.group import AssignedMember
+from ..assigned.groups import check_names
 from ..assigned.values import (
     JOIN_EPOCH,
     LEAVE_STATIC_EPOCH,
     NO_PARTITIONS,
-    AssignedMemberDescription,
+    NO_TIMEOUT,
+    MemberHeartbeat,
     Partitions,
     TopicPartitionId,
+    by_first,
+    epochs_in,
 )
-from .values import CONSUMER_TYPE, ConsumerHeartbeat
+from .assignors import ASSIGNORS
+
+CONSUMER_TYPE: Final = "consumer"
+"""What ListGroups calls groups of this kind."""
+
+
+@attrs.frozen(kw_only=True)
+class ConsumerHeartbeat(MemberHeartbeat):
+    """A sign of life of a member, with its news; None for a field that has not changed."""
+
+    topic_names: tuple[str, ...] | None = None
+    topic_regex: str | None = None
+    """Empty: none any more."""
+    server_assignor: str | None = None
+    owned: Partitions | None = None
+    """What it has at this moment. None confirms nothing."""
+    makes_member_id: bool = True
+    """Version 1 on (KIP-1082): the client makes its member id, so there has to be one."""
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether the heartbeat states everything, as a client does that has lost the last response."""
+        has_subscription = self.topic_names is not None or self.topic_regex is not None
+        return self.rebalance_timeout_ms != NO_TIMEOUT and has_subscription and self.owned is not None
+
+
+def check_heartbeat(request: ConsumerHeartbeat) -> None:
+    """Check what a heartbeat has to state, whatever group it is for. Raises INVALID_REQUEST, UNSUPPORTED_ASSIGNOR."""
+    needs_member_id = request.makes_member_id or not request.is_joining
+    check_names(
+        MemberId=request.member_id if needs_member_id else None,
+        GroupId=request.group_id,
+        InstanceId=request.instance_id,
+        RackId=request.rack_id,
+    )
+    if request.is_joining:
+        _check_join(request)
+    elif request.member_epoch == LEAVE_STATIC_EPOCH and request.instance_id is None:
+        raise InvalidRequestError("InstanceId can't be null.")
+    elif request.member_epoch < LEAVE_STATIC_EPOCH:
+        raise InvalidRequestError("MemberEpoch is invalid.")
+    if request.server_assignor is not None and request.server_assignor not in ASSIGNORS:
+        raise RequestError(
+            f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {', '.join(ASSIGNORS)}.",
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+        )
+
+
+def _check_join(request: ConsumerHeartbeat) -> None:
+    if request.rebalance_timeout_ms == NO_TIMEOUT:
+        raise InvalidRequestError("RebalanceTimeoutMs must be provided in first request.")
+    if request.owned is None or request.owned:
+        raise InvalidRequestError("TopicPartitions must be empty when (re-)joining.")
+    if request.topic_names is None and request.topic_regex is None:
+        raise InvalidRequestError("Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.")
+
 
 PartitionEpochs = Mapping[TopicPartitionId, int]
 """Partitions, and the epoch of the member at which it got each of them."""
@@ -51,6 +111,8 @@ class ConsumerMember(AssignedMember):
     """See the module."""
 
     KIND: ClassVar[str] = CONSUMER_TYPE
+    PLAIN: ClassVar[tuple[str, ...]] = (*AssignedMember.PLAIN, "server_assignor")
+    METADATA: ClassVar[type[Any]] = ConsumerGroupMemberMetadataValue
 
     topic_names: tuple[str, ...] = ()
     """Sorted, without repetitions."""
@@ -88,7 +150,6 @@ class ConsumerMember(AssignedMember):
             **super().news(request),
             "topic_names": None if request.topic_names is None else tuple(sorted(set(request.topic_names))),
             "topic_regex": request.topic_regex,
-            "server_assignor": request.server_assignor,
         }
 
     def has_all_of(self, request: ConsumerHeartbeat) -> bool:
@@ -141,30 +202,12 @@ class ConsumerMember(AssignedMember):
 
     # ---- records ---------------------------------------------------------------------------------------------------------
 
-    def metadata_value(self) -> ConsumerGroupMemberMetadataValue:
-        return ConsumerGroupMemberMetadataValue(
-            instance_id=self.instance_id,
-            rack_id=self.rack_id,
-            client_id=self.client_id,
-            client_host=self.client_host,
-            subscribed_topic_names=list(self.topic_names),
-            subscribed_topic_regex=self.topic_regex,
-            rebalance_timeout_ms=self.rebalance_timeout_ms,
-            server_assignor=self.server_assignor,
-        )
+    def subscription(self) -> dict[str, Any]:
+        return {"subscribed_topic_names": list(self.topic_names), "subscribed_topic_regex": self.topic_regex}
 
-    def with_metadata(self, value: ConsumerGroupMemberMetadataValue) -> ConsumerMember:
-        return attrs.evolve(
-            self,
-            instance_id=value.instance_id,
-            rack_id=value.rack_id,
-            client_id=value.client_id,
-            client_host=value.client_host,
-            topic_names=tuple(sorted(set(value.subscribed_topic_names))),
-            topic_regex=value.subscribed_topic_regex,
-            rebalance_timeout_ms=value.rebalance_timeout_ms,
-            server_assignor=value.server_assignor,
-        )
+    def subscription_of(self, value: ConsumerGroupMemberMetadataValue) -> dict[str, Any]:
+        names = tuple(sorted(set(value.subscribed_topic_names)))
+        return {"topic_names": names, "topic_regex": value.subscribed_topic_regex}
 
     def current_value(self) -> ConsumerGroupCurrentMemberAssignmentValue:
         return ConsumerGroupCurrentMemberAssignmentValue(
@@ -185,19 +228,8 @@ class ConsumerMember(AssignedMember):
             "since": {**revoking, **assigned},
         }
 
-    def described(self, target: Partitions) -> AssignedMemberDescription:
-        return AssignedMemberDescription(
-            member_id=self.member_id,
-            instance_id=self.instance_id,
-            rack_id=self.rack_id,
-            member_epoch=self.epoch,
-            client_id=self.client_id,
-            client_host=self.client_host,
-            topic_names=self.topic_names,
-            topic_regex=self.topic_regex,
-            assignment=self.held,
-            target_assignment=target,
-        )
+    def described(self, target: Partitions, **more: Any) -> Any:
+        return super().described(target, assignment=self.held, **more)
 
 
 def _owns(owned: Partitions | None, partitions: Partitions) -> bool:
@@ -211,16 +243,10 @@ def _recorded_epochs(partitions: Partitions, since: PartitionEpochs) -> list[Con
         ConsumerGroupCurrentPartitions(
             topic_id=topic_id, partitions=numbers, assignment_epochs=[since[topic_id, number] for number in numbers]
         )
-        for topic_id, numbers in by_topic(partitions).items()
+        for topic_id, numbers in by_first(partitions).items()
     ]
 
 
 def _epochs_from_record(topics: Iterable[ConsumerGroupCurrentPartitions], member_epoch: int) -> PartitionEpochs:
-    """Return the epochs of a record. Where it has none for a topic, or fewer than partitions, that is the member's epoch."""
-    found: dict[TopicPartitionId, int] = {}
-    for topic in topics:
-        epochs = topic.assignment_epochs
-        if epochs is None or len(epochs) != len(topic.partitions):
-            epochs = [member_epoch] * len(topic.partitions)
-        found |= {(topic.topic_id, number): epoch for number, epoch in zip(topic.partitions, epochs, strict=True)}
-    return found
+    parts = ((topic.topic_id, topic.partitions, topic.assignment_epochs) for topic in topics)
+    return {(topic_id, number): epoch for topic_id, number, epoch in epochs_in(parts, member_epoch)}

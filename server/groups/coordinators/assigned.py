@@ -184,7 +184,7 @@ class AssignedCoordinator(Generic[G, A, D]):
 
     # ---- heartbeats ------------------------------------------------------------------------------------------------------
 
-    def heartbeat_now(self, request: Any) -> A | None:
+    def try_heartbeat(self, request: Any) -> A | None:
         """Return the answer to a heartbeat without news: nothing changes but that its session begins again, and nothing waits.
         None: nothing has happened, call `heartbeat`."""
         group = request.group_id

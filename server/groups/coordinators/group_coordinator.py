@@ -49,7 +49,7 @@ from ..classic.values import (
     Token,
 )
 from ..consumer.groups import ConsumerGroups
-from ..consumer.values import CONSUMER_TYPE, ConsumerHeartbeat
+from ..consumer.member import CONSUMER_TYPE, ConsumerHeartbeat
 from ..streams.group import StreamsGroup
 from ..streams.groups import StreamsGroups
 from ..streams.values import STREAMS_TYPE, StreamsGroupDescription, StreamsHeartbeat, StreamsHeartbeatAnswer, StreamsTimes
@@ -270,7 +270,7 @@ class GroupCoordinator:
         check = partial(self._check_commit, group, member, commits, is_transactional=producer_id != NO_PRODUCER_ID)
         return await self._offsets.commit(group, commits, check=check, producer_id=producer_id, producer_epoch=producer_epoch)
 
-    def commit_now(self, group: str, commits: Sequence[Commit], member: CommittingMember, answer: AnswerCommit) -> bool:
+    def try_commit(self, group: str, commits: Sequence[Commit], member: CommittingMember, answer: AnswerCommit) -> bool:
         """`CommittedOffsets.try_commit`, with the same check."""
         return self._offsets.try_commit(group, commits, answer, check=partial(self._check_commit, group, member, commits))
 

@@ -19,9 +19,7 @@ from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError, Un
 from ....protocol.types import TopicPartition
 from ..assigned.groups import Plan
 from ..assigned.values import NO_PARTITIONS, AssignedGroupDescription, HeartbeatAnswer, Partitions, TopicPartitionId
-from ..share.group import ShareGroup
-from ..share.groups import ShareGroups
-from ..share.member import SHARE_TYPE, ShareHeartbeat
+from ..share.groups import SHARE_TYPE, ShareGroup, ShareGroups, ShareHeartbeat
 from ..share.states import UNINITIALIZED_OFFSET, UNKNOWN_COUNT, ShareStates, ShareStateSummary
 from .assigned import AssignedCoordinator
 

@@ -24,8 +24,7 @@ from ....protocol.coordinator.share_group_records import (
     ShareGroupTopicPartitionsInfo,
 )
 from ....protocol.errors import RequestError
-from ..assigned.member import by_topic
-from ..assigned.values import NO_PARTITIONS, Partitions
+from ..assigned.values import NO_PARTITIONS, Partitions, by_first
 
 UNINITIALIZED_OFFSET: Final = -1
 """In place of a start offset: `share.auto.offset.reset` says where reading begins."""
@@ -126,7 +125,7 @@ class StatePartitions:
     def _recorded(self, partitions: Partitions) -> list[ShareGroupTopicPartitionsInfo]:
         return [
             ShareGroupTopicPartitionsInfo(topic_id=topic_id, topic_name=self.names[topic_id], partitions=numbers)
-            for topic_id, numbers in by_topic(partitions).items()
+            for topic_id, numbers in by_first(partitions).items()
         ]
 
     @classmethod

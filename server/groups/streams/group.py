@@ -15,11 +15,19 @@ from ..assigned.group import AssignedGroup, GroupDraft, RecordTypes, stale
 from ..assigned.values import TopicImage
 from ..values import GroupState
 from .assignor import AssignedMember, SubtopologyTasks, assign_sticky
-from .configured import ConfiguredTopology, internal_topic
 from .member import StreamsMember
-from .tasks import NO_TASKS, TaskId, Tasks, from_record, recorded
-from .topology import Topology
-from .values import STREAMS_TYPE, StreamsGroupDescription, StreamsStatus, SubtopologyDescription
+from .topology import ConfiguredTopology, Topology, internal_topic
+from .values import (
+    NO_TASKS,
+    STREAMS_TYPE,
+    StreamsGroupDescription,
+    StreamsStatus,
+    SubtopologyDescription,
+    TaskId,
+    Tasks,
+    from_record,
+    recorded,
+)
 
 NO_PROCESSES: Final[frozenset[str]] = frozenset()
 NO_CONFIGS: Final[Mapping[str, str]] = {}

@@ -16,19 +16,21 @@ from ....protocol.coordinator.streams_group_records import (
     StreamsGroupMemberMetadataValue,
 )
 from ....protocol.errors import ErrorCode, RequestError
-from ..assigned.member import AssignedMember
-from .tasks import (
+from ..assigned.group import AssignedMember
+from .values import (
     NOTHING_HELD,
+    STREAMS_TYPE,
+    Endpoint,
     HeldTasks,
+    StreamsHeartbeat,
+    StreamsMemberDescription,
     TaskId,
     TaskIds,
     Tasks,
     epochs_from_record,
     from_record,
-    recorded_epochs,
     recorded_held,
 )
-from .values import STREAMS_TYPE, Endpoint, StreamsHeartbeat, StreamsMemberDescription
 
 NO_TOPOLOGY: Final = -1
 
@@ -63,6 +65,9 @@ class StreamsMember(AssignedMember):
     """See the module."""
 
     KIND: ClassVar[str] = STREAMS_TYPE
+    PLAIN: ClassVar[tuple[str, ...]] = (*AssignedMember.PLAIN, "topology_epoch", "process_id")
+    METADATA: ClassVar[type[Any]] = StreamsGroupMemberMetadataValue
+    DESCRIPTION: ClassVar[type[Any]] = StreamsMemberDescription
     UNASSIGNED: ClassVar[Mapping[str, Any]] = {
         "state": MemberState.STABLE,
         "assigned": NOTHING_HELD,
@@ -98,8 +103,6 @@ class StreamsMember(AssignedMember):
         tags = request.client_tags
         return {
             **super().news(request),
-            "topology_epoch": None if request.topology is None else request.topology.epoch,
-            "process_id": request.process_id,
             "endpoint": request.endpoint,
             "client_tags": None if tags is None else _sorted(tags),
         }
@@ -170,45 +173,29 @@ class StreamsMember(AssignedMember):
 
     # ---- records ---------------------------------------------------------------------------------------------------------
 
-    def metadata_value(self) -> StreamsGroupMemberMetadataValue:
-        return StreamsGroupMemberMetadataValue(
-            instance_id=self.instance_id,
-            rack_id=self.rack_id,
-            client_id=self.client_id,
-            client_host=self.client_host,
-            rebalance_timeout_ms=self.rebalance_timeout_ms,
-            topology_epoch=self.topology_epoch,
-            process_id=self.process_id,
-            user_endpoint=None
-            if self.endpoint is None
-            else StreamsGroupEndpoint(host=self.endpoint.host, port=self.endpoint.port),
-            client_tags=[StreamsGroupKeyValue(key=key, value=value) for key, value in self.client_tags],
-        )
+    def subscription(self) -> dict[str, Any]:
+        endpoint = self.endpoint
+        return {
+            "user_endpoint": None if endpoint is None else StreamsGroupEndpoint(host=endpoint.host, port=endpoint.port),
+            "client_tags": [StreamsGroupKeyValue(key=key, value=value) for key, value in self.client_tags],
+        }
 
-    def with_metadata(self, value: StreamsGroupMemberMetadataValue) -> StreamsMember:
+    def subscription_of(self, value: StreamsGroupMemberMetadataValue) -> dict[str, Any]:
         endpoint = value.user_endpoint
-        return attrs.evolve(
-            self,
-            instance_id=value.instance_id,
-            rack_id=value.rack_id,
-            client_id=value.client_id,
-            client_host=value.client_host,
-            rebalance_timeout_ms=value.rebalance_timeout_ms,
-            topology_epoch=value.topology_epoch,
-            process_id=value.process_id,
-            endpoint=None if endpoint is None else Endpoint(endpoint.host, endpoint.port),
-            client_tags=_sorted({each.key: each.value for each in value.client_tags}),
-        )
+        return {
+            "endpoint": None if endpoint is None else Endpoint(endpoint.host, endpoint.port),
+            "client_tags": _sorted({each.key: each.value for each in value.client_tags}),
+        }
 
     def current_value(self) -> StreamsGroupCurrentMemberAssignmentValue:
         return StreamsGroupCurrentMemberAssignmentValue(
             member_epoch=self.epoch,
             previous_member_epoch=self.previous_epoch,
             state=int(self.state),
-            active_tasks=recorded_epochs(self.assigned.active),
+            active_tasks=recorded_held(self.assigned.active),
             standby_tasks=recorded_held(self.assigned.standby),
             warmup_tasks=recorded_held(self.assigned.warmup),
-            active_tasks_pending_revocation=recorded_epochs(self.revoking.active),
+            active_tasks_pending_revocation=recorded_held(self.revoking.active),
             standby_tasks_pending_revocation=recorded_held(self.revoking.standby),
             warmup_tasks_pending_revocation=recorded_held(self.revoking.warmup),
         )
@@ -228,22 +215,8 @@ class StreamsMember(AssignedMember):
             ),
         }
 
-    def described(self, target: Tasks) -> StreamsMemberDescription:
-        return StreamsMemberDescription(
-            member_id=self.member_id,
-            member_epoch=self.epoch,
-            instance_id=self.instance_id,
-            rack_id=self.rack_id,
-            client_id=self.client_id,
-            client_host=self.client_host,
-            topology_epoch=self.topology_epoch,
-            process_id=self.process_id,
-            endpoint=self.endpoint,
-            client_tags=self.client_tags,
-            assignment=self.assigned.tasks,
-            revoking=self.revoking.tasks,
-            target_assignment=target,
-        )
+    def described(self, target: Tasks, **more: Any) -> Any:
+        return super().described(target, assignment=self.assigned.tasks, revoking=self.revoking.tasks, **more)
 
 
 def _sorted(tags: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

@@ -1,5 +1,6 @@
-"""Inputs and outputs of the state machine of Streams groups (KIP-1071; Kafka: StreamsGroupHeartbeat, StreamsGroupDescribe,
-without their versions).
+"""Inputs and outputs of the state machine of Streams groups, and the tasks of an application: one for each partition of each
+subtopology (KIP-1071; Kafka: StreamsGroupHeartbeat, StreamsGroupDescribe, without their versions, TasksTuple,
+TasksTupleWithEpochs). Standby and warm-up tasks keep a copy of the state of an active one.
 
 Times are whole milliseconds of a clock that only goes forward.
 """
@@ -7,16 +8,112 @@ Times are whole milliseconds of a clock that only goes forward.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 import attrs
 
-from ....protocol.coordinator.streams_group_records import StreamsGroupTopologyValue
+from ....protocol.coordinator.streams_group_records import (
+    StreamsGroupCurrentTaskIds,
+    StreamsGroupTaskIds,
+    StreamsGroupTopologyValue,
+)
 from ....protocol.types import TopicPartition
-from ..assigned.values import MemberHeartbeat, MemberTimes
+from ..assigned.values import MemberHeartbeat, MemberTimes, by_first, epochs_in
 from ..values import GroupState
-from .tasks import NO_TASKS, TaskIds, Tasks
+
+
+class TaskId(NamedTuple):
+    subtopology_id: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.subtopology_id}-{self.partition}"
+
+
+TaskIds = frozenset[TaskId]
+NO_TASK_IDS: Final[TaskIds] = frozenset()
+TaskEpochs = Mapping[TaskId, int]
+"""Active tasks, and since which epoch of its member each of them is the member's."""
+NO_EPOCHS: Final[TaskEpochs] = {}
+
+
+@attrs.frozen
+class Tasks:
+    """The tasks that a member is to have, or states that it has."""
+
+    active: TaskIds = NO_TASK_IDS
+    standby: TaskIds = NO_TASK_IDS
+    warmup: TaskIds = NO_TASK_IDS
+
+    def __bool__(self) -> bool:
+        return bool(self.active or self.standby or self.warmup)
+
+
+NO_TASKS: Final = Tasks()
+
+
+@attrs.frozen
+class HeldTasks:
+    """The tasks that a member has."""
+
+    active: TaskEpochs = NO_EPOCHS
+    standby: TaskIds = NO_TASK_IDS
+    warmup: TaskIds = NO_TASK_IDS
+
+    def __bool__(self) -> bool:
+        return bool(self.active or self.standby or self.warmup)
+
+    @property
+    def tasks(self) -> Tasks:
+        return Tasks(frozenset(self.active), self.standby, self.warmup)
+
+    def has_any_of(self, tasks: Tasks) -> bool:
+        """Return whether this set holds some of the tasks, in the same role."""
+        return not (
+            tasks.active.isdisjoint(self.active)
+            and tasks.standby.isdisjoint(self.standby)
+            and tasks.warmup.isdisjoint(self.warmup)
+        )
+
+    def has_all_of(self, tasks: Tasks) -> bool:
+        return tasks.active <= self.active.keys() and tasks.standby <= self.standby and tasks.warmup <= self.warmup
+
+
+NOTHING_HELD: Final = HeldTasks()
+
+
+# ---- as records and messages have them ---------------------------------------------------------------------------------------
+
+
+def task_ids(parts: Iterable[tuple[str, Iterable[int]]]) -> TaskIds:
+    return frozenset(TaskId(subtopology_id, partition) for subtopology_id, partitions in parts for partition in partitions)
+
+
+def recorded(tasks: TaskIds) -> list[StreamsGroupTaskIds]:
+    return [StreamsGroupTaskIds(subtopology_id=part, partitions=numbers) for part, numbers in by_first(tasks).items()]
+
+
+def from_record(parts: Iterable[StreamsGroupTaskIds | StreamsGroupCurrentTaskIds]) -> TaskIds:
+    return task_ids((part.subtopology_id, part.partitions) for part in parts)
+
+
+def recorded_held(tasks: TaskIds | TaskEpochs) -> list[StreamsGroupCurrentTaskIds]:
+    """Return the record of tasks; of active ones with their epochs."""
+    return [
+        StreamsGroupCurrentTaskIds(
+            subtopology_id=part,
+            partitions=numbers,
+            assignment_epochs=[tasks[TaskId(part, number)] for number in numbers] if isinstance(tasks, Mapping) else None,
+        )
+        for part, numbers in by_first(tasks).items()
+    ]
+
+
+def epochs_from_record(parts: Iterable[StreamsGroupCurrentTaskIds], member_epoch: int) -> TaskEpochs:
+    named = ((part.subtopology_id, part.partitions, part.assignment_epochs) for part in parts)
+    return {TaskId(part, number): epoch for part, number, epoch in epochs_in(named, member_epoch)}
+
 
 STREAMS_TYPE: Final = "streams"
 """What ListGroups calls groups of this kind, and their protocol type."""
@@ -70,6 +167,10 @@ class StreamsHeartbeat(MemberHeartbeat):
     has_task_offsets: bool = False
     has_task_end_offsets: bool = False
     shutdown_application: bool = False
+
+    @property
+    def topology_epoch(self) -> int | None:
+        return None if self.topology is None else self.topology.epoch
 
     @property
     def owned(self) -> Tasks | None:

@@ -6,6 +6,8 @@ entry, with one count for each error that it has returned: sets that no client c
 A peer, or a lack of descriptors, could repeat a log line many times a second. Each is logged once a minute, or a few times
 (`Seldom`). An unhandled exception ends the connection and nothing else. It is counted with its protocol and logged with its
 traceback, each place in the code once a minute (`report_bug`).
+
+`Meter` measures the processor time of a request, without the time that it waits.
 """
 
 from __future__ import annotations
@@ -13,8 +15,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import traceback
-from collections.abc import Hashable, Iterable
-from typing import Final
+from collections.abc import Awaitable, Generator, Hashable, Iterable
+from time import perf_counter
+from types import coroutine
+from typing import Any, Final, TypeVar
 
 import attrs
 import trio
@@ -148,3 +152,54 @@ def _place(error: BaseException) -> tuple[str, str, int]:
     for frame, number in traceback.walk_tb(error.__traceback__):
         file, line = frame.f_code.co_filename, number
     return type(error).__name__, file, line
+
+
+T = TypeVar("T")
+
+
+@attrs.define(eq=False, repr=False)
+class Meter:
+    """Owner: a request. Only one thing runs for it at a time."""
+
+    _spent_s: float = 0.0
+    _since_s: float | None = None
+    """When it began to run; None: it does not."""
+
+    def go(self) -> None:
+        """It runs from now on."""
+        self._since_s = perf_counter()
+
+    def pause(self) -> None:
+        """It does not, for a while."""
+        self._spent_s, self._since_s = self.spent_s, None
+
+    @property
+    def spent_s(self) -> float:
+        """Return the running time so far, in seconds."""
+        running_s = 0.0 if self._since_s is None else perf_counter() - self._since_s
+        return self._spent_s + running_s
+
+    async def run(self, work: Awaitable[T]) -> T:
+        """Return the result of `work`. Of its time only the stretches count in which its task runs."""
+        return await _metered(work.__await__(), self)
+
+
+@coroutine
+def _metered(steps: Generator[Any, Any, T], meter: Meter) -> Generator[Any, Any, T]:
+    """The scheduler sees what `steps` yields, and `steps` what the scheduler sends or throws."""
+    answer: Any = None
+    error: BaseException | None = None
+    while True:
+        meter.go()
+        try:
+            asked = steps.send(answer) if error is None else steps.throw(error)
+        except StopIteration as exc:
+            returned: T = exc.value
+            return returned
+        finally:
+            meter.pause()
+        answer = error = None
+        try:
+            answer = yield asked
+        except BaseException as exc:
+            error = exc

@@ -19,8 +19,7 @@ from ...broker import Broker, StartProgress
 from ...config.broker_config import Address
 from ...figures.prometheus import CONTENT_TYPE, Fired, More, no_faults, scrape
 from ..connections.counters import ProtocolCounters
-from .access import HttpAccess, read_token
-from .messages import HttpAnswer, HttpRequest
+from .access import HttpAccess, HttpAnswer, HttpRequest, read_token
 from .server import http_listener
 
 METHODS = ("GET", "HEAD")

@@ -14,9 +14,7 @@ from ...system.open_files import http_connections
 from ..connections.counters import report_bug
 from ..connections.sockets import Admission, Listener, Served
 from ..connections.transport import Transport
-from .messages import Answer
-from .messages import HttpAnswer as HttpAnswer
-from .messages import HttpRequest as HttpRequest
+from .access import Answer
 from .session import MAX_BODY_BYTES, HttpSession
 
 

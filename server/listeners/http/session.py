@@ -19,7 +19,7 @@ import h11
 import trio
 
 from ....protocol.limits import KIB, MIB
-from .messages import Answer, HttpAnswer, HttpRequest, Stream
+from .access import Answer, HttpAnswer, HttpRequest, Stream
 
 LOGGER: Final = logging.getLogger(__name__)
 

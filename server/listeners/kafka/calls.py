@@ -10,9 +10,9 @@ from typing import Any, Final, Protocol
 
 import attrs
 
-from ....protocol.errors import ErrorCode
+from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.kafka.apis import APIS, Api, ApiKey
-from ....protocol.kafka.connection import FEW_ELEMENTS, KafkaConnection, answer_steps
+from ....protocol.kafka.connection import FEW_ELEMENTS, KafkaConnection, Request, answer_steps
 from ....protocol.patterns import load_patterns
 from ....protocol.records.compression import load_codecs
 from ....protocol.schema.fields import has_more_elements
@@ -21,46 +21,31 @@ from ...config.broker_config import Address
 from ...loop.procedures import PAUSE, PENDING, Procedure, Reply, Wait, perform
 from ...loop.reactor import Work
 from ...system.client_memory import PAYER
-from ..access.audited import note_change
+from ..access.rules import note_change
 from ..connections.sockets import Admission, Listener, Served
 from ..connections.transport import Transport
 from . import (
-    acls,
-    add_partitions,
-    alter_configs,
-    api_versions,
     cluster,
     configs,
     consumer_groups,
-    create_topics,
-    describe_topic_partitions,
     fetch,
-    group_views,
     groups,
     list_offsets,
-    log_dirs,
     metadata,
-    offset_commits,
     offsets,
-    quorum,
-    quotas,
-    sasl,
-    share_acknowledgements,
+    security,
     share_fetch,
-    share_group_offsets,
     share_groups,
-    streams_group_views,
     streams_groups,
     telemetry,
     topics,
-    transaction_views,
     transactions,
 )
-from .access.audited import AUDITED, KAFKA
-from .access.guarded import guarded, served
-from .access.login import KafkaLogin
+from .audited import AUDITED, KAFKA
 from .door import Call, Given, KafkaDoor
 from .error_answers import error_codes, error_codes_steps, error_response
+from .guard import guarded, served
+from .login import KafkaLogin
 from .produce import take_produce
 from .session import KafkaSession, TakeUp, Turn
 
@@ -77,71 +62,71 @@ IN_TURN: Final[dict[ApiKey, Callable[[Call, Any], Any]]] = {
     ApiKey.FETCH: fetch.fetch,
     ApiKey.LIST_OFFSETS: list_offsets.list_offsets,
     ApiKey.METADATA: metadata.metadata,
-    ApiKey.API_VERSIONS: api_versions.api_versions,
+    ApiKey.API_VERSIONS: cluster.api_versions,
     ApiKey.FIND_COORDINATOR: cluster.find_coordinator,
-    ApiKey.OFFSET_COMMIT: offset_commits.offset_commit,
-    ApiKey.TXN_OFFSET_COMMIT: offset_commits.txn_offset_commit,
+    ApiKey.OFFSET_COMMIT: offsets.offset_commit,
+    ApiKey.TXN_OFFSET_COMMIT: offsets.txn_offset_commit,
     ApiKey.OFFSET_FETCH: offsets.offset_fetch,
     ApiKey.HEARTBEAT: groups.heartbeat,
     ApiKey.LEAVE_GROUP: groups.leave_group,
     ApiKey.DESCRIBE_CLUSTER: cluster.describe_cluster,
-    ApiKey.SASL_HANDSHAKE: sasl.sasl_handshake,
+    ApiKey.SASL_HANDSHAKE: security.sasl_handshake,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: consumer_groups.consumer_group_heartbeat,
     ApiKey.SHARE_GROUP_HEARTBEAT: share_groups.share_group_heartbeat,
     ApiKey.STREAMS_GROUP_HEARTBEAT: streams_groups.streams_group_heartbeat,
     ApiKey.LIST_PARTITION_REASSIGNMENTS: cluster.list_partition_reassignments,
-    ApiKey.DESCRIBE_ACLS: acls.describe_acls,
-    ApiKey.DESCRIBE_QUORUM: quorum.describe_quorum,
-    ApiKey.UPDATE_FEATURES: api_versions.update_features,
+    ApiKey.DESCRIBE_ACLS: security.describe_acls,
+    ApiKey.DESCRIBE_QUORUM: cluster.describe_quorum,
+    ApiKey.UPDATE_FEATURES: cluster.update_features,
     ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: telemetry.get_telemetry_subscriptions,
     ApiKey.LIST_CONFIG_RESOURCES: configs.list_config_resources,
 }
 """(call, the request's body) -> the answer's, or a procedure that returns it. They begin in the reactor's turn, so none may
-take longer than a turn's share."""
+take longer than a turn's share. A RequestError that one raises is the answer to the whole request."""
 
 IN_TASK: Final[dict[ApiKey, Callable[[Call, Any], Awaitable[Any]]]] = {
     ApiKey.INIT_PRODUCER_ID: transactions.init_producer_id,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: list_offsets.offset_for_leader_epoch,
     ApiKey.JOIN_GROUP: groups.join_group,
     ApiKey.SYNC_GROUP: groups.sync_group,
-    ApiKey.DESCRIBE_GROUPS: group_views.describe_groups,
-    ApiKey.LIST_GROUPS: group_views.list_groups,
-    ApiKey.DELETE_GROUPS: group_views.delete_groups,
+    ApiKey.DESCRIBE_GROUPS: groups.describe_groups,
+    ApiKey.LIST_GROUPS: groups.list_groups,
+    ApiKey.DELETE_GROUPS: groups.delete_groups,
     ApiKey.OFFSET_DELETE: offsets.offset_delete,
-    ApiKey.CREATE_TOPICS: create_topics.create_topics,
+    ApiKey.CREATE_TOPICS: topics.create_topics,
     ApiKey.DELETE_TOPICS: topics.delete_topics,
     ApiKey.DELETE_RECORDS: topics.delete_records,
     ApiKey.CREATE_PARTITIONS: topics.create_partitions,
     ApiKey.DESCRIBE_CONFIGS: configs.describe_configs,
-    ApiKey.ALTER_CONFIGS: alter_configs.alter_configs,
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: alter_configs.incremental_alter_configs,
-    ApiKey.ADD_PARTITIONS_TO_TXN: add_partitions.add_partitions_to_txn,
+    ApiKey.ALTER_CONFIGS: configs.alter_configs,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.incremental_alter_configs,
+    ApiKey.ADD_PARTITIONS_TO_TXN: transactions.add_partitions_to_txn,
     ApiKey.ADD_OFFSETS_TO_TXN: transactions.add_offsets_to_txn,
     ApiKey.END_TXN: transactions.end_txn,
     ApiKey.WRITE_TXN_MARKERS: transactions.write_txn_markers,
-    ApiKey.DESCRIBE_PRODUCERS: transaction_views.describe_producers,
-    ApiKey.DESCRIBE_TRANSACTIONS: transaction_views.describe_transactions,
-    ApiKey.LIST_TRANSACTIONS: transaction_views.list_transactions,
-    ApiKey.SASL_AUTHENTICATE: sasl.sasl_authenticate,
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: sasl.describe_user_scram_credentials,
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: sasl.alter_user_scram_credentials,
+    ApiKey.DESCRIBE_PRODUCERS: transactions.describe_producers,
+    ApiKey.DESCRIBE_TRANSACTIONS: transactions.describe_transactions,
+    ApiKey.LIST_TRANSACTIONS: transactions.list_transactions,
+    ApiKey.SASL_AUTHENTICATE: security.sasl_authenticate,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: security.describe_user_scram_credentials,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: security.alter_user_scram_credentials,
     ApiKey.CONSUMER_GROUP_DESCRIBE: consumer_groups.consumer_group_describe,
     ApiKey.SHARE_GROUP_DESCRIBE: share_groups.share_group_describe,
     ApiKey.SHARE_FETCH: share_fetch.share_fetch,
-    ApiKey.SHARE_ACKNOWLEDGE: share_acknowledgements.share_acknowledge,
-    ApiKey.STREAMS_GROUP_DESCRIBE: streams_group_views.streams_group_describe,
-    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: share_group_offsets.describe_share_group_offsets,
-    ApiKey.ALTER_SHARE_GROUP_OFFSETS: share_group_offsets.alter_share_group_offsets,
-    ApiKey.DELETE_SHARE_GROUP_OFFSETS: share_group_offsets.delete_share_group_offsets,
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions.describe_topic_partitions,
-    ApiKey.DESCRIBE_LOG_DIRS: log_dirs.describe_log_dirs,
-    ApiKey.ALTER_REPLICA_LOG_DIRS: log_dirs.alter_replica_log_dirs,
+    ApiKey.SHARE_ACKNOWLEDGE: share_fetch.share_acknowledge,
+    ApiKey.STREAMS_GROUP_DESCRIBE: streams_groups.streams_group_describe,
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: share_groups.describe_share_group_offsets,
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: share_groups.alter_share_group_offsets,
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: share_groups.delete_share_group_offsets,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: metadata.describe_topic_partitions,
+    ApiKey.DESCRIBE_LOG_DIRS: cluster.describe_log_dirs,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: cluster.alter_replica_log_dirs,
     ApiKey.ELECT_LEADERS: cluster.elect_leaders,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: cluster.alter_partition_reassignments,
-    ApiKey.CREATE_ACLS: acls.create_acls,
-    ApiKey.DELETE_ACLS: acls.delete_acls,
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: quotas.describe_client_quotas,
-    ApiKey.ALTER_CLIENT_QUOTAS: quotas.alter_client_quotas,
+    ApiKey.CREATE_ACLS: security.create_acls,
+    ApiKey.DELETE_ACLS: security.delete_acls,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: security.describe_client_quotas,
+    ApiKey.ALTER_CLIENT_QUOTAS: security.alter_client_quotas,
     ApiKey.PUSH_TELEMETRY: telemetry.push_telemetry,
 }
 """The same for requests that always wait, or may always take long: the connection's task runs them."""
@@ -202,13 +187,10 @@ class KafkaCalls:
         handler = IN_TURN.get(key)
         if handler is None or request.is_large or (self.door.guard is not None and request.body is not None):
             return partial(self._serve_in_task, turn, call)
-        answer = handler(call, request.body)
-        if answer.__class__ is GeneratorType:
-            try:
+        try:
+            answer = handler(call, request.body)
+            if answer.__class__ is GeneratorType:
                 wait = answer.send(None)
-            except StopIteration as stop:
-                answer = stop.value
-            else:
                 if wait.__class__ is not Reply:
                     is_over = wait is PAUSE and self.session.reactor.is_serving  # the task has its turn after the reactor's
                     return partial(self._continue, turn, answer, None if is_over else wait)
@@ -216,6 +198,10 @@ class KafkaCalls:
                 if wait.result is not PENDING:
                     wait.then(wait.result)
                 return None
+        except StopIteration as stop:
+            answer = stop.value
+        except RequestError as exc:
+            answer = _failure(request, exc)
         if answer.__class__ is Given:
             _answer_given(turn, answer)
         else:
@@ -229,13 +215,19 @@ class KafkaCalls:
                 procedure.send(reply)
             except StopIteration as stop:
                 turn.answer(stop.value)
+            except RequestError as exc:
+                turn.answer(_failure(turn.request, exc))
             else:
                 raise AssertionError("a procedure waits for something after a reply")
         except Exception as exc:
             turn.met_bug(exc)
 
     async def _continue(self, turn: Turn, procedure: Procedure[Any], wait: Wait | None) -> None:
-        await self._answer(turn, await perform(procedure, wait))
+        try:
+            answer = await perform(procedure, wait)
+        except RequestError as exc:
+            answer = _failure(turn.request, exc)
+        await self._answer(turn, answer)
 
     async def _serve_in_task(self, turn: Turn, call: Call) -> None:
         request = turn.request
@@ -244,7 +236,7 @@ class KafkaCalls:
         if self.door.guard is not None and request.body is not None:
             answer = await guarded(call, request.api, request.body, handler)
         else:
-            answer = await served(call, request.body, handler)
+            answer = await served(call, request.api, request.body, handler)
         audit = self.door.broker.security.audit
         names = None if audit is None or request.body is None else AUDITED.get(key)
         if names is not None and not getattr(request.body, "validate_only", False):
@@ -263,6 +255,10 @@ class KafkaCalls:
             turn.answer(answer, buffers, await in_steps(error_codes_steps(answer)))
         else:
             turn.answer(answer)
+
+
+def _failure(request: Request, error: RequestError) -> Any:
+    return error_response(request.api, request.version, request.body, error.code, error.message)
 
 
 def _answer_given(turn: Turn, given: Given) -> None:

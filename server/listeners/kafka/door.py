@@ -1,28 +1,36 @@
-"""The shared state of all Kafka connections of a broker: supported APIs, the cluster as clients see it, and the call."""
+"""The shared state of all Kafka connections of a broker: supported APIs, the cluster as clients see it, and the call.
+
+Regular expressions in requests need RE2; `pattern_of` and `check_subscription` know whether it is installed.
+"""
 
 from __future__ import annotations
 
+import functools
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from operator import attrgetter
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import attrs
 import trio
 
-from ....protocol.errors import ErrorCode, RequestError, UnknownTopicOrPartitionError
+from ....protocol.errors import ErrorCode, RequestError, UnknownTopicOrPartitionError, UnsupportedVersionError
 from ....protocol.kafka.apis import APIS, Api, ApiKey
 from ....protocol.kafka.authorization import CLUSTER_NAME, OPERATIONS, AclOperation, ResourceType, bit_field
 from ....protocol.kafka.connection import GivenAnswer
+from ....protocol.patterns import MISSING, compiled_pattern, load_patterns
+from ....protocol.schema.fields import all_fields
 from ....protocol.types import TopicPartition
 from ...broker import Broker, Security
 from ...config.broker_config import Address
 from ...loop.procedures import Procedure, mapped
-from ..access.rights import Asker
+from ..access.rules import Asker
 from ..connections.session import IDLE_TIMEOUT_S
-from .access.login import KafkaLogin
+from .error_answers import put_error
 from .fetch_sessions import FetchSessions
+from .login import KafkaLogin
 from .session import KafkaSession
 
 Q = TypeVar("Q", bound=Any)
@@ -180,3 +188,53 @@ def error_code(error: RequestError | None) -> int:
 def error_message(error: RequestError | None) -> str | None:
     """Return the `error_message` of a response."""
     return None if error is None else error.message
+
+
+def reported(cls: type[T], error: RequestError | None, **fields: Any) -> T:
+    """Return a structure of an answer that says how its part of the request went. Fields that are not given have defaults."""
+    answer = cls(**fields)
+    put_error(answer, "error_code", error_code(error), error_message(error))
+    return answer
+
+
+def filled(cls: type[T], source: object, **fields: Any) -> T:
+    """Return a structure of an answer that repeats a value of the broker: `fields`, and what `source` has under the names of
+    the others. The elements of a list are made in the same way."""
+    for field in all_fields(cls):
+        if field.name in fields or not hasattr(source, field.name):
+            continue
+        value, element = getattr(source, field.name), cast(Any, field.element)
+        is_list = value is not None and field.is_array and isinstance(element, type)
+        fields[field.name] = [filled(element, each) for each in value] if is_list else value
+    return cls(**fields)
+
+
+LOGGER: Final = logging.getLogger(__name__)
+
+NOT_RESOLVED: Final = (
+    "The cluster does not support regular expressions resolution on ConsumerGroupHeartbeat API version 0. It must be upgraded "
+    "to use ConsumerGroupHeartbeat API version >= 1 to allow to subscribe to a SubscriptionPattern."
+)
+"""What Kafka says of a broker without SubscribedTopicRegex. The Java client shows the message of an UNSUPPORTED_VERSION only
+when it has this in it, and says otherwise that the broker has no KIP-848 (ConsumerHeartbeatRequestManager)."""
+
+
+def pattern_of(text: str) -> Callable[[str], bool]:
+    """`compiled_pattern`; the log says once when RE2 is missing. Raises RequestError."""
+    try:
+        return compiled_pattern(text)
+    except UnsupportedVersionError:
+        _warn()
+        raise
+
+
+def check_subscription() -> None:
+    """Check that consumers can subscribe by pattern; log a warning once if they cannot. Raises UNSUPPORTED_VERSION."""
+    if not load_patterns():
+        _warn()
+        raise UnsupportedVersionError(f"{MISSING}. {NOT_RESOLVED}")
+
+
+@functools.cache
+def _warn() -> None:
+    LOGGER.warning("a client's regular expression is refused, and so are all that follow: %s", MISSING)

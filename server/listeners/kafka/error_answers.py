@@ -15,7 +15,7 @@ from ....protocol.errors import ErrorCode
 from ....protocol.kafka.apis import ITSELF, Api, ApiKey, ApiTable, lists_naming, names_of
 from ....protocol.schema.fields import Element, Entity, Field, Versions, all_fields
 from ....protocol.schema.primitives import Source
-from ..access.judging import finish
+from ..access.rules import finish
 
 NOBODY: Final = -1
 ELEMENTS_PER_PAUSE: Final = 32
@@ -149,6 +149,21 @@ def _fixed(own: Own, element: Element) -> dict[str, Any]:
 
 SHAPES: Final = ApiTable(_shape)
 
+FIRST_WITH_FENCED: Final = {
+    ApiKey.INIT_PRODUCER_ID: 4,
+    ApiKey.ADD_PARTITIONS_TO_TXN: 2,
+    ApiKey.ADD_OFFSETS_TO_TXN: 2,
+    ApiKey.END_TXN: 2,
+}
+"""The first versions whose clients know PRODUCER_FENCED; the others are told INVALID_PRODUCER_EPOCH."""
+
+
+def known_code(key: ApiKey, version: int, code: ErrorCode) -> ErrorCode:
+    """The error code that a client of that version knows."""
+    if code is ErrorCode.PRODUCER_FENCED and version < FIRST_WITH_FENCED.get(key, 0):
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return code
+
 
 def error_response(api: Api, version: int, request: Any, code: ErrorCode, message: str | None = None) -> Any:
     """The answer of an API to a request that failed as a whole."""
@@ -159,10 +174,10 @@ def error_response_steps(
     api: Api, version: int, request: Any, code: ErrorCode, message: str | None = None
 ) -> Generator[None, None, Any]:
     """`error_response` of a large request, in steps."""
-    shape = SHAPES[api.key]
+    shape, code = SHAPES[api.key], known_code(api.key, version, code)
     response = api.response()
     if shape.has_top and hasattr(response, "error_code"):
-        _put_error(response, "error_code", code, message)
+        put_error(response, "error_code", code, message)
     for name in shape.copied:
         setattr(response, name, getattr(request, name))
     for name, value in shape.fixed.items():
@@ -213,11 +228,12 @@ def _element_steps(each: Repeated, cls: type, asked: Any, code: ErrorCode, messa
     if each.inner is not None:
         setattr(element, each.inner.answer, (yield from repeat_steps(each.inner, cls, asked, code, message)))
     if hasattr(element, each.error):
-        _put_error(element, each.error, code, message)
+        put_error(element, each.error, code, message)
     return element
 
 
-def _put_error(element: Any, name: str, code: ErrorCode, message: str | None) -> None:
+def put_error(element: Any, name: str, code: int, message: str | None) -> None:
+    """Set the error of a structure, with its message where there is room for one."""
     setattr(element, name, int(code))
     if hasattr(element, "error_message"):
         element.error_message = message

@@ -96,7 +96,7 @@ def take_produce(call: Call, turn: Turn, request: ProduceRequest) -> Work | None
             return None
     if count > PARTITIONS_AT_ONCE:
         return partial(produce.offer_all, enumerate(entries), produce.offer)
-    return produce.offer_now(enumerate(entries), produce.offer)
+    return produce.offer_in_turn(enumerate(entries), produce.offer)
 
 
 @attrs.define(eq=False, repr=False)

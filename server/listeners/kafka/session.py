@@ -28,8 +28,7 @@ from ....protocol.types import Bytes
 from ...broker import PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE, ClientQuotas
 from ...loop.reactor import Work
 from ...loop.waiting import Expires
-from ..connections.counters import BROKEN_PROTOCOL, FAILED, OUT_OF_MEMORY, STALLED, cut, report_bug
-from ..connections.meter import Meter
+from ..connections.counters import BROKEN_PROTOCOL, FAILED, OUT_OF_MEMORY, STALLED, Meter, cut, report_bug
 from ..connections.session import Session
 from ..connections.states import CLOSED, DRAINING, LINGERING, READING
 from .error_answers import error_codes

@@ -27,10 +27,7 @@ POINTS_PER_TURN: Final = 256
 def get_telemetry_subscriptions(call: Call, body: GetTelemetrySubscriptionsRequest) -> GetTelemetrySubscriptionsResponse:
     """Return the metrics that the client must send, the interval, and the size limit."""
     instances = call.broker.telemetry.instances
-    try:
-        instance = instances.get(body.client_instance_id, _client(call), call.session, _now_ms())
-    except RequestError as exc:
-        return GetTelemetrySubscriptionsResponse(error_code=exc.code, accepted_compression_types=[], requested_metrics=[])
+    instance = instances.get(body.client_instance_id, _client(call), call.session, _now_ms())
     return GetTelemetrySubscriptionsResponse(
         client_instance_id=instance.instance_id,
         subscription_id=instance.subscription_id,
@@ -49,7 +46,7 @@ async def push_telemetry(call: Call, body: PushTelemetryRequest) -> PushTelemetr
         await _take(call, body)
     except RequestError as exc:
         telemetry.pushes[exc.code.name] += 1
-        return PushTelemetryResponse(error_code=exc.code)
+        raise
     telemetry.pushes[ErrorCode.NONE.name] += 1
     return PushTelemetryResponse()
 

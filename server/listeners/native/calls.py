@@ -19,25 +19,20 @@ from ....protocol.native.state import Role
 from ....protocol.records.compression import load_codecs
 from ...broker import LOOKUPS_PER_TURN, AuditLog, Broker, Security
 from ...config.broker_config import Address
+from ...config.version import VERSION
 from ...loop.procedures import Procedure, perform
 from ...loop.reactor import Work
-from ..access.audited import note_change
-from ..access.rights import Asker
+from ..access.rules import Asker, note_change
 from ..connections.session import IDLE_TIMEOUT_S
 from ..connections.sockets import Admission, Listener, Served
 from ..connections.transport import Transport
-from . import group_calls, group_descriptions, log_calls, quota_calls, stage_calls, topic_calls
-from .access.audited import AUDITED, NATIVE
-from .access.guard import RULES, Judged, judge_steps, judged
-from .access.login import NOBODY_LOGS_IN, NativeLogin, mechanisms_of
+from . import described, group_calls, log_calls, security_calls
+from .described import statistics
 from .fetches import Fetches
+from .guard import AUDITED, NATIVE, RULES, Judged, judge_steps, judged
+from .login import NOBODY_LOGS_IN, NativeLogin, mechanisms_of
 from .produce import take_produce
 from .session import NativeSession, TakeUp, error_codes
-from .statistics import statistics
-from .views import connections, segments, transactions
-
-VERSION: Final = "0.1.0"
-"""Of triolog. Reading it from the installed package instead takes 2 MiB."""
 
 Answering = Callable[[], Awaitable[messages.ResponseMessage | None]]
 """Serves a request; None: it has responded. Raises RequestError."""
@@ -180,14 +175,14 @@ class NativeCalls(Asker):
                     raise RequestError(NOBODY_LOGS_IN, ErrorCode.ILLEGAL_SASL_STATE)
                 return self._in_turn(correlation_id, partial(self.login.authenticate, correlation_id, message))
             case messages.MetadataRequest():
-                return self._begin(correlation_id, topic_calls.metadata(self.broker, message))
+                return self._begin(correlation_id, log_calls.metadata(self.broker, message))
             case messages.DescribeConfigsRequest():
-                return partial(self._answer, correlation_id, partial(topic_calls.describe_configs, self.broker, message))
+                return partial(self._answer, correlation_id, partial(log_calls.describe_configs, self.broker, message))
             case messages.ListTransactionsRequest():
-                list_them = partial(transactions.list_transactions, self.broker, message, self._sees(message))
+                list_them = partial(described.list_transactions, self.broker, message, self._sees(message))
                 self._answer_beside(correlation_id, list_them)
             case messages.ListConnectionsRequest():
-                list_those = partial(connections.list_connections, self.broker, self.admission, message)
+                list_those = partial(described.list_connections, self.broker, self.admission, message)
                 self._answer_beside(correlation_id, list_those)
             case messages.StatisticsRequest():
                 self._answer_beside(correlation_id, partial(statistics, self.broker, self.admission.protocols.values()))
@@ -255,7 +250,7 @@ class NativeCalls(Asker):
         return answer
 
     async def _stage(self, correlation_id: int, message: messages.StageRequest) -> None:
-        self._answer_beside(correlation_id, await stage_calls.stage(self.broker, message))
+        self._answer_beside(correlation_id, await log_calls.stage(self.broker, message))
 
     async def _answer(self, correlation_id: int, call: Answering) -> None:
         try:
@@ -295,32 +290,37 @@ def _is_unanswered(message: messages.RequestMessage) -> bool:
 
 _CALLS: Final[dict[type, Callable[..., Awaitable[messages.ResponseMessage]]]] = {
     messages.ExplainRequest: log_calls.explain,
-    messages.CreateTopicsRequest: topic_calls.create_topics,
-    messages.DeleteTopicsRequest: topic_calls.delete_topics,
-    messages.CreatePartitionsRequest: topic_calls.create_partitions,
-    messages.AlterConfigsRequest: topic_calls.alter_configs,
-    messages.DeleteRecordsRequest: topic_calls.delete_records,
+    messages.CreateTopicsRequest: log_calls.create_topics,
+    messages.DeleteTopicsRequest: log_calls.delete_topics,
+    messages.CreatePartitionsRequest: log_calls.create_partitions,
+    messages.AlterConfigsRequest: log_calls.alter_configs,
+    messages.DeleteRecordsRequest: log_calls.delete_records,
     messages.InitProducerRequest: group_calls.init_producer,
     messages.EndTransactionRequest: group_calls.end_transaction,
-    messages.DescribeTransactionsRequest: transactions.describe_transactions,
-    messages.DescribeProducersRequest: transactions.describe_producers,
+    messages.DescribeTransactionsRequest: described.describe_transactions,
+    messages.DescribeProducersRequest: described.describe_producers,
     messages.AbortTransactionRequest: group_calls.abort_transaction,
     messages.AbortHangingTransactionsRequest: group_calls.abort_hanging_transactions,
     messages.CommitOffsetsRequest: group_calls.commit_offsets,
     messages.FetchOffsetsRequest: group_calls.fetch_offsets,
     messages.ListGroupsRequest: group_calls.list_groups,
-    messages.DescribeGroupsRequest: group_descriptions.describe_groups,
+    messages.DescribeGroupsRequest: group_calls.describe_groups,
     messages.DeleteGroupsRequest: group_calls.delete_groups,
     messages.AlterShareGroupOffsetsRequest: group_calls.alter_share_group_offsets,
-    messages.DescribeQuotasRequest: quota_calls.describe_quotas,
-    messages.AlterQuotasRequest: quota_calls.alter_quotas,
+    messages.DescribeQuotasRequest: group_calls.describe_quotas,
+    messages.AlterQuotasRequest: group_calls.alter_quotas,
+    messages.DescribeUsersRequest: security_calls.describe_users,
+    messages.AlterUsersRequest: security_calls.alter_users,
+    messages.DescribeAclsRequest: security_calls.describe_acls,
+    messages.CreateAclsRequest: security_calls.create_acls,
+    messages.DeleteAclsRequest: security_calls.delete_acls,
     messages.ListGapsRequest: log_calls.list_gaps,
     messages.AcceptGapsRequest: log_calls.accept_gaps,
-    messages.DescribeSegmentsRequest: segments.describe_segments,
+    messages.DescribeSegmentsRequest: described.describe_segments,
     messages.SplitPointsRequest: log_calls.split_points,
     messages.LeaseSegmentsRequest: log_calls.lease_segments,
-    messages.CommitStageRequest: stage_calls.commit_stage,
-    messages.AbortStageRequest: stage_calls.abort_stage,
-    messages.LastCommitRequest: stage_calls.last_commit,
+    messages.CommitStageRequest: log_calls.commit_stage,
+    messages.AbortStageRequest: log_calls.abort_stage,
+    messages.LastCommitRequest: log_calls.last_commit,
 }
 """Calls that may take their time: each in a task of its own, so that nothing behind it is held up."""

@@ -15,7 +15,7 @@ from ....protocol.native import messages
 from ....protocol.types import Isolation
 from ...broker import Broker, FetchAnswer, FetchedRecords, FetchPartition, PlainRecords, ReaderView, aborted_pairs, note_gaps
 from ...loop.procedures import Procedure, perform
-from ..access.judging import Steps, finish
+from ..access.rules import Steps, finish
 from .session import NativeSession
 
 ENTRIES_PER_PAUSE: Final = 64

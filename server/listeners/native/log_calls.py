@@ -1,8 +1,12 @@
-"""The native calls about logs: lookups of offsets, gaps, and readers that share a log or read its files. Values in, values out;
-each partition succeeds or fails alone."""
+"""The native calls on topics, on logs (lookups of offsets, gaps, and readers that share a log or read its files), and of
+exactly-once writers: values in, values out. Each topic or partition of a request succeeds or fails alone.
+"""
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -11,9 +15,19 @@ import trio
 from ....protocol.errors import InvalidRequestError, RequestError
 from ....protocol.limits import MAX_SPLIT_POINTS
 from ....protocol.native import messages
-from ...broker import Broker, LeasedPartition, ListedGap, TimestampAndOffset
+from ....protocol.types import TopicPartition
+from ...broker import (
+    Broker,
+    LeasedPartition,
+    ListedGap,
+    PartitionDescription,
+    StagedBytes,
+    StagedShare,
+    StageWrite,
+    TimestampAndOffset,
+)
 from ...broker.reader import Question
-from ...loop.procedures import Procedure, in_turns, mapped
+from ...loop.procedures import PAUSE, Procedure, in_turns, mapped
 
 EXPLAINED_PER_TURN: Final = 4
 
@@ -143,3 +157,200 @@ def _leased(found: LeasedPartition) -> messages.LeasePartitionResponse:
         found.last_stable_offset,
         tuple(messages.LeasedSegment(each.base_offset, f"{directory}/{each.name}", each.size_bytes) for each in found.segments),
     )
+
+
+TOPICS_PER_TURN: Final = 4
+"""Whose whole configuration is described before other tasks run."""
+PARTITIONS_PER_TURN: Final = 64
+"""Of an answer, that are described before other tasks run."""
+PARTITIONS_PER_TOPIC: Final = 16
+"""A topic costs as much as so many of them."""
+
+
+def metadata(broker: Broker, message: messages.MetadataRequest) -> Procedure[messages.MetadataResponse]:
+    """Of all topics those that are there in the end."""
+    described, left = [], PARTITIONS_PER_TURN
+    for name in broker.topics.names() if message.topics is None else message.topics:
+        if left <= 0:
+            left = PARTITIONS_PER_TURN
+            yield PAUSE
+        left -= PARTITIONS_PER_TOPIC
+        try:
+            count = broker.topics.partition_count(name)
+            left -= count
+            is_small = count <= PARTITIONS_PER_TURN
+            topic = broker.topics.describe(name) if is_small else (yield partial(broker.topics.describe_in_turns, name))
+        except RequestError as exc:
+            if message.topics is not None:
+                described.append(messages.TopicMetadata(name, exc.as_answer()))
+        else:
+            partitions = tuple((yield from mapped(_partition, topic.partitions, PARTITIONS_PER_TURN)))
+            described.append(messages.TopicMetadata(topic.name, None, topic.topic_id, topic.configs, partitions))
+    return messages.MetadataResponse(tuple(described))
+
+
+def _partition(each: PartitionDescription) -> messages.PartitionMetadata:
+    return messages.PartitionMetadata(
+        partition=each.partition,
+        error=each.error,
+        log_start_offset=each.log_start_offset,
+        high_watermark=each.high_watermark,
+        size_bytes=max(0, each.size_bytes),
+        segments=each.segments,
+        waiting=None if each.waiting is None else each.waiting.message,
+    )
+
+
+async def describe_configs(broker: Broker, message: messages.DescribeConfigsRequest) -> messages.DescribeConfigsResponse:
+    topics = []
+    async for name in in_turns(message.topics, TOPICS_PER_TURN):
+        try:
+            config = broker.topics.describe_config(name)
+        except RequestError as exc:
+            topics.append(messages.TopicConfig(name, exc.as_answer()))
+        else:
+            entries = {key: messages.ConfigEntry(value, source) for key, (value, source) in config.items()}
+            topics.append(messages.TopicConfig(name, None, entries))
+    return messages.DescribeConfigsResponse(tuple(topics))
+
+
+async def create_topics(broker: Broker, message: messages.CreateTopicsRequest) -> messages.CreateTopicsResponse:
+    created = []
+    async for topic in in_turns(message.topics):
+        try:
+            topic_id = await broker.topics.create(
+                topic.name, topic.partitions, topic.config, validate_only=message.validate_only
+            )
+        except RequestError as exc:
+            created.append(messages.CreatedTopic(topic.name, exc.as_answer()))
+        else:
+            created.append(messages.CreatedTopic(topic.name, None, topic_id or None))
+    return messages.CreateTopicsResponse(tuple(created))
+
+
+async def delete_topics(broker: Broker, message: messages.DeleteTopicsRequest) -> messages.DeleteTopicsResponse:
+    deleted = [
+        messages.TopicAnswer(name, await error_of(broker.topics.delete(name))) async for name in in_turns(message.topics)
+    ]
+    return messages.DeleteTopicsResponse(tuple(deleted))
+
+
+async def create_partitions(broker: Broker, message: messages.CreatePartitionsRequest) -> messages.CreatePartitionsResponse:
+    changed = [
+        messages.TopicAnswer(topic.name, await error_of(broker.topics.create_partitions(topic.name, topic.total)))
+        async for topic in in_turns(message.topics)
+    ]
+    return messages.CreatePartitionsResponse(tuple(changed))
+
+
+async def alter_configs(broker: Broker, message: messages.AlterConfigsRequest) -> messages.AlterConfigsResponse:
+    changed = [
+        messages.TopicAnswer(topic.name, await error_of(broker.topics.alter_configs(topic.name, topic.set, topic.delete)))
+        async for topic in in_turns(message.topics)
+    ]
+    return messages.AlterConfigsResponse(tuple(changed))
+
+
+async def delete_records(broker: Broker, message: messages.DeleteRecordsRequest) -> messages.DeleteRecordsResponse:
+    wanted = [(each.topic_partition, each.before_offset) for each in message.partitions]
+    trimmed = [
+        messages.DeleteRecordsPartitionResponse(*topic_partition, answer)
+        if isinstance(answer, RequestError)
+        else messages.DeleteRecordsPartitionResponse(*topic_partition, None, answer)
+        async for (topic_partition, _), answer in in_turns(
+            zip(wanted, await broker.logs.delete_records_of(wanted), strict=True)
+        )
+    ]
+    return messages.DeleteRecordsResponse(tuple(trimmed))
+
+
+async def error_of(change: Awaitable[None]) -> RequestError | None:
+    """Await the change and return its error as the value of a response; None if it succeeded."""
+    try:
+        await change
+    except RequestError as exc:
+        return exc.as_answer()
+    return None
+
+
+async def stage(broker: Broker, message: messages.StageRequest) -> Callable[[], Awaitable[messages.StageResponse]]:
+    """Give every partition's batches their place, in the order of the requests, and answer what writes them."""
+    writes: list[StageWrite | RequestError] = []
+    try:
+        for each in message.partitions:
+            writes.append(await _announced(broker, message, each))
+    except BaseException:  # cancelled: who comes later would wait for them
+        for write in writes:
+            if not isinstance(write, RequestError):
+                await broker.stages.give_up(write)
+        raise
+    places = [each.topic_partition for each in message.partitions]
+    return partial(_write, broker, places, writes)
+
+
+async def _announced(
+    broker: Broker, message: messages.StageRequest, each: messages.StagePartition
+) -> StageWrite | RequestError:
+    try:
+        return await broker.stages.announce(
+            message.application, message.version, message.task, each.topic_partition, each.records
+        )
+    except RequestError as exc:
+        return exc.as_answer()
+    except ValueError as exc:
+        return InvalidRequestError(f"{each.topic_partition}: {exc}")
+
+
+async def _write(
+    broker: Broker, places: list[TopicPartition], writes: list[StageWrite | RequestError]
+) -> messages.StageResponse:
+    """Write the stages one after the other. On cancellation, discard the remaining ones, because later writers wait for
+    them."""
+    answers = []
+    left = deque(writes)
+    try:
+        for place in places:
+            write = left.popleft()
+            staged = write if isinstance(write, RequestError) else await _staged(broker, write)
+            if isinstance(staged, RequestError):
+                answers.append(messages.StagePartitionResponse(*place, staged))
+            else:
+                answers.append(messages.StagePartitionResponse(*place, None, staged.size_bytes, staged.crc))
+    finally:
+        for write in left:
+            if not isinstance(write, RequestError):
+                await broker.stages.give_up(write)
+    return messages.StageResponse(tuple(answers))
+
+
+async def _staged(broker: Broker, write: StageWrite) -> StagedBytes | RequestError:
+    try:
+        return await broker.stages.write(write)
+    except RequestError as exc:
+        return exc.as_answer()
+
+
+async def commit_stage(broker: Broker, message: messages.CommitStageRequest) -> messages.CommitStageResponse:
+    shares = [
+        StagedShare(task.task, each.topic_partition, StagedBytes(each.size_bytes, each.crc))
+        for task in message.tasks
+        for each in task.partitions
+    ]
+    committed = await broker.stage_commits.commit(message.application, message.version, shares)
+    return messages.CommitStageResponse(
+        committed.by_this_call,
+        tuple(
+            messages.StageCommittedPartition(*each.topic_partition, each.base_offset, each.end_offset)
+            for each in committed.partitions
+        ),
+    )
+
+
+async def abort_stage(broker: Broker, message: messages.AbortStageRequest) -> messages.AbortStageResponse:
+    await broker.stage_commits.abort(message.application, message.version, message.tasks)
+    return messages.AbortStageResponse()
+
+
+async def last_commit(broker: Broker, message: messages.LastCommitRequest) -> messages.LastCommitResponse:
+    version = broker.stage_commits.last_version(message.application)
+    return messages.LastCommitResponse(messages.NO_VERSION if version is None else version)

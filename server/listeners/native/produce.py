@@ -30,7 +30,7 @@ def take_produce(session: NativeSession, broker: Broker, correlation_id: int, me
         return produce.join_and_offer
     if count > PARTITIONS_AT_ONCE:
         return partial(produce.offer_all, enumerate(partitions), produce.offer)
-    return produce.offer_now(enumerate(partitions), produce.offer)
+    return produce.offer_in_turn(enumerate(partitions), produce.offer)
 
 
 @attrs.define(eq=False, repr=False)

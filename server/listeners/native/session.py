@@ -25,8 +25,7 @@ from ....protocol.receive_buffer import LENGTH_BYTES
 from ...broker import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE, ClientQuotas
 from ...loop.reactor import Work
 from ...loop.waiting import Expires
-from ..connections.counters import BROKEN_PROTOCOL, STALLED, ApiCounters, report_bug
-from ..connections.meter import Meter
+from ..connections.counters import BROKEN_PROTOCOL, STALLED, ApiCounters, Meter, report_bug
 from ..connections.session import Session
 from ..connections.states import DRAINING
 

@@ -13,8 +13,7 @@ from typing import Final
 
 import attrs
 
-from .in_flight import InFlightBatch, Run
-from .partition_state import SharePartitionState
+from .partition_state import InFlightBatch, Run, SharePartitionState
 from .values import AcquiredRecords, AcquireMode, OffsetRange, RecordState, StateBatch
 
 FIRST_LIMIT_ALONE: Final = 3

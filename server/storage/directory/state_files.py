@@ -44,9 +44,9 @@ import attrs
 from ....protocol.errors import RequestError
 from ....protocol.kafka.authorization import AclOperation, AclPermission, PatternType, ResourceType
 from ....protocol.kafka.scram import ScramCredential, ScramMechanism
-from ....protocol.records.crc32c import crc32c
+from ....protocol.records.batch import crc32c
 from ...access.acls import Acl
-from ...access.quota_entities import QuotaEntity, checked_entity
+from ...access.quotas import QuotaEntity, checked_entity
 from ..disk.checkpoints import PREVIOUS_SUFFIX, check_size, maybe_read, read_small
 from ..disk.filesystem import FileSystem, link_file, replace_file
 from ..errors import UNREADABLE_JSON, CheckpointError

@@ -32,7 +32,7 @@ import attrs
 
 from ....protocol.errors import InvalidTopicError
 from ....protocol.limits import MAX_STORED_PARTITIONS
-from ....protocol.records.crc32c import crc32c
+from ....protocol.records.batch import crc32c
 from ....protocol.types import TopicPartition
 from ..disk.checkpoints import decode_uuid, encode_uuid, maybe_read
 from ..disk.filesystem import FileSystem

@@ -269,7 +269,7 @@ def read_small(fs: FileSystem, path: str) -> bytes:
 
 
 def maybe_read(fs: FileSystem, path: str, decode: Callable[[str, bytes], T]) -> T | None:
-    """What a small file says; None when there is none. Raises what `decode` raises, FileTooLargeError, OSError."""
+    """Return the content of a small file; None when there is none. Raises what `decode` raises, FileTooLargeError, OSError."""
     try:
         return decode(path, read_small(fs, path))
     except FileNotFoundError:

@@ -24,8 +24,7 @@ from typing import Final
 
 from ....protocol.errors import CorruptRecordError
 from ....protocol.limits import MIB
-from ....protocol.records.batch import MAGIC, RECORD_BATCH_OVERHEAD, check_batch, parse_header
-from ....protocol.records.crc32c import crc32c
+from ....protocol.records.batch import MAGIC, RECORD_BATCH_OVERHEAD, check_batch, crc32c, parse_header
 from ....protocol.types import Bytes
 from ..errors import CorruptIndexError, LostWriteError
 from .filesystem import CREATE, PIECE_BYTES, WRITE, FileSystem, opened, read_at

@@ -24,9 +24,9 @@ from ....protocol.records.batch import (
     MAGIC,
     RECORD_BATCH_OVERHEAD,
     BatchHeader,
+    crc32c,
     parse_header,
 )
-from ....protocol.records.crc32c import crc32c
 from ....protocol.records.steps import STEPS_PER_PAUSE, UNTOLD_STEPS
 from ..disk.diskops import FileHandle, Procedure, Read
 from ..errors import StorageError

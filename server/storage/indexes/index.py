@@ -43,7 +43,7 @@ from struct import Struct
 from typing import ClassVar, Final, NamedTuple, Self
 
 from ....protocol.limits import INT32_MAX, INT64_MAX, KIB
-from ....protocol.records.crc32c import crc32c
+from ....protocol.records.batch import crc32c
 from ....protocol.types import NO_TIMESTAMP, Bytes
 from ..disk.diskops import Close, Compute, FileHandle, FileSize, Map, Procedure, Read, Truncate, Write, WriteFile
 from ..errors import CorruptIndexError, InvalidOffsetError, SegmentOffsetOverflowError

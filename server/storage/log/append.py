@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ....protocol.errors import ExpectedOffsetError, OutOfOrderSequenceError, RecordBatchTooLargeError, RequestError
 from ....protocol.records.batch import STAMP, with_timestamp
-from ....protocol.types import NO_OFFSET, NO_TIMESTAMP, TimestampType
+from ....protocol.types import NO_OFFSET, NO_TIMESTAMP, AppendResult, TimestampType
 from ..disk.diskops import DiskOp, FileHandle, Sync, SyncDirectory, Truncate
 from ..producers.producer_cursor import AppendOrigin, ProducerCursor, StoredBatches
 from ..segments.segment import LogSegment, SegmentCursor
@@ -23,17 +23,6 @@ from .prepare import PreparedAppend
 
 STAMPED_BYTES = STAMP.size
 """baseOffset, batchLength and partitionLeaderEpoch lie before the bytes that the CRC covers."""
-
-
-class AppendResult(NamedTuple):
-    """The position of an append in the log. `base_offset` is -1 when its batches are in two places: the first ones were stored
-    before a crash, and batches of other appends follow them. `log_append_time` is -1 under CreateTime; a duplicate has its
-    largest timestamp there."""
-
-    base_offset: int
-    last_offset: int
-    log_append_time: int
-    log_start_offset: int
 
 
 class AppendPlan(NamedTuple):

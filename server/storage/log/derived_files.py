@@ -37,7 +37,7 @@ from typing import Any, Final, NamedTuple
 import attrs
 
 from ....protocol.limits import INT64_MAX
-from ....protocol.records.crc32c import crc32c
+from ....protocol.records.batch import crc32c
 from ..disk.checkpoints import maybe_read
 from ..disk.diskops import Procedure, Read, WriteFiles
 from ..disk.filesystem import FileSystem, replace_file

@@ -25,6 +25,7 @@ from ....protocol.records.batch import (
     TRANSACTIONAL_FLAG,
     BatchHeader,
     assemble_batch,
+    crc32c,
     end_txn_marker,
     iter_batches,
     parse_header,
@@ -32,7 +33,6 @@ from ....protocol.records.batch import (
 )
 from ....protocol.records.builder import BatchBuilder, encode_header_steps
 from ....protocol.records.compression import compress
-from ....protocol.records.crc32c import crc32c
 from ....protocol.records.steps import STEPS_PER_PAUSE, UNLIMITED, BatchLimits
 from ....protocol.records.unpacking import unpack_few
 from ....protocol.records.varint import decode_varint, decode_varlong

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from ....protocol.limits import INT64_MAX
-from ....protocol.types import NO_OFFSET, Isolation, TimeRange
+from ....protocol.types import NO_OFFSET, Isolation, TimeRange, TimestampAndOffset
 from ..disk.diskops import Map, Procedure, Read
 from ..log.log import LogSnapshot
-from ..segments.segment_view import SegmentView, TimestampAndOffset, told
+from ..segments.segment_view import SegmentView, told
 from .fetch import check_fetch_offset
 from .time_range import RangeSearch, check_range
 from .timestamps import NO_SUCH_RECORD, offset_for_timestamp

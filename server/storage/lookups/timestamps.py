@@ -32,11 +32,20 @@ from ....protocol.records.batch import (
 )
 from ....protocol.records.record import largest_timestamp_steps
 from ....protocol.records.varint import decode_varint
-from ....protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, NO_OFFSET, NO_TIMESTAMP, Bytes, Isolation
+from ....protocol.types import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    NO_OFFSET,
+    NO_TIMESTAMP,
+    Bytes,
+    Isolation,
+    TimestampAndOffset,
+)
 from ..disk.diskops import FileHandle, Procedure
 from ..indexes.file_records import FIRST_READ_BYTES, REACH, UNTOLD_HEADERS
 from ..log.log import LogSnapshot
-from ..segments.segment_view import UNTOLD_RECORDS, SegmentView, TimestampAndOffset, dropped, unpacked
+from ..segments.segment_view import UNTOLD_RECORDS, SegmentView, dropped, unpacked
 
 NO_SUCH_RECORD = TimestampAndOffset(NO_TIMESTAMP, NO_OFFSET)
 

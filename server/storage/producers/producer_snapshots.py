@@ -59,8 +59,7 @@ from typing import Final
 
 from ....protocol.errors import CorruptRecordError
 from ....protocol.limits import MIB
-from ....protocol.records.batch import BatchHeader
-from ....protocol.records.crc32c import crc32c
+from ....protocol.records.batch import BatchHeader, crc32c
 from ..disk.diskops import ListDirectory, Procedure, Read, ReadFile, Unlink, WriteFiles
 from ..disk.paths import BATCHES_SUFFIX, SNAPSHOT_SUFFIX, SNAPSHOT_SUFFIXES, base_offset_of, segment_file
 from ..errors import CorruptSnapshotError, FileTooLargeError

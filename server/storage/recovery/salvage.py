@@ -30,8 +30,7 @@ from typing import Final, NamedTuple
 import attrs
 
 from ....protocol.limits import INT32_MAX, INT64_MAX, MAX_SEGMENT_BYTES, MIB
-from ....protocol.records.batch import LOG_OVERHEAD, MAGIC, RECORD_BATCH_OVERHEAD, BatchHeader, parse_header
-from ....protocol.records.crc32c import crc32c
+from ....protocol.records.batch import LOG_OVERHEAD, MAGIC, RECORD_BATCH_OVERHEAD, BatchHeader, crc32c, parse_header
 from ..disk.filesystem import FileSystem, opened, pieces, read_at
 from ..errors import StorageError
 from ..indexes.file_records import possible_sizes

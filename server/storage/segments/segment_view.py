@@ -29,7 +29,7 @@ from ....protocol.records.batch import COMPRESSION_MASK, RECORD_BATCH_OVERHEAD, 
 from ....protocol.records.record import NOT_FOUND, FoundRecord, first_record_steps
 from ....protocol.records.steps import UNTOLD_STEPS
 from ....protocol.records.unpacking import copied, drop, is_large, measured, records_data, unpack, unpack_at_once
-from ....protocol.types import NO_TIMESTAMP, CompressionType
+from ....protocol.types import NO_TIMESTAMP, CompressionType, TimestampAndOffset
 from ..disk.diskops import Compute, FileHandle, Procedure
 from ..indexes.file_records import FileSlice, FoundBatch, damaged_header, position_behind_damage, position_behind_unmatched
 from ..indexes.index import OffsetIndex, TimeIndex
@@ -37,14 +37,6 @@ from ..indexes.transaction_index import AbortedTxn, TransactionIndex
 
 UNTOLD_RECORDS: Final = 4 * UNTOLD_STEPS
 """Records of a batch that are looked at for their time before others have to be told."""
-
-
-class TimestampAndOffset(NamedTuple):
-    """A record's timestamp in ms, its offset, and the leader epoch of its batch (-1: none)."""
-
-    timestamp: int
-    offset: int
-    leader_epoch: int = -1
 
 
 class SegmentView(NamedTuple):

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from triolog.protocol.kafka.messages.topics import MetadataRequestTopic
 
+from tests.kafka.differential.symbols import Symbol
 from tests.support.kafka_admin import (
     APPEND,
     BROKER_TYPE,
@@ -23,9 +24,8 @@ from tests.support.kafka_admin import (
     more_partitions,
     new_topic,
 )
-from tests.support.kafka_asking import ask
+from tests.support.kafka_wire import ask
 
-from .names import Symbol
 from .world import GROUPS, TOPICS, TRANSACTIONAL_IDS, Step, Topic, World
 
 KEPT: Final = {"retention.ms": "-1", "min.compaction.lag.ms": str(10**15)}

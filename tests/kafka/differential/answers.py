@@ -11,8 +11,7 @@ from triolog.protocol.records.batch import BatchHeader, iter_batches
 from triolog.protocol.records.record import iter_records
 from triolog.protocol.types import CompressionType, TimestampType
 
-from .names import CLUSTER, MEMBER, PRODUCER, SESSION, TOPIC, Names, Symbol
-from .times import Times
+from tests.kafka.differential.symbols import CLUSTER, MEMBER, PRODUCER, SESSION, TOPIC, Names, Symbol, Times
 
 IGNORED: Final[Mapping[str, str]] = {
     "error_message": "messages are our own words",

@@ -6,11 +6,10 @@ from typing import Any, Final
 
 import attrs
 
+from tests.kafka.differential.symbols import FLAWS, After, Batch, Symbol
 from tests.support.kafka_admin import delete_records
-from tests.support.kafka_asking import ask
+from tests.support.kafka_wire import ask
 
-from .names import Symbol
-from .requests import FLAWS, After, Batch
 from .world import NOON, ROLLING, Producer, Session, Step, World
 
 INT32_MAX: Final = 2**31 - 1

@@ -6,12 +6,12 @@ from typing import Any, Final
 
 from triolog.protocol.kafka.messages.streams_groups import StreamsGroupCopartitionGroup
 
+from tests.kafka.differential.symbols import MADE_UP_MEMBER
 from tests.support.kafka_admin import DELETE, GROUP_TYPE, SET, alter_incrementally, delete_topics
-from tests.support.kafka_asking import ask
-from tests.support.streams_requests import internal, part, topology
+from tests.support.kafka_wire import ask
+from tests.support.streams_members import internal, part, topology
 
 from .group_steps import of_other_kinds
-from .names import MADE_UP_MEMBER
 from .world import APPLICATIONS, FENCE, GROUPS, STEADY, Instance, Step, World
 
 STANDBYS: Final = "streams.num.standby.replicas"

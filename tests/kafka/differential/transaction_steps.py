@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tests.support.kafka_asking import ask
+from tests.kafka.differential.symbols import MADE_UP_PRODUCER, Symbol
+from tests.support.kafka_wire import ask
 
-from .names import MADE_UP_PRODUCER, Symbol
 from .world import GROUPS, TRANSACTIONAL_IDS, Producer, Step, World
 
 TIMEOUT_MS: Final = 600_000

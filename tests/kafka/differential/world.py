@@ -9,11 +9,9 @@ from typing import Any, Final, TypeVar
 import attrs
 from triolog.protocol.types import CompressionType
 
+from tests.kafka.differential.symbols import MADE_UP_ID, Batch, Symbol
 from tests.support.kafka_wire import api_of
 from tests.support.record_batches import RecordTuple
-
-from .names import MADE_UP_ID, Symbol
-from .requests import Batch
 
 T = TypeVar("T")
 

@@ -1,5 +1,5 @@
-"""Records of groups whose assignments the server makes: bytes that Kafka's own classes wrote (4.1.0 for consumer groups, 4.3.1
-for share and Streams groups), and damage. `fuzzing/test_replay.py` feeds the same decoders with anything else."""
+"""Records of groups whose assignments the server makes, and of share groups' states: bytes that Kafka's classes wrote (4.1.0
+for consumer groups, else 4.3.1), and damage. `fuzzing/test_replay.py` feeds the same decoders with anything else."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 from triolog.protocol.coordinator import consumer_group_records as consumer
 from triolog.protocol.coordinator import share_group_records as share
 from triolog.protocol.coordinator import streams_group_records as streams
-from triolog.protocol.coordinator.fields import RecordKinds
 from triolog.protocol.coordinator.offsets import GroupMetadataKey
 from triolog.protocol.errors import InvalidRecordError
 
@@ -297,9 +296,72 @@ STREAMS: Final[list[Row]] = [
     ),
 ]
 
-KINDS: Final[dict[str, tuple[RecordKinds[Any, Any], list[Row]]]] = {
+P: Final = {"group_id": "group", "topic_id": TOPIC_ID, "partition": 3}
+SNAPSHOT: Final = share.ShareSnapshotKey(**P)  # type: ignore[arg-type]
+SNAPSHOT_KEY: Final = "0000000567726f7570000102030405060708090a0b0c0d0e0f00000003"
+SHARE_STATES: Final[list[Row]] = [
+    (
+        SNAPSHOT,
+        SNAPSHOT_KEY,
+        share.ShareSnapshotValue(
+            snapshot_epoch=2,
+            state_epoch=5,
+            leader_epoch=1,
+            start_offset=100,
+            delivery_complete_count=7,
+            create_timestamp=11,
+            write_timestamp=12,
+            state_batches=[share.ShareStateBatch(first_offset=101, last_offset=107, delivery_state=2, delivery_count=1)],
+        ),
+        "00000000000200000005000000010000000000000064000000000000000b000000000000000c020000000000000065000000000000006b020001"
+        "0001000400000007",
+    ),
+    (
+        SNAPSHOT,
+        SNAPSHOT_KEY,
+        share.ShareSnapshotValue(
+            snapshot_epoch=0,
+            state_epoch=0,
+            leader_epoch=0,
+            start_offset=-1,
+            create_timestamp=11,
+            write_timestamp=12,
+            state_batches=[],
+        ),
+        "0000000000000000000000000000ffffffffffffffff000000000000000b000000000000000c0100",
+    ),
+    (
+        share.ShareUpdateKey(**P),  # type: ignore[arg-type]
+        "0001000567726f7570000102030405060708090a0b0c0d0e0f00000003",
+        share.ShareUpdateValue(
+            snapshot_epoch=2,
+            leader_epoch=1,
+            start_offset=-1,
+            delivery_complete_count=0,
+            state_batches=[share.ShareStateBatch(first_offset=1, last_offset=1, delivery_state=4, delivery_count=5)],
+        ),
+        "00000000000200000001ffffffffffffffff02000000000000000100000000000000010400050001000400000000",
+    ),
+]
+
+
+class _ShareStates:
+    """As RecordKinds are."""
+
+    decode_key = staticmethod(share.SHARE_STATE_RECORDS.decode_key)
+    decode_value = staticmethod(share.SHARE_STATE_RECORDS.decode_value)
+
+    def encode(self, record: tuple[Any, Any]) -> tuple[bytes, bytes | None]:
+        key, value = record
+        return share.SHARE_STATE_RECORDS.encode_key(key), None if value is None else share.SHARE_STATE_RECORDS.encode_value(
+            value
+        )
+
+
+KINDS: Final[dict[str, tuple[Any, list[Row]]]] = {
     "consumer": (consumer.CONSUMER_GROUP_RECORDS, CONSUMER),
     "share": (share.SHARE_GROUP_RECORDS, SHARE),
+    "share states": (_ShareStates(), SHARE_STATES),
     "streams": (streams.STREAMS_GROUP_RECORDS, STREAMS),
 }
 
@@ -329,7 +391,13 @@ def test_a_value_that_is_cut_or_longer_or_of_a_newer_program_is_refused(kind: st
 
 
 @pytest.mark.parametrize(
-    ("kind", "versions"), [("consumer", (0, 2, 9, 10, 11, 17)), ("share", (3, 9, 16, 17)), ("streams", (3, 15, 16, 18, 24))]
+    ("kind", "versions"),
+    [
+        ("consumer", (0, 2, 9, 10, 11, 17)),
+        ("share", (3, 9, 16, 17)),
+        ("share states", (2,)),
+        ("streams", (3, 15, 16, 18, 24)),
+    ],
 )
 def test_keys_of_other_kinds_are_left_alone(kind: str, versions: tuple[int, ...]) -> None:
     kinds, _ = KINDS[kind]

@@ -18,30 +18,98 @@ from kio.serial import entity_reader, entity_writer
 from triolog.protocol.errors import ErrorCode, LocalProtocolError, RemoteProtocolError
 from triolog.protocol.kafka.apis import APIS, ApiKey
 from triolog.protocol.kafka.connection import (
+    LISTED,
+    PRODUCED,
     KafkaConnection,
+    PartitionProduced,
     Request,
+    TopicProduced,
     answer_buffers,
     encode_answer,
 )
+from triolog.protocol.kafka.messages import records
 from triolog.protocol.kafka.messages.cluster import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from triolog.protocol.kafka.messages.groups import HeartbeatRequest
-from triolog.protocol.kafka.messages.records import (
-    FetchableTopicResponse,
-    FetchPartitionData,
-    FetchResponse,
-    ProducePartition,
-    ProduceRequest,
-    ProduceTopic,
-)
 from triolog.protocol.kafka.messages.security import SaslAuthenticateResponse
 from triolog.protocol.kafka.messages.topics import MetadataRequest, MetadataRequestTopic
 from triolog.protocol.limits import MAX_REQUEST_BYTES
 from triolog.protocol.schema import codec
 from triolog.protocol.schema.primitives import COPIED_BYTES
 
+from tests.support.in_steps import next_request
 from tests.support.kafka_oracles import ORACLES
-from tests.support.kafka_reading import next_request
 from tests.support.kafka_values import MESSAGES, Message, random_value
+
+PRODUCE = APIS[ApiKey.PRODUCE]
+VERSIONS = range(PRODUCE.lowest_read, PRODUCE.highest + 1)
+LIST_OFFSETS = APIS[ApiKey.LIST_OFFSETS]
+
+
+def request(version: int, correlation_id: int = 7) -> Request:
+    return Request(PRODUCE, version, correlation_id, "client", PRODUCE.request(), 100)
+
+
+def message(topics: list[TopicProduced], throttle_time_ms: int = 0) -> records.ProduceResponse:
+    return records.ProduceResponse(
+        throttle_time_ms=throttle_time_ms,
+        responses=[
+            records.ProduceTopicResponse(
+                name=name,
+                topic_id=topic_id,
+                partition_responses=[
+                    records.ProducePartitionResponse(
+                        index=index,
+                        base_offset=base_offset,
+                        log_append_time_ms=log_append_time,
+                        log_start_offset=log_start_offset,
+                        record_errors=[],
+                    )
+                    for index, base_offset, log_append_time, log_start_offset in partitions
+                ],
+            )
+            for name, topic_id, partitions in topics
+        ],
+    )
+
+
+def results() -> st.SearchStrategy[list[TopicProduced]]:
+    offset = st.integers(-1, 2**63 - 1)
+    partition: st.SearchStrategy[PartitionProduced] = st.tuples(st.integers(0, 2**31 - 1), offset, offset, offset)
+    topic = st.tuples(st.text(max_size=249), st.binary(min_size=16, max_size=16), st.lists(partition, max_size=3))
+    return st.lists(topic, max_size=3)
+
+
+@given(st.sampled_from(VERSIONS), st.integers(-(2**31), 2**31 - 1), results(), st.integers(0, 2**31 - 1))
+def test_it_is_what_the_message_makes(version: int, correlation_id: int, topics: list[TopicProduced], throttle_ms: int) -> None:
+    asked = request(version, correlation_id)
+    assert PRODUCED.buffers(asked, (throttle_ms, topics)) == answer_buffers(asked, message(topics, throttle_ms))
+
+
+@pytest.mark.parametrize("count", [0, 1, 126, 127, 128, 1000])
+def test_so_it_is_for_any_number_of_partitions(count: int) -> None:
+    topics: list[TopicProduced] = [("topic", bytes(16), [(number, number, -1, 0) for number in range(count)])]
+    for asked in map(request, VERSIONS):
+        buffers = PRODUCED.buffers(asked, (0, topics))
+        assert buffers == answer_buffers(asked, message(topics)), asked
+        assert len(buffers) == (2 if sum(map(len, buffers)) > COPIED_BYTES else 1), asked
+
+
+@pytest.mark.parametrize(("count", "throttle_ms"), [(0, 0), (1, 250), (100, 0)])
+def test_offsets_that_were_found_are_told_as_by_the_message(count: int, throttle_ms: int) -> None:
+    rows = [(number, 1_700_000_000_000 + number, 2**40 + number, number - 1) for number in range(count)]
+    partitions = [
+        records.ListOffsetsPartitionResponse(
+            partition_index=index, old_style_offsets=[], timestamp=timestamp, offset=offset, leader_epoch=leader_epoch
+        )
+        for index, timestamp, offset, leader_epoch in rows
+    ]
+    topics = [records.ListOffsetsTopicResponse(name=name, partitions=partitions) for name in ("first", "second")]
+    for version in range(1, LIST_OFFSETS.highest + 1):
+        asked = Request(LIST_OFFSETS, version, 7, "client", LIST_OFFSETS.request(), 100)
+        assert LISTED.buffers(asked, (throttle_ms, [("first", rows), ("second", rows)])) == answer_buffers(
+            asked, records.ListOffsetsResponse(throttle_time_ms=throttle_ms, topics=topics)
+        ), version
+
 
 REQUESTS: Final = [message for message in MESSAGES if message.side == "request"]
 RESPONSES: Final = [message for message in MESSAGES if message.side == "response"]
@@ -212,8 +280,10 @@ def test_bytes_one_by_one_are_a_request_when_the_last_has_come() -> None:
 
 def test_records_of_a_request_in_one_piece_are_a_view_of_it() -> None:
     message = Message(APIS[ApiKey.PRODUCE], "request", 9)
-    partition = ProducePartition(index=0, records=b"r" * 1000)
-    body = ProduceRequest(acks=-1, timeout_ms=1, topic_data=[ProduceTopic(name="t", partition_data=[partition])])
+    partition = records.ProducePartition(index=0, records=b"r" * 1000)
+    body = records.ProduceRequest(
+        acks=-1, timeout_ms=1, topic_data=[records.ProduceTopic(name="t", partition_data=[partition])]
+    )
     data = frame(request_bytes(message, body))
     (request,) = received(data)
     assert request.body.topic_data[0].partition_data[0].records.obj is data
@@ -291,16 +361,18 @@ def test_answers_of_api_versions_have_the_header_without_tagged_fields() -> None
 
 
 def test_large_records_of_an_answer_are_buffers_of_their_own() -> None:
-    records = memoryview(bytes(COPIED_BYTES))
-    partition = FetchPartitionData(partition_index=0, high_watermark=1, aborted_transactions=None, records=records)
-    answer = FetchResponse(session_id=0, responses=[FetchableTopicResponse(topic="t", partitions=[partition] * 2)])
+    large = memoryview(bytes(COPIED_BYTES))
+    partition = records.FetchPartitionData(partition_index=0, high_watermark=1, aborted_transactions=None, records=large)
+    answer = records.FetchResponse(
+        session_id=0, responses=[records.FetchableTopicResponse(topic="t", partitions=[partition] * 2)]
+    )
     request = Request(APIS[ApiKey.FETCH], 12, 9, None, None, 1)._replace(body=answer)
     head, first, between, second, tail = answer_buffers(request, answer)
-    assert first is records
-    assert second is records
+    assert first is large
+    assert second is large
     data = b"".join((head, first, between, second, tail))
     assert struct.unpack_from(">iib", data) == (len(data) - 4, 9, 0)
-    assert codec.read(FetchResponse, 12, memoryview(data), 9, flexible=True) == (answer, len(data))
+    assert codec.read(records.FetchResponse, 12, memoryview(data), 9, flexible=True) == (answer, len(data))
 
 
 def test_an_answer_without_large_records_is_one_buffer() -> None:

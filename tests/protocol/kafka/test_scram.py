@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from triolog.protocol.errors import ErrorCode, SaslAuthenticationError
 from triolog.protocol.kafka.scram import MIN_ITERATIONS, ScramCredential, ScramMechanism, ScramServer, decoy
 
-from tests.support.scram_client import ScramClient
+from tests.support.kafka_login import ScramClient
 
 MECHANISMS = list(ScramMechanism)
 names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20)

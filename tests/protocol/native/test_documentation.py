@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from triolog.protocol import errors, limits
-from triolog.protocol.native import connection, messages, state
+from triolog.protocol.native import connection, messages
 from triolog.protocol.native.kinds import MISSING, Kind
 from triolog.protocol.native.structs import Field, Message, fields_of
 
@@ -23,7 +23,7 @@ def hex_examples() -> list[bytes]:
 
 def test_worked_example_is_what_client_and_server_say() -> None:
     hello, produce, produced = hex_examples()
-    server, client = connection.NativeConnection(state.Role.SERVER), connection.NativeConnection(state.Role.CLIENT)
+    server, client = connection.NativeConnection(connection.Role.SERVER), connection.NativeConnection(connection.Role.CLIENT)
 
     server.receive_data(hello)
     request = server.next_event()
@@ -133,6 +133,6 @@ def test_error_table_has_every_code_that_is_answered_outside_of_kafkas_protocol(
         if not {"kafka", "groups", "sharing", "telemetry"} & set(path.parts) and path.name != "errors.py"
     ]
     texts = [path.read_text(encoding="utf-8") for path in elsewhere]
-    defaults = re.findall(r"default_code = ErrorCode\.(\w+)", (ROOT / "protocol" / "errors.py").read_text(encoding="utf-8"))
+    defaults = re.findall(r"code=ErrorCode\.(\w+)", (ROOT / "protocol" / "errors.py").read_text(encoding="utf-8"))
     answered = {name for text in texts for name in re.findall(r"\bErrorCode\.([A-Z][A-Z_]+)", text)} | set(defaults)
     assert answered - set(re.findall(r"^\| -?\d+ \| `(\w+)` \|", TEXT, re.MULTILINE)) <= {"NONE"}

@@ -1,19 +1,30 @@
+"""
+
+Requests read in steps are what they are when they are read at once.
+"""
+
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
+import attrs
 import msgpack
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from triolog.protocol import errors, limits
-from triolog.protocol.errors import ErrorCode
-from triolog.protocol.native import messages
+from triolog.protocol.errors import ErrorCode, RequestError
+from triolog.protocol.limits import MAX_PARTITIONS_PER_REQUEST
+from triolog.protocol.native import kinds, messages, structs
+from triolog.protocol.native.calls.produce import RECORDS_PER_PAUSE
+from triolog.protocol.native.kinds import FieldError, decode_error, encode_error
 from triolog.protocol.native.messages import decode_request, decode_response
 
 from tests.support.counts import counts
-from tests.support.native_messages import MSGPACK_VALUES, REQUESTS, RESPONSES
+from tests.support.in_steps import finished
+from tests.support.native_messages import ERRORS, MSGPACK_VALUES, REQUESTS, RESPONSES
 
 APIS = st.sampled_from(list(messages.REQUESTS))
 OF_EACH = settings(max_examples=counts(100))
@@ -339,3 +350,145 @@ def test_a_server_that_says_nothing_of_shared_partitions_is_understood() -> None
     body = messages.DescribeGroupsResponse((group,)).to_body()
     del body["groups"][0]["shared"]
     assert messages.DescribeGroupsResponse.from_body(body).groups == (group,)
+
+
+@structs.struct
+class Marked(structs.Partition):
+    marked: bool = structs.wire(kinds.BOOL, default=False)
+
+
+@structs.struct
+class MarkedResponse(structs.ResponseMessage):
+    api = "marked"
+    partitions: tuple[Marked, ...] = structs.wire([Marked])
+
+
+def test_a_struct_is_written_whole_when_its_base_was_written_before() -> None:
+    assert structs.Partition("t", 0).to_body() == {"topic": "t", "partition": 0}
+    assert Marked("t", 0, True).to_body() == {"topic": "t", "partition": 0, "marked": True}
+
+
+def test_a_value_that_was_read_is_as_frozen_and_as_equal_as_one_that_was_made() -> None:
+    made = MarkedResponse((Marked("t", 0, True),))
+    read = MarkedResponse.from_body(made.to_body())
+    assert (read, hash(read), repr(read)) == (made, hash(made), repr(made))
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        read.partitions[0].marked = False  # type: ignore[misc]
+
+
+@given(error=ERRORS)
+def test_round_trip_keeps_code_and_message(error: RequestError | None) -> None:
+    entry = encode_error(error)
+    assert error == decode_error(None if entry is None else list(entry))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.CorruptRecordError("m"),
+        errors.OffsetOutOfRangeError("m"),
+        errors.UnknownTopicOrPartitionError("m"),
+        errors.TopicAlreadyExistsError("m"),
+        errors.RequestTimedOutError("m"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_client_gets_the_class_that_the_server_raised(error: RequestError) -> None:
+    entry = encode_error(error)
+    assert entry is not None
+    assert type(decode_error(list(entry))) is type(error)
+
+
+def test_code_of_a_newer_server_becomes_unknown_server_error_and_stays_readable() -> None:
+    error = decode_error([9999, "FROM_THE_FUTURE", "no idea"])
+    assert error is not None
+    assert error.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert str(error) == "UNKNOWN_SERVER_ERROR: no idea (error 9999 FROM_THE_FUTURE, unknown to this client)"
+
+
+@given(entry=MSGPACK_VALUES)
+def test_anything_else_is_refused_with_its_type(entry: object) -> None:
+    if entry is None or (isinstance(entry, list) and [type(part) for part in entry] == [int, str, str]):
+        decode_error(entry)
+    else:
+        with pytest.raises(FieldError, match=r"error is .*, expected nil or"):
+            decode_error(entry)
+
+
+PLAIN: Final = [None, b"k", b"v", [["h", b""]]]
+
+
+def at_once(api: str, body: Any) -> object:
+    """The message, or how it is refused."""
+    try:
+        return messages.decode_request(api, messages.VERSION, msgpack.unpackb(msgpack.packb(body)))
+    except RequestError as exc:
+        return exc.code, exc.message
+
+
+def in_steps(api: str, body: Any) -> object:
+    """What `at_once` says, read in steps."""
+    try:
+        return finished(messages.decode_steps(api, messages.VERSION, msgpack.unpackb(msgpack.packb(body))))
+    except RequestError as exc:
+        return exc.code, exc.message
+
+
+def pauses(api: str, body: Any) -> int:
+    return sum(1 for _ in messages.decode_steps(api, messages.VERSION, body))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"partitions": [{"topic": "t", "partition": 0, "records": [PLAIN] * 700 + [wrong]}]}
+        for wrong in (7, [], [None, 1, b""], [None, b"", b"", [["h", 1]]], [None, b"", b"", [["h", b""]] * 900 + [["h"]]])
+    ]
+    + [
+        {"partitions": [{"topic": "t", "partition": 0, "records": []}] * 99 + [wrong]}
+        for wrong in (1, {}, {"topic": "t", "partition": 0, "records": 1}, {"topic": "t", "more": 1})
+    ]
+    + [{"partitions": 1}, {"partitions": [1] * (MAX_PARTITIONS_PER_REQUEST + 1)}, {"unknown": 1}, {}],
+)
+def test_a_wrong_entry_is_refused_by_its_place(body: Any) -> None:
+    refused = at_once("produce", body)
+    assert isinstance(refused, tuple)
+    assert in_steps("produce", body) == refused
+
+
+def test_a_wrong_entry_of_a_wrong_task_is_refused_by_its_place() -> None:
+    tasks = [{"task": str(number), "partitions": []} for number in range(99)]
+    tasks.append({"task": "t", "partitions": [{"topic": "t"}]})
+    body = {"application": "a", "version": 1, "tasks": tasks}
+    refused = at_once("commit_stage", body)
+    assert "commit_stage.tasks[99].partitions[0]" in str(refused)
+    assert in_steps("commit_stage", body) == refused
+
+
+def test_a_plain_record_of_many_headers_is_read_in_steps() -> None:
+    record = [None, b"k", b"v", [[f"{number}", b""] for number in range(20_000)]]
+    body = {"partitions": [{"topic": "t", "partition": 0, "records": [record]}]}
+    assert in_steps("produce", body) == at_once("produce", body)
+    assert pauses("produce", body) >= 20_000 // RECORDS_PER_PAUSE
+
+
+def test_long_configurations_count_as_many_entries() -> None:
+    config = {f"key-{number}": "value" for number in range(1000)}
+    body = {"topics": [{"name": f"{number}", "partitions": 1, "config": config} for number in range(50)]}
+    assert pauses("create_topics", body) >= 25
+
+
+@pytest.mark.parametrize("api", REQUESTS)
+@given(data=st.data())
+def test_many_entries_pause_in_every_request_that_has_them(api: str, data: st.DataObject) -> None:
+    body = msgpack.unpackb(msgpack.packb(data.draw(REQUESTS[api]).to_body()))
+    entries = [key for key, value in body.items() if type(value) is list and value and type(value[0]) is dict]
+    for key in entries:
+        body[key] = [copy.deepcopy(body[key][0]) for _ in range(200)]
+    assert pauses(api, body) >= len(entries) * (200 // messages.ENTRIES_PER_PAUSE)
+
+
+def test_many_entries_inside_one_entry_pause() -> None:
+    partitions = [{"topic": "t", "partition": number, "size_bytes": 1, "crc": 0} for number in range(5000)]
+    body = {"application": "a", "version": 1, "tasks": [{"task": "t", "partitions": partitions}]}
+    assert pauses("commit_stage", body) >= 5000 // messages.ENTRIES_PER_PAUSE

@@ -11,7 +11,8 @@ from triolog.protocol.errors import InvalidRecordError
 from triolog.protocol.limits import INT32_MAX
 from triolog.protocol.records.batch import check_batch, parse_header, with_producer
 from triolog.protocol.records.builder import BatchBuilder, build_batch
-from triolog.protocol.records.record import iter_records, walk_records
+from triolog.protocol.records.record import iter_records
+from triolog.protocol.records.walk import walk_records
 from triolog.protocol.types import CompressionType, Record, TimestampType
 
 from tests.support.record_batches import RecordTuple, compression_types, record_lists

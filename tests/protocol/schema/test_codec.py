@@ -1,14 +1,20 @@
 from __future__ import annotations
 
+import io
 import struct
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kio.serial.readers import read_unsigned_varint as read_with_kio
+from kio.serial.writers import write_unsigned_varint as write_with_kio
 from triolog.protocol.errors import RemoteProtocolError
-from triolog.protocol.schema import codec
+from triolog.protocol.limits import INT16_MAX, UINT32_MAX
+from triolog.protocol.schema import codec, primitives
+from triolog.protocol.schema.fields import Versions, all_fields, fields_of
 from triolog.protocol.schema.primitives import COPIED_BYTES
 
 from tests.support.in_steps import finished
@@ -144,3 +150,124 @@ def test_an_error_names_the_structure_the_version_and_the_field() -> None:
         read(Small, 0, b"\0\1\xff")
     with pytest.raises(RemoteProtocolError, match=r"Small v3: leaves claims 126 elements, 1 bytes are left"):
         read(Small, 3, b"\1\0\1\1\x7f\0")
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "last"), [("0+", 0, INT16_MAX), ("3+", 3, INT16_MAX), ("2-5", 2, 5), ("4", 4, 4), ("none", 0, -1)]
+)
+def test_versions_are_written_as_in_kafkas_schemas(text: str, first: int, last: int) -> None:
+    assert Versions.parse(text) == (first, last)
+
+
+@pytest.mark.parametrize("text", ["", "+", "a", "1-", "-1", "1-2+", "1+-2", "1,2"])
+def test_other_versions_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r".*"):
+        Versions.parse(text)
+
+
+def test_versions_contain_their_ends_and_nothing_else() -> None:
+    assert [version for version in range(8) if version in Versions.parse("2-5")] == [2, 3, 4, 5]
+    assert 0 not in Versions.parse("none")
+    assert "2" not in Versions.parse("2-5")
+
+
+def test_a_version_has_its_fields_in_the_order_of_the_declaration() -> None:
+    assert [field.name for field in fields_of(Leaf, 2)] == ["number"]
+    assert [field.name for field in fields_of(Leaf, 3)] == ["number", "late"]
+    names = [field.name for field in all_fields(Everything)]
+    assert [field.name for field in fields_of(Everything, 0)] == [name for name in names if name in _names(Everything, 0)]
+    assert "early" in _names(Everything, 1)
+    assert "early" not in _names(Everything, 2)
+
+
+def _names(cls: type, version: int) -> set[str]:
+    return {field.name for field in fields_of(cls, version)}
+
+
+def test_a_field_that_is_not_said_otherwise_is_zero_empty_or_its_own_defaults() -> None:
+    value = Everything()
+    assert (value.flag, value.int64, value.float64, value.text, value.blob) == (False, 0, 0.0, "", b"")
+    assert (value.uuid, value.records, value.numbers, value.early) == (bytes(16), None, [], 7)
+    assert value.inner == Inner(name="", leaves=[], names=None, leaf=None, tagged_leaf=Leaf(number=-1, late=-1))
+
+
+def test_mutable_defaults_are_not_shared() -> None:
+    first, second = Everything(), Everything()
+    first.numbers.append(1)
+    first.inner.leaves.append(Leaf())
+    assert second == Everything()
+
+
+def test_versions_in_both_ranges() -> None:
+    assert Versions.parse("0-12").both(Versions.parse("8+")) == Versions(8, 12)
+    assert not Versions.parse("0-7").both(Versions.parse("7")).are_none
+    assert Versions.parse("0-7").both(Versions.parse("8+")).are_none
+    assert Versions.parse("0+").both(Versions.parse("none")).are_none
+
+
+NUMBERS = st.one_of(
+    st.sampled_from([0, 1, 127, 128, 16383, 16384, 2**21, 2**28 - 1, 2**28, UINT32_MAX]), st.integers(0, UINT32_MAX)
+)
+
+
+@given(number=NUMBERS, before=st.binary(max_size=3), after=st.binary(max_size=3))
+def test_varints_round_trip_and_are_kios(number: int, before: bytes, after: bytes) -> None:
+    encoded = primitives.write_unsigned_varint(number)
+    with io.BytesIO() as theirs:
+        write_with_kio(theirs, number)
+        assert encoded == theirs.getvalue()
+    assert read_with_kio(encoded, 0) == (number, len(encoded))
+    data = memoryview(before + encoded + after)
+    assert primitives.read_unsigned_varint(data, len(before)) == (number, len(before) + len(encoded))
+
+
+@pytest.mark.parametrize("data", [b"\x80" * 5 + b"\0", b"\xff" * 6, b"\xff" * 100], ids=len)
+def test_a_varint_of_more_than_five_bytes_is_refused(data: bytes) -> None:
+    with pytest.raises(RemoteProtocolError, match="more than 5 bytes"):
+        primitives.read_unsigned_varint(memoryview(data), 0)
+
+
+def test_a_varint_above_32_bits_is_refused() -> None:
+    with pytest.raises(RemoteProtocolError, match="4294967296, above 32 bits"):
+        primitives.read_unsigned_varint(memoryview(b"\x80\x80\x80\x80\x10"), 0)
+
+
+def test_a_varint_that_ends_too_early_is_the_end_of_the_data() -> None:
+    with pytest.raises(IndexError):
+        primitives.read_unsigned_varint(memoryview(b"\x80\x80"), 0)
+
+
+def test_layouts_are_those_of_their_counts_and_not_all_are_kept() -> None:
+    arrays = primitives.ArrayLayouts("i")
+    flexible = primitives.RunLayouts([primitives.Segment("hx", 1, "i"), primitives.Segment("16s", 1, "b")], "x", flexible=True)
+    other = primitives.RunLayouts([primitives.Segment("", 0, "i"), primitives.Segment("h", 1, "b")], "", flexible=False)
+    for count in range(2 * primitives.KEPT_LAYOUTS):
+        numbers, count_varint = list(range(count)), primitives.write_unsigned_varint(count + 1)
+        packed = struct.pack(f">{count}i", *numbers)
+        assert arrays[count].pack(*numbers) == packed
+        made = flexible[count + 1, 2](-2, count + 1, *numbers, bytes(16), 2, 5)
+        assert made == b"\xff\xfe\0" + count_varint + packed + bytes(16) + b"\2\5\0"
+        made = other[count, 1](count, *numbers, 9, 1, 5)
+        assert made == struct.pack(">i", count) + packed + b"\0\x09\0\0\0\1\5"
+    assert len(arrays) == len(flexible) == len(other) == primitives.KEPT_LAYOUTS
+
+
+def test_an_array_that_is_null_has_no_numbers() -> None:
+    assert primitives.RunLayouts([primitives.Segment("", 0, "i")], "x", flexible=True)[0,](0) == b"\0\0"
+    assert primitives.RunLayouts([primitives.Segment("", 0, "i")], "x", flexible=False)[-1,](-1) == b"\xff\xff\xff\xff\0"
+
+
+@pytest.mark.parametrize(
+    ("refuse", "number", "complaint"),
+    [
+        (primitives.refuse_length, -1, "x has a length of -1 and may not be null"),
+        (primitives.refuse_length, 9, "x claims 9 bytes, 8 are left"),
+        (primitives.refuse_length, 7, "x has 7 bytes, a string may"),
+        (primitives.refuse_count, -1, "x has a count of -1 and may not"),
+        (primitives.refuse_count, 9, "x claims 9 elements, 8 bytes are left"),
+        (primitives.refuse_count, 7, "x has 7 elements, a message"),
+    ],
+)
+def test_what_is_refused_says_what_is_wrong_with_it(refuse: Callable[..., object], number: int, complaint: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=complaint):
+        refuse("x", number, 8)

@@ -1,14 +1,29 @@
-"""A file, variables and arguments in rising precedence; what is refused, and by which name."""
+"""A file, variables and arguments in rising precedence; the table of the server's keys, those that are live, addresses, and the
+listeners that other machines reach."""
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
+from typing import Any
 
+import attrs
 import pytest
 from triolog.protocol.errors import InvalidConfigError
 from triolog.server.config import Durability, LogConfig
 from triolog.server.config.broker_config import BROKER_KEYS, Address, BrokerConfig
-from triolog.server.config.broker_settings import read_settings, read_topic_configs
+from triolog.server.config.broker_settings import (
+    LIVE_KEYS,
+    Difference,
+    check_exposure,
+    differences,
+    exposed,
+    read_settings,
+    read_topic_configs,
+    with_live_keys,
+)
+from triolog.server.config.listener_security import ClientAuth, ListenerSecurity
+from triolog.server.config.values import LogLevel, is_loopback
 
 
 def written(tmp_path: Path, text: str | bytes) -> str:
@@ -24,9 +39,11 @@ def test_a_number_that_is_none_is_refused_by_name() -> None:
                 read_settings(None, {}, {name: value})
 
 
-def test_nothing_said_is_fsync_and_nothing_else() -> None:
+def test_nothing_said_is_fsync_and_nothing_else_and_a_file_has_to_be_there() -> None:
     settings = read_settings(None, {}, {})
     assert settings == {"topic_defaults": LogConfig(durability=Durability.parse("fsync"))}
+    with pytest.raises(FileNotFoundError):
+        read_settings("none.toml", {}, {})
 
 
 def test_a_file_says_everything(tmp_path: Path) -> None:
@@ -84,13 +101,15 @@ def test_variables_win_over_the_file_and_arguments_over_both(tmp_path: Path) -> 
 
 def test_variables_of_others_are_left_alone() -> None:
     environment = {"TRIOLOG_TEST": "full", "TRIOLOG_SERVER": "host:1", "TRIOLOG_TEST_ANYTHING": "x", "triolog_node_id": "5"}
+    environment |= {"TRIOLOG_USER": "alice", "TRIOLOG_PASSWORD": "secret", "TRIOLOG_PASSWORD_FILE": "file"}
     assert set(read_settings(None, environment, {})) == {"topic_defaults"}
 
 
 @pytest.mark.parametrize(
     ("environment", "said"),
     [
-        ({"TRIOLOG_NO_SUCH_KEY": "1"}, "the environment: unknown key 'no_such_key'"),
+        ({"TRIOLOG_NO_SUCH_KEY": "1"}, "the environment: unknown key 'no_such_key'. `triolog config show` lists the keys"),
+        ({"TRIOLOG_MAX_CONECTIONS": "1"}, "the environment: unknown key 'max_conections'. Did you mean max_connections?"),
         ({"TRIOLOG_NATIVE": "nowhere"}, "the environment: native: 'nowhere' is not HOST:PORT"),
         ({"TRIOLOG_DATA_DIRS": ""}, "the environment: data_dirs: "),
         ({"TRIOLOG_DURABILITY": "soon"}, "the environment: durability: durability 'soon'"),
@@ -129,11 +148,6 @@ def test_what_is_wrong_in_a_file_is_named_with_the_file(tmp_path: Path, text: st
     assert said in raised.value.message
 
 
-def test_a_file_that_is_not_there_is_an_error_of_the_system(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        read_settings(str(tmp_path / "none.toml"), {}, {})
-
-
 def test_configuration_of_adopted_topics_is_read_by_topic(tmp_path: Path) -> None:
     file = written(
         tmp_path, '[topic.orders]\nretention.ms = -1\n[topic."a.b"]\n"cleanup.policy" = "compact"\npreallocate = false'
@@ -159,3 +173,166 @@ def test_what_is_wrong_in_the_configuration_of_adopted_topics_is_named(tmp_path:
     with pytest.raises(InvalidConfigError) as raised:
         read_topic_configs(written(tmp_path, text))
     assert said in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [
+        ("127.0.0.1:9095", "127.0.0.1", 9095),
+        ("[::1]:0", "::1", 0),
+        ("localhost:65535", "localhost", 65535),
+        ("::1:80", "::1", 80),
+    ],
+)
+def test_an_address_is_read_and_written(text: str, host: str, port: int) -> None:
+    address = Address.parse(text)
+    assert (address.host, address.port) == (host, port)
+    assert Address.parse(str(address)) == address
+
+
+@pytest.mark.parametrize("text", ["", "localhost", ":80", "[]:80", "host:", "host:x", "host:-1", "host:65536", "host:٣"])
+def test_what_is_no_address_is_refused_with_what_was_found(text: str) -> None:
+    with pytest.raises(ValueError, match="is not HOST:PORT") as raised:
+        Address.parse(text)
+    assert repr(text) in str(raised.value)
+
+
+EVERYWHERE = Address("0.0.0.0", 9095)
+
+
+def test_what_only_this_machine_reaches() -> None:
+    for host in ("127.0.0.1", "127.8.9.1", "::1", "localhost", "LOCALHOST.", "::ffff:127.0.0.1"):
+        assert is_loopback(host), host
+    for host in ("0.0.0.0", "::", "10.0.0.1", "fe80::1", "gateway", "localhost.b", "::ffff:10.0.0.1", ""):
+        assert not is_loopback(host), host
+
+
+@pytest.mark.parametrize(
+    ("keys", "found"),
+    [
+        ({}, ("native", "kafka", "metrics")),
+        ({"native_security": ListenerSecurity.SASL_PLAINTEXT}, ("kafka", "metrics")),
+        ({"kafka_security": ListenerSecurity.SSL}, ("native", "kafka", "metrics")),
+        (
+            {"kafka_security": ListenerSecurity.SSL, "kafka_ssl_client_auth": ClientAuth.REQUESTED},
+            ("native", "kafka", "metrics"),
+        ),
+        ({"kafka_security": ListenerSecurity.SSL, "kafka_ssl_client_auth": ClientAuth.REQUIRED}, ("native", "metrics")),
+        ({"kafka_ssl_client_auth": ClientAuth.REQUIRED}, ("native", "kafka", "metrics")),
+        ({"metrics_token_file": "token"}, ("native", "kafka")),
+    ],
+)
+def test_listeners_that_ask_nobody_who_he_is(keys: dict[str, Any], found: tuple[str, ...]) -> None:
+    config = BrokerConfig(data_dirs=("d",), **keys)
+    assert exposed(config, dict.fromkeys(("native", "kafka", "metrics"), EVERYWHERE)) == found
+    assert exposed(config, dict.fromkeys(("native", "kafka", "metrics"), Address("127.0.0.1", 1))) == ()
+
+
+def test_it_has_to_be_wanted() -> None:
+    addresses = {"native": Address("127.0.0.1", 1), "kafka": EVERYWHERE, "metrics": None}
+    with pytest.raises(
+        InvalidConfigError, match=r"kafka 0\.0\.0\.0:9095: other machines reach that.*kafka_security.*--insecure"
+    ):
+        check_exposure(BrokerConfig(data_dirs=("d",)), addresses)
+    assert check_exposure(BrokerConfig(data_dirs=("d",), insecure=True), addresses) == ("kafka",)
+
+
+CONFIG = BrokerConfig(data_dirs=("a", "b"))
+PAGE = Path(__file__).resolve().parents[3] / "docs/operations/unattended.md"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"log_level": LogLevel.ERROR}, "log_level: info -> error"),
+        ({"data_dirs": ("a",)}, "data_dirs: a,b -> a"),
+        ({"kafka": Address("h", 1)}, "kafka: not set -> h:1"),
+        ({"acl_enable": True}, "acl_enable: false -> true"),
+        ({"super_users": ("User:a",)}, "super_users: none -> User:a"),
+        (
+            {"topic_defaults": LogConfig().overlay({"segment.bytes": "5000"})},
+            "topic_defaults segment.bytes: 1073741824 -> 5000",
+        ),
+        ({"topic_defaults": LogConfig(durability=Durability.parse("os"))}, None),
+    ],
+)
+def test_a_difference_has_both_values(changes: dict[str, object], said: str | None) -> None:
+    found = differences(CONFIG, attrs.evolve(CONFIG, **changes))
+    assert [str(each) for each in found] == ([] if said is None else [said])
+
+
+def test_equal_settings_do_not_differ() -> None:
+    assert differences(CONFIG, attrs.evolve(CONFIG)) == []
+
+
+def test_only_live_keys_are_taken_over() -> None:
+    new = attrs.evolve(CONFIG, num_partitions=5, max_connections=7, log_level=LogLevel.DEBUG)
+    taken = with_live_keys(CONFIG, new)
+    assert (taken.num_partitions, taken.log_level, taken.max_connections) == (5, LogLevel.DEBUG, CONFIG.max_connections)
+    assert {each.name for each in differences(CONFIG, taken)} <= LIVE_KEYS
+    assert [each.name for each in differences(taken, new)] == ["max_connections"]
+    assert not Difference("max_connections", "1", "2").is_live
+
+
+def test_live_keys_are_keys_and_the_page_names_each() -> None:
+    assert set(BROKER_KEYS) >= LIVE_KEYS
+    assert {
+        name for name in BROKER_KEYS if f"`{name}`" in PAGE.read_text().partition("## SIGHUP")[2].partition("\n## ")[0]
+    } == LIVE_KEYS
+
+
+SHOWN_FOR_WHAT_COMES_LATER = {"native", "node_id", "cluster_id", "durability"}
+"""None in the configuration: whoever needs the value chooses it. The table says what that is."""
+
+
+def test_the_default_that_is_printed_is_the_one_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY,) * 2)
+    config = BrokerConfig(data_dirs=())
+    for name in BROKER_KEYS.keys() - SHOWN_FOR_WHAT_COMES_LATER:
+        key, found = BROKER_KEYS[name], getattr(config, name)
+        assert found in (None, ()) if key.default_text == "-" else key.read(key.default_text) == found, name
+
+
+def test_a_key_has_the_unit_that_its_name_ends_in() -> None:
+    assert {name: BROKER_KEYS[name].unit for name in ("stop_grace_ms", "max_frame_bytes", "scrub_bytes_per_second")} == {
+        "stop_grace_ms": "ms",
+        "max_frame_bytes": "bytes",
+        "scrub_bytes_per_second": "bytes/s",
+    }
+    assert BROKER_KEYS["max_records_per_batch"].unit == ""
+
+
+def test_fields_that_programs_set_are_no_keys() -> None:
+    fields = {field.name for field in attrs.fields(BrokerConfig)}
+    assert fields - BROKER_KEYS.keys() == {"topic_defaults", "sasl_users", "adopted_topics", "durable"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("kafka_security", "SASL_SSL", ListenerSecurity.SASL_SSL),
+        ("native_security", "ssl", ListenerSecurity.SSL),
+        ("native_security", "sasl_ssl", ListenerSecurity.SASL_SSL),
+        ("kafka_ssl_client_auth", "required", ClientAuth.REQUIRED),
+        ("sasl_enabled_mechanisms", "PLAIN,SCRAM-SHA-512", ("PLAIN", "SCRAM-SHA-512")),
+        ("super_users", "User:CN=a,O=b; User:c", ("User:CN=a,O=b", "User:c")),
+    ],
+)
+def test_keys_of_security_are_read(name: str, text: str, value: object) -> None:
+    assert BROKER_KEYS[name].read(text) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("kafka_security", "tls"),
+        ("native_security", "sasl"),
+        ("native_ssl_client_auth", "yes"),
+        ("sasl_enabled_mechanisms", "GSSAPI"),
+        ("sasl_enabled_mechanisms", ""),
+        ("super_users", "alice"),
+    ],
+)
+def test_wrong_values_of_security_are_refused(name: str, text: str) -> None:
+    with pytest.raises(ValueError, match=r"is none of|is not a list"):
+        BROKER_KEYS[name].read(text)

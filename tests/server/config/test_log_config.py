@@ -1,15 +1,17 @@
-"""Topic configuration: every key reads what it writes, refuses what it must, and is named when it does."""
+"""Topic configuration: every key reads what it writes, refuses what it must, and is named when it does. Keys of groups and
+memory budgets."""
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.errors import ErrorCode, InvalidConfigError
-from triolog.protocol.limits import INT32_MAX, INT64_MAX
+from triolog.protocol.limits import INT32_MAX, INT64_MAX, MIB
 from triolog.protocol.types import CompressionType, TimestampType
 from triolog.server.config import (
     FORMER_KEYS,
@@ -22,6 +24,15 @@ from triolog.server.config import (
     LogConfig,
     RecordValidation,
 )
+from triolog.server.config.broker_config import (
+    CONNECTION_BYTES,
+    FIXED_BYTES,
+    LEAST_MEMORY_BYTES,
+    BrokerConfig,
+    waiting_logs_bytes,
+)
+from triolog.server.config.broker_settings import read_settings
+from triolog.server.config.resource_keys import GROUP_KEYS, AutoOffsetReset, group_config
 
 OTHERS: dict[str, tuple[str, ...]] = {
     "compression.type": ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
@@ -214,3 +225,142 @@ def test_lenient_passes_over_unknown_keys_and_still_checks_known_ones() -> None:
     assert config == LogConfig(segment_bytes=2000)
     with pytest.raises(InvalidConfigError, match=r"segment\.bytes"):
         LogConfig().overlay({"segment.bytes": "many"}, lenient=True)
+
+
+DEFAULTS = {name: key.default for name, key in GROUP_KEYS.items()}
+
+
+def configured(*, lenient: bool = False, **overrides: str) -> dict[str, object]:
+    named = {name.replace("_", "."): text for name, text in overrides.items()}
+    return dict(group_config(DEFAULTS, named, lenient=lenient))
+
+
+@pytest.mark.parametrize(
+    ("text", "duration_ms"),
+    [
+        ("earliest", None),
+        (" latest ", None),
+        ("by_duration:PT1H", 3_600_000),
+        ("by_duration:pt1h", 3_600_000),
+        ("by_duration:PT1.5S", 1_500),
+        ("by_duration:PT0S", 0),
+        ("by_duration:P1DT2H3M4.5S", 93_784_500),
+    ],
+)
+def test_where_reading_begins_can_be_said(text: str, duration_ms: int | None) -> None:
+    reset = AutoOffsetReset.parse(text)
+    assert (reset.duration_ms, str(reset)) == (duration_ms, text.strip())
+    assert reset.strategy == text.strip().partition(":")[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["EARLIEST", "none", "", "by_duration", "by_duration:", "By_Duration:PT1H", "PT1H"]
+    + [
+        f"by_duration:{each}"
+        for each in ("-PT1H", "PT-1H", "P1M", "P2W", "P", "PT", "P1DT", "PTS", "PT1.5H", "PT" + "9" * 70 + "S")
+    ],
+)
+def test_what_kafka_refuses_is_refused(text: str) -> None:
+    with pytest.raises(InvalidConfigError, match=r"share\.auto\.offset\.reset"):
+        configured(share_auto_offset_reset=text)
+
+
+def test_a_range_holds_unless_the_server_is_lenient() -> None:
+    for name, (low, high) in ((key.name, key.strict) for key in GROUP_KEYS.values() if key.strict is not None):
+        for value in (low - 1, high + 1):
+            with pytest.raises(InvalidConfigError):
+                group_config(DEFAULTS, {name: str(value)}, lenient=False)
+        for value in {low, high}:
+            assert group_config(DEFAULTS, {name: str(value)}, lenient=False)[name] == value
+        if "session" not in name and "heartbeat" not in name:
+            assert group_config(DEFAULTS, {name: str(high + 1)}, lenient=True)[name] == high + 1
+
+
+def test_a_lenient_server_lets_tests_wait_for_milliseconds() -> None:
+    found = configured(lenient=True, share_session_timeout_ms="20", share_heartbeat_interval_ms="10")
+    assert found["share.session.timeout.ms"] == 20
+    with pytest.raises(InvalidConfigError, match=r"is not above share\.heartbeat"):
+        configured(lenient=True, share_session_timeout_ms="10", share_heartbeat_interval_ms="10")
+
+
+@pytest.mark.parametrize("text", ["x", "", "-1", "47000.0", "99999999999"])
+def test_what_is_no_number_of_the_range_is_refused(text: str) -> None:
+    with pytest.raises(InvalidConfigError):
+        configured(share_session_timeout_ms=text)
+
+
+def test_the_other_kinds_of_values() -> None:
+    found = configured(share_isolation_level="read_committed", share_renew_acknowledge_enable=" FALSE ")
+    assert (found["share.isolation.level"], found["share.renew.acknowledge.enable"]) == (True, False)
+    for wrong in ({"share_isolation_level": "READ_COMMITTED"}, {"share_renew_acknowledge_enable": "x"}, {"bogus": "1"}):
+        with pytest.raises(InvalidConfigError):
+            configured(lenient=True, **wrong)
+
+
+DERIVED = (
+    *("max_broker_in_flight_bytes", "max_request_bytes", "max_frame_bytes", "max_unpacked_bytes", "max_connections"),
+    *("cleaner_dedupe_buffer_bytes", "group_max_metadata_bytes", "max_client_memory_bytes"),
+)
+
+
+def config(**keys: Any) -> BrokerConfig:
+    return BrokerConfig(data_dirs=("data",), **keys)
+
+
+def budgets(**keys: Any) -> dict[str, int]:
+    made = config(**keys)
+    return {name: getattr(made, name) for name in DERIVED}
+
+
+def test_without_a_cap_budgets_are_what_they_are_usually() -> None:
+    usual = budgets()
+    assert usual["max_broker_in_flight_bytes"] == 256 * MIB
+    assert usual["max_request_bytes"] == 100 * MIB
+    assert usual["cleaner_dedupe_buffer_bytes"] == 128 * MIB
+    assert budgets(max_memory_bytes=2**40) == usual
+
+
+@given(st.integers(LEAST_MEMORY_BYTES, 2**33))
+def test_derived_budgets_fit_and_leave_a_sixteenth(cap: int) -> None:
+    made = budgets(max_memory_bytes=cap)
+    usual = budgets()
+    assert all(0 < made[name] <= usual[name] for name in DERIVED)
+    largest = max(made["max_request_bytes"], made["max_frame_bytes"])
+    taken = 2 * made["max_broker_in_flight_bytes"] + largest + made["max_unpacked_bytes"] + waiting_logs_bytes(cap)
+    taken += made["max_connections"] * CONNECTION_BYTES + made["cleaner_dedupe_buffer_bytes"] + made["max_client_memory_bytes"]
+    assert made["group_max_metadata_bytes"] <= made["max_client_memory_bytes"], "what members say is part of it"
+    assert taken <= (cap - FIXED_BYTES) * 15 // 16
+
+
+def test_the_smallest_server_takes_usual_requests() -> None:
+    made = budgets(max_memory_bytes=LEAST_MEMORY_BYTES)
+    assert made["max_request_bytes"] >= 8 * MIB
+    assert made["max_broker_in_flight_bytes"] // 4 > MIB, "a connection's share holds a batch of the largest default size"
+    assert made["max_connections"] >= 64
+
+
+def test_what_is_set_by_hand_stays() -> None:
+    made = budgets(max_memory_bytes=512 * MIB, max_connections=500, cleaner_dedupe_buffer_bytes=2 * MIB)
+    assert (made["max_connections"], made["cleaner_dedupe_buffer_bytes"]) == (500, 2 * MIB)
+
+
+def test_budgets_by_hand_that_do_not_fit_are_refused_with_all_that_is_taken() -> None:
+    with pytest.raises(InvalidConfigError, match="raise it, or lower a budget that is set") as raised:
+        config(max_memory_bytes=256 * MIB, max_broker_in_flight_bytes=100 * MIB)
+    assert f"max_broker_in_flight_bytes, twice: {200 * MIB}" in raised.value.message
+    assert f"leaves {256 * MIB - FIXED_BYTES} for budgets" in raised.value.message
+
+
+def test_keys_of_a_compaction_count_only_where_there_is_one() -> None:
+    keys = {"max_memory_bytes": 256 * MIB, "cleaner_dedupe_buffer_bytes": 100 * MIB}
+    with pytest.raises(InvalidConfigError, match=f"cleaner_dedupe_buffer_bytes: {100 * MIB}"):
+        config(**keys)
+    config(**keys, cleaner_enable=False)
+
+
+def test_too_little_is_refused_with_what_is_needed() -> None:
+    with pytest.raises(InvalidConfigError, match=f"max_memory_bytes: {MIB} is not in {LEAST_MEMORY_BYTES}"):
+        read_settings(None, {"TRIOLOG_MAX_MEMORY_BYTES": str(MIB)}, {})
+    with pytest.raises(InvalidConfigError, match="a server needs"):
+        config(max_memory_bytes=MIB)

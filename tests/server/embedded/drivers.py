@@ -17,7 +17,11 @@ import pytest
 import sniffio
 import trio
 from triolog.protocol.types import TopicPartition
-from triolog.server.embedded import BlockingBroker, EmbeddedBroker, aio, open_broker
+from triolog.server.embedded import BlockingBroker, EmbeddedBroker, aio, opening
+from triolog.server.embedded import blocking as blocking_face
+from triolog.tools.client.blocking import BlockingClient
+from triolog.tools.client.connection import connect
+from triolog.tools.client.log_calls import LogCalls
 
 from tests.support.brokers import PATIENCE_S
 
@@ -100,6 +104,8 @@ class AsyncioTask:
 
 async def inside(broker: Face, call: Callable[[EmbeddedBroker], Any]) -> Any:
     """Call a function with the broker of the trio thread, where that runs."""
+    if isinstance(broker, ClientFace):
+        return await inside(Face(broker.broker), call)
     if isinstance(broker.target, EmbeddedBroker):
         return await _awaited(call, broker.target)
     return await _awaited(broker.target.call, partial(_awaited, call, broker.target._target))
@@ -117,45 +123,79 @@ async def until_waited_for(broker: Face, topic: str, count: int = 1) -> None:
         await turn()
 
 
-Case = Callable[[Callable[..., AbstractAsyncContextManager[Any]], Callable[..., Beside]], Awaitable[None]]
+Opened = Callable[..., AbstractAsyncContextManager[Any]]
+Case = Callable[[Opened, Callable[..., Beside]], Awaitable[None]]
 
 
 @asynccontextmanager
 async def _opened(opened: Callable[..., Any], path: Any = None, **options: Any) -> AsyncIterator[Any]:
-    async with Face(opened(path, **{"native": None, **options})) as broker:
+    async with Face(opened(path, **options)) as broker:
         yield broker
 
 
-def in_trio(case: Case) -> None:
+def in_trio(case: Case, opened: Opened | None = None) -> None:
     """Run a case in a trio program."""
 
     async def run() -> None:
         with trio.fail_after(PATIENCE_S):
             async with trio.open_nursery() as nursery:
-                await case(partial(_opened, open_broker), partial(TrioTask, nursery))
+                await case(opened or partial(_opened, opening.open), partial(TrioTask, nursery))
 
     trio.run(run)
 
 
-def in_asyncio(case: Case) -> None:
+def in_asyncio(case: Case, opened: Opened | None = None) -> None:
     """Run a case in an asyncio program, of which no task is left."""
 
     async def run() -> None:
         async with asyncio.timeout(PATIENCE_S):
-            await case(partial(_opened, aio.open_broker), AsyncioTask)
+            await case(opened or partial(_opened, aio.open), AsyncioTask)
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     asyncio.run(run())
 
 
-def blocking(case: Case) -> None:
+def blocking(case: Case, opened: Opened | None = None) -> None:
     """Run a case in a program with neither: what is awaited has been answered."""
-    running = case(partial(_opened, BlockingBroker), _no_tasks)
+    running = case(opened or partial(_opened, blocking_face.open), _no_tasks)
     try:
         running.send(None)  # type: ignore[attr-defined]
     except StopIteration:
         return
     raise AssertionError("a blocking call has waited for a loop")
+
+
+# ---- clients of a server, which have the same calls on logs ------------------------------------------------------------------
+
+
+class ClientFace(Face):
+    """A client; calls that it has not go to the broker that it is a client of."""
+
+    def __init__(self, client: Any, broker: BlockingBroker) -> None:
+        super().__init__(client)
+        self.broker = broker
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(Face(self.target if hasattr(LogCalls, name) else self.broker), name)
+
+
+@asynccontextmanager
+async def _connected(connect: Callable[..., Any], path: Any = None, **options: Any) -> AsyncIterator[Any]:
+    with BlockingBroker(path, **options) as broker:
+        async with Face(connect(f"127.0.0.1:{broker.native.port}")) as client:
+            yield ClientFace(client.target, broker)
+
+
+def client_in_trio(case: Case) -> None:
+    in_trio(case, partial(_connected, connect))
+
+
+def client_in_asyncio(case: Case) -> None:
+    in_asyncio(case, partial(_connected, connect))
+
+
+def client_in_place(case: Case) -> None:
+    blocking(case, partial(_connected, BlockingClient))
 
 
 def _no_tasks(call: object) -> Beside:
@@ -164,6 +204,10 @@ def _no_tasks(call: object) -> Beside:
 
 DRIVERS: Final[dict[str, Callable[[Case], None]]] = {"trio": in_trio, "asyncio": in_asyncio, "blocking": blocking}
 WITH_TASKS: Final = ("trio", "asyncio")
+CLIENTS: Final = {"trio client": client_in_trio, "asyncio client": client_in_asyncio, "blocking client": client_in_place}
+"""They have the calls on logs, over the network."""
+EVERYWHERE: Final = (*DRIVERS, *CLIENTS)
+WITH_TASKS_EVERYWHERE: Final = (*WITH_TASKS, "trio client", "asyncio client")
 
 
 def on_every_face(
@@ -184,7 +228,7 @@ def on_every_face(
                 await case(broker=broker, **given)
 
         def test(face: str, **fixtures: Any) -> None:
-            DRIVERS[face](partial(run, fixtures))
+            (DRIVERS | CLIENTS)[face](partial(run, fixtures))
 
         test.__name__, test.__doc__, test.__module__ = case.__name__, case.__doc__, case.__module__
         asked = ["face", *(name for name in names if name not in ("broker", "opened", "begin"))]

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from triolog.protocol.types import TopicPartition
-from triolog.server.embedded import MEMORY, open_broker
-from triolog.server.embedded.aio import open_broker as open_aio
+from triolog.server.embedded import MEMORY
+from triolog.server.embedded.aio import open as open_aio
 
 from tests.server.embedded.drivers import inside, on_every_face, turn, until_waited_for
 from tests.server.embedded.programs import is_clean
@@ -111,7 +110,3 @@ def test_brokers_that_were_closed_leave_no_thread_no_descriptor_and_no_task() ->
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     asyncio.run(case())
-
-
-def test_it_is_opened_with_the_same_arguments() -> None:
-    assert inspect.signature(open_aio) == inspect.signature(open_broker)

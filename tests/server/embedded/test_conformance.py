@@ -1,4 +1,4 @@
-"""One set of cases for the three faces of an embedded broker: trio, asyncio and blocking."""
+"""One set of cases for the faces of an embedded broker, and for those of a client where it has the same calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,15 @@ from triolog.protocol.types import TopicPartition
 from triolog.server.embedded import MEMORY, ExpectedOffsetError, NotRunningError
 from triolog.server.storage.errors import LogDirectoryError
 
-from tests.server.embedded.drivers import WITH_TASKS, inside, on_every_face, turn, until_waited_for
+from tests.server.embedded.drivers import (
+    EVERYWHERE,
+    WITH_TASKS,
+    WITH_TASKS_EVERYWHERE,
+    inside,
+    on_every_face,
+    turn,
+    until_waited_for,
+)
 from tests.server.embedded.programs import is_clean
 from tests.support.brokers import PATIENCE_S
 from tests.support.logs import START_MS, Clock, batch
@@ -63,7 +71,7 @@ async def test_keys_of_a_group_are_set_and_deleted(broker: Any) -> None:
         await broker.alter_group_config("g", {"no.such": "1"})
 
 
-@on_every_face(config={"retention.ms": "-1"}, topics={T: 2})
+@on_every_face(faces=EVERYWHERE, config={"retention.ms": "-1"}, topics={T: 2})
 async def test_records_are_appended_in_every_form_and_fetched_by_offset_and_time(broker: Any) -> None:
     result = await broker.append(T, [b"a", (START_MS, b"k", b"b", (("h", None),))])
     assert (result.base_offset, result.last_offset) == (0, 1)
@@ -80,13 +88,12 @@ async def test_records_are_appended_in_every_form_and_fetched_by_offset_and_time
     assert await broker.delete_records(T, 1) == 1
     assert [each.value for each in await broker.fetch(T, 1)] == [b"b"]
     assert await broker.delete_records(T) == 2
-    with pytest.raises(errors.RequestError) as refused:
+    with pytest.raises(errors.RequestError, match=r"^OFFSET_OUT_OF_RANGE"):
         await broker.fetch(T, 99)
-    assert refused.value.code is errors.ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 @pytest.mark.parametrize("max_bytes", [1, 400, 2**20])
-@on_every_face(config={"retention.ms": "-1", "segment.bytes": "600"})
+@on_every_face(faces=EVERYWHERE, config={"retention.ms": "-1", "segment.bytes": "600"})
 async def test_a_range_of_times_is_the_filter_of_all_records_in_pages_too(broker: Any, max_bytes: int) -> None:
     """Times are out of order, some records have none, segments are small, batches hold more than one record."""
     times = [-1 if number % 9 == 5 else START_MS + number * 37 % 50 for number in range(90)]
@@ -115,14 +122,13 @@ async def test_a_range_of_times_is_the_filter_of_all_records_in_pages_too(broker
             assert [each.value for each in found] == [b"%d" % each for each in wanted]
     with pytest.raises(errors.InvalidRequestError, match=r"topic-1: end_timestamp 1 lies before start_timestamp 2"):
         await broker.fetch(T, partition=1, start_timestamp=2, end_timestamp=1)
-    with pytest.raises(errors.InvalidRequestError, match=r"topic-1: start_timestamp is -1, expected 0 or more"):
+    with pytest.raises(errors.InvalidRequestError, match=r"start_timestamp is (int )?-1, expected"):
         await broker.fetch(T, partition=1, start_timestamp=-1)
-    with pytest.raises(errors.RequestError) as refused:
+    with pytest.raises(errors.RequestError, match=r"^OFFSET_OUT_OF_RANGE"):
         await broker.fetch(T, 3, partition=1, start_timestamp=START_MS)
-    assert refused.value.code is errors.ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-@on_every_face(topics={T: 3})
+@on_every_face(faces=EVERYWHERE, topics={T: 3})
 async def test_an_append_that_expects_another_end_is_refused_with_where_that_is(broker: Any) -> None:
     where = partition_for_key(b"foobar", 3)
     assert (await broker.append(T, [b"0", b"1"], key=b"foobar", expected_offset=0)).base_offset == 0
@@ -131,12 +137,12 @@ async def test_an_append_that_expects_another_end_is_refused_with_where_that_is(
         with pytest.raises(ExpectedOffsetError, match=f"topic-{where}: the log ends at offset 3") as refused:
             await broker.append(T, [b"never"], partition=where, expected_offset=expected)
         assert (refused.value.code, refused.value.log_end_offset) == (errors.ErrorCode.OFFSET_OUT_OF_RANGE, 3)
-    with pytest.raises(errors.InvalidRequestError, match="expected_offset is -1, expected 0 or more"):
+    with pytest.raises(errors.InvalidRequestError, match=r"expected_offset is (int )?-1, expected"):
         await broker.append(T, [b"never"], partition=where, expected_offset=-1)
     assert [each.value for each in await broker.fetch(T, partition=where)] == [b"0", b"1", b"2"]
 
 
-@on_every_face(topics={T: 3})
+@on_every_face(faces=EVERYWHERE, topics={T: 3})
 async def test_a_key_says_the_partition_as_in_clients_of_kafka(broker: Any) -> None:
     """The partitions of these keys are what Kafka's Utils.murmur2 gives."""
     keys = [b"21", b"foobar", b"a-little-bit-long-string"]
@@ -150,7 +156,7 @@ async def test_a_key_says_the_partition_as_in_clients_of_kafka(broker: Any) -> N
     assert (await broker.fetch(T, partition=2))[-1].key == b"21"
 
 
-@on_every_face(topics={T: 3})
+@on_every_face(faces=EVERYWHERE, topics={T: 3})
 async def test_records_of_many_keys_go_each_to_its_partition(broker: Any) -> None:
     keys = [b"%d" % number for number in range(20)]
     stored = await broker.append_by_key(T, [(None, key, key, ()) for key in keys])
@@ -164,7 +170,7 @@ async def test_records_of_many_keys_go_each_to_its_partition(broker: Any) -> Non
         await broker.append_by_key("gone", [b"a"])
 
 
-@on_every_face(topics=[T])
+@on_every_face(faces=EVERYWHERE, topics=[T])
 async def test_a_group_goes_on_where_it_has_committed(broker: Any) -> None:
     await broker.append(T, [b"0", b"1", b"2", b"3"])
     assert await values(broker.follow(T, group="g"), commit=True, count=2) == [b"0", b"1"]
@@ -178,7 +184,7 @@ async def test_a_group_goes_on_where_it_has_committed(broker: Any) -> None:
     assert await values(broker.follow(T, group="other", max_wait_s=0)) == [b"0", b"1", b"2", b"3"]
 
 
-@on_every_face()
+@on_every_face(faces=EVERYWHERE)
 async def test_what_was_committed_is_there_when_the_broker_is_opened_again(opened: Any, tmp_path: Path) -> None:
     async with opened(tmp_path) as broker:
         await broker.create_topic(T)
@@ -200,7 +206,7 @@ async def test_what_was_committed_is_there_when_the_broker_is_opened_again(opene
     ],
     ids=str,
 )
-@on_every_face(config={"retention.ms": "-1"}, topics=[T])
+@on_every_face(faces=EVERYWHERE, config={"retention.ms": "-1"}, topics=[T])
 async def test_a_follow_without_a_place_starts_where_it_is_told(
     broker: Any, start: dict[str, Any], expected: list[bytes]
 ) -> None:
@@ -211,7 +217,7 @@ async def test_a_follow_without_a_place_starts_where_it_is_told(
     assert await values(follow) == [b"later"]
 
 
-@on_every_face(topics={T: 2})
+@on_every_face(faces=EVERYWHERE, topics={T: 2})
 async def test_a_follow_has_all_partitions_and_those_that_come(broker: Any) -> None:
     await broker.create_topic("more")
     follow = broker.follow([T, "more"], start="latest", max_wait_s=0)
@@ -225,7 +231,7 @@ async def test_a_follow_has_all_partitions_and_those_that_come(broker: Any) -> N
     assert sorted(await values(follow)) == [b"c", b"d"]
 
 
-@on_every_face(topics=[T])
+@on_every_face(faces=EVERYWHERE, topics=[T])
 async def test_a_follow_that_waits_notices_partitions_that_come(broker: Any) -> None:
     """It has looked once: what is appended to the new partition wakes nobody who waits for the old one."""
     follow = broker.follow(T)
@@ -235,7 +241,7 @@ async def test_a_follow_that_waits_notices_partitions_that_come(broker: Any) -> 
     assert await values(follow, count=1) == [b"new"]
 
 
-@on_every_face(topics=[T])
+@on_every_face(faces=EVERYWHERE, topics=[T])
 async def test_a_follow_goes_on_behind_records_that_were_deleted(broker: Any) -> None:
     await broker.append(T, [b"0", b"1", b"2"])
     follow = broker.follow(T, group="g", max_wait_s=0)
@@ -247,7 +253,7 @@ async def test_a_follow_goes_on_behind_records_that_were_deleted(broker: Any) ->
     assert await values(broker.follow(T, group="g", max_wait_s=0)) == [b"4"]
 
 
-@on_every_face(topics=[T])
+@on_every_face(faces=EVERYWHERE, topics=[T])
 async def test_a_follow_of_a_topic_that_goes_says_so_and_begins_with_one_that_comes(broker: Any) -> None:
     await broker.append(T, [b"old"] * 3)
     follow = broker.follow(T, max_wait_s=0)
@@ -260,7 +266,7 @@ async def test_a_follow_of_a_topic_that_goes_says_so_and_begins_with_one_that_co
     assert await values(follow) == [b"new"]
 
 
-@on_every_face(topics={T: 2, "small": 2})
+@on_every_face(faces=EVERYWHERE, topics={T: 2, "small": 2})
 async def test_a_follow_reads_on_in_small_reads_and_large_ones(broker: Any) -> None:
     """4,500 records are three reads at least; of 1 byte each read is one record."""
     for topic, count, max_bytes in (("small", 90, 1), (T, 4500, 2**20)):
@@ -271,7 +277,7 @@ async def test_a_follow_reads_on_in_small_reads_and_large_ones(broker: Any) -> N
         assert sorted(found) == sorted(wanted)
 
 
-@on_every_face(topics=[T])
+@on_every_face(faces=EVERYWHERE, topics=[T])
 async def test_what_a_follow_cannot_do_is_said(broker: Any) -> None:
     await broker.append(T, [b"0"])
     follow = broker.follow(T)
@@ -301,7 +307,7 @@ async def test_a_follow_goes_on_after_a_crash_and_a_restart(broker: Any) -> None
     assert await values(follow) == [b"1"]
 
 
-@on_every_face()
+@on_every_face(faces=EVERYWHERE)
 async def test_a_transaction_is_all_or_nothing(broker: Any) -> None:
     await broker.create_topic("in")
     await broker.create_topic("out", 2)
@@ -321,7 +327,7 @@ async def test_a_transaction_is_all_or_nothing(broker: Any) -> None:
     assert await broker.groups.committed("copier") == {TopicPartition("in", 0): 2}
 
 
-@on_every_face(topics=[T])
+@on_every_face(faces=EVERYWHERE, topics=[T])
 async def test_a_transaction_that_an_exception_leaves_is_aborted(broker: Any) -> None:
 
     async def fail() -> None:
@@ -340,7 +346,7 @@ async def test_a_transaction_that_an_exception_leaves_is_aborted(broker: Any) ->
     assert await broker.groups.lag("g") == 0  # it is behind the marker
 
 
-@on_every_face(topics=[T])
+@on_every_face(faces=EVERYWHERE, topics=[T])
 async def test_a_transaction_after_something_failed_can_only_be_aborted(broker: Any) -> None:
 
     async def fail() -> None:
@@ -354,7 +360,7 @@ async def test_a_transaction_after_something_failed_can_only_be_aborted(broker: 
     assert await values(broker.follow(T, max_wait_s=0)) == []
 
 
-@on_every_face(topics=[T])
+@on_every_face(faces=EVERYWHERE, topics=[T])
 async def test_a_transaction_is_fenced_off_by_the_next_of_its_id(broker: Any) -> None:
     older = broker.transaction("id")
     await older.begin()
@@ -367,13 +373,13 @@ async def test_a_transaction_is_fenced_off_by_the_next_of_its_id(broker: Any) ->
     assert await values(broker.follow(T, max_wait_s=0)) == [b"kept"]
 
 
-@on_every_face(topics=[T])
+@on_every_face(faces=EVERYWHERE, topics=[T])
 async def test_a_transaction_by_its_methods(broker: Any) -> None:
     transaction = broker.transaction("id")
-    with pytest.raises(errors.InvalidTxnStateError, match="no open transaction"):
+    with pytest.raises(errors.InvalidTxnStateError, match=r"no open transaction|begin one first"):
         await transaction.append(T, [b"x"])
     await transaction.begin()
-    with pytest.raises(errors.InvalidTxnStateError, match="begun already"):
+    with pytest.raises(errors.InvalidTxnStateError, match=r"begun already|is open"):
         await transaction.begin()
     await transaction.append(T, [b"never"])
     await transaction.abort()
@@ -388,7 +394,7 @@ async def test_a_transaction_by_its_methods(broker: Any) -> None:
 HOUR_S = 3600
 
 
-@on_every_face(MEMORY, faces=WITH_TASKS, topics=[T])
+@on_every_face(MEMORY, faces=WITH_TASKS_EVERYWHERE, topics=[T])
 async def test_a_fetch_that_is_cancelled_waits_no_more(broker: Any, begin: Any) -> None:
     call = begin(partial(broker.fetch, T, max_wait_s=HOUR_S))
     await until_waited_for(broker, T)
@@ -396,7 +402,7 @@ async def test_a_fetch_that_is_cancelled_waits_no_more(broker: Any, begin: Any) 
     await until_waited_for(broker, T, count=0)
 
 
-@on_every_face(MEMORY, faces=WITH_TASKS, topics=[T])
+@on_every_face(MEMORY, faces=WITH_TASKS_EVERYWHERE, topics=[T])
 async def test_an_append_that_is_cancelled_before_it_is_handed_over_has_not_happened(broker: Any, begin: Any) -> None:
     await begin(partial(broker.append, T, [b"never"])).cancel()
     assert (await broker.append(T, [b"first"])).base_offset == 0
@@ -414,7 +420,7 @@ async def test_an_append_that_is_cancelled_while_the_device_syncs_is_there_all_t
     assert [each.value for each in await broker.fetch(T, max_wait_s=PATIENCE_S)] == [b"a"]
 
 
-@on_every_face(MEMORY, faces=WITH_TASKS, topics=[T])
+@on_every_face(MEMORY, faces=WITH_TASKS_EVERYWHERE, topics=[T])
 async def test_a_cancelled_follow_loses_nothing(broker: Any, begin: Any) -> None:
     follow = broker.follow(T)
     for number in range(3):
@@ -425,7 +431,7 @@ async def test_a_cancelled_follow_loses_nothing(broker: Any, begin: Any) -> None
         assert (await anext(follow)).value == b"%d" % number
 
 
-@on_every_face(MEMORY, faces=WITH_TASKS, topics=[T])
+@on_every_face(MEMORY, faces=WITH_TASKS_EVERYWHERE, topics=[T])
 async def test_a_transaction_whose_block_is_cancelled_is_aborted(broker: Any, begin: Any) -> None:
     async def work() -> None:
         async with broker.transaction("id") as transaction:
@@ -439,7 +445,7 @@ async def test_a_transaction_whose_block_is_cancelled_is_aborted(broker: Any, be
     assert await broker.log(T).end_offsets() == {0: 2}, "an open transaction would keep readers from what follows"
 
 
-@on_every_face(MEMORY, faces=WITH_TASKS, topics=[T])
+@on_every_face(MEMORY, faces=WITH_TASKS_EVERYWHERE, topics=[T])
 async def test_a_follow_lets_other_tasks_run(broker: Any, begin: Any) -> None:
     """At the latest after one read, of 2,000 records or `max_bytes`."""
     turns = 0
@@ -550,10 +556,34 @@ async def test_a_second_broker_on_a_path_is_refused_by_its_name(opened: Any, tmp
 
 @on_every_face(topics=[T])
 async def test_a_fork_and_a_log_are_there_too(broker: Any) -> None:
-    await broker.log(T).produce_all([b"a", b"b"])
+    await broker.log(T).append([b"a", b"b"])
     assert await broker.log(T).values() == [b"a", b"b"]
     assert await broker.log(T).end_offsets() == {0: 2}
     assert isinstance(broker.path, str)
     assert (broker.native, broker.kafka, broker.metrics) == (None, None, None)
     await broker.reset()
     assert await broker.log(T).values() == []
+
+
+@on_every_face(topics={T: 2}, config={"retention.ms": "-1"})
+async def test_a_log_appends_and_fetches_as_its_broker_does(broker: Any) -> None:
+    result = await broker.log(T).append(["a", (7, b"k", b"b", ())], key="key", headers={"name": b"value"}, timestamp_ms=5)
+    partition = partition_for_key(b"key", 2)
+    records = await broker.fetch(T, partition=partition)
+    assert [(each.timestamp, each.key, each.value, each.headers) for each in records] == [
+        (5, b"key", b"a", (("name", b"value"),)),
+        (7, b"k", b"b", ()),
+    ]
+    assert await broker.append(T, [b"c"], key=b"key") == result._replace(base_offset=2, last_offset=2)
+    assert [each.offset for each in await broker.log(T).fetch(1, partition=partition)] == [1, 2]
+    assert [each.value for each in await broker.log(T).fetch()] == [b"a", b"b", b"c"]
+    with pytest.raises(TypeError, match=r"expected a list of them: append\(\['a'\]\)"):
+        await broker.log(T).append("a")
+
+
+@on_every_face(topics=[T])
+async def test_former_names_of_a_log_work_for_one_release(broker: Any) -> None:
+    assert await broker.log(T).produce("a", key="key", headers={"name": b"value"}, timestamp_ms=5) == 0
+    assert await broker.log(T).produce_all(["b", b"c", None]) == 1
+    assert await broker.log(T).records(0, offset=1) == await broker.log(T).fetch(1)
+    assert await broker.log(T).values() == [b"a", b"b", b"c", None]

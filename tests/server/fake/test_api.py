@@ -15,14 +15,13 @@ from confluent_kafka import Producer, ShareConsumer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from triolog.protocol.kafka.messages.streams_groups import StreamsGroupEndpoint
 from triolog.server.fake.faults.rules import RuleError
-from triolog.server.fake.rules_file import check_rules
+from triolog.server.fake.serving import check_rules
 
 from tests.support.control_port import PATIENCE_S, Control, started
 from tests.support.forked_servers import ServerForker
 from tests.support.kafka_wire import CLIENT_ID, KafkaWire
 from tests.support.server_process import ServerFolder
-from tests.support.streams_members import StreamsMember
-from tests.support.streams_requests import CHANGELOG, GROUP, MEMBER, REPARTITION, SOURCE
+from tests.support.streams_members import CHANGELOG, GROUP, MEMBER, REPARTITION, SOURCE, StreamsMember
 
 CHANGES = {"partitions": 2, "config": {"cleanup.policy": "compact"}}
 
@@ -91,7 +90,7 @@ def test_other_machines_reach_a_control_port_with_a_token_only(server_folder: Se
     token = server_folder.path / "token"
     token.write_text("0123456789abcdef")
     server = server_folder.start("--control", "0.0.0.0:0", "--control-token-file", str(token))
-    port = int(json.loads(server.ready_file.read_text())["control"].rpartition(":")[2])
+    port = server.address_of("control").port
     shown = {"Authorization": "Bearer 0123456789abcdef"}
     for headers, status in (({}, 401), (shown, 200)):
         connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)

@@ -26,12 +26,12 @@ from triolog.server.storage.indexes.file_records import UNTOLD_HEADERS
 from tests.support import kafka_server as support
 from tests.support.brokers import LARGE
 from tests.support.counts import counts
-from tests.support.kafka_asking import ask
 from tests.support.kafka_server import LOCALHOST, TOPIC, KafkaServer, batch, fetch_partition, kafka_server, produce_request
 from tests.support.kafka_stream import KafkaStream
-from tests.support.large_batches import empty_headers, many_blocks, tiny_records, zeros
+from tests.support.kafka_wire import ask
 from tests.support.logs import START_MS
 from tests.support.native_stream import NativeStream, native_stream
+from tests.support.record_batches import empty_headers, many_blocks, tiny_records, zeros
 from tests.support.turns import MOST_LINES, longest_turn
 
 PARTITION: Final = TopicPartition(TOPIC, 0)

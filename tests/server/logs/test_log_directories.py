@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
-import logging
-from collections.abc import Callable
+import random
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,12 @@ from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker
 from triolog.server.storage.directory.log_directory import PROBE_FILE, WATCHDOG_FILE, is_passing
 from triolog.server.storage.directory.topics_file import TOPICS_FILE
-from triolog.server.storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_FILE
+from triolog.server.storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_FILE, decode_offsets
 from triolog.server.storage.errors import LogDirectoryError, LogOfflineError
 
-from tests.support.brokers import TOPIC, actor_of, one_partition, running_broker, until, value, values_from
+from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, running_broker, until, value, values_from
+from tests.support.counting_fs import SyncCountingFileSystem, made_directories
+from tests.support.crash_fs import CrashFileSystem
 from tests.support.gate_fs import GateFileSystem
 
 FIRST, SECOND = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
@@ -212,11 +215,240 @@ async def test_stray_directories_are_reported_and_left_alone(tmp_path: Path, cap
     for path in (stray, future):
         path.mkdir()
         (path / "kept").touch()
-    with caplog.at_level(logging.WARNING):
-        async with running_broker(tmp_path) as broker:
-            assert list(broker.topics.names()) == []
-            (described,) = broker.directories.describe()
-            assert set(described.stray) == {str(stray), str(future)}
+    async with running_broker(tmp_path) as broker:
+        assert list(broker.topics.names()) == []
+        (described,) = broker.directories.describe()
+        assert set(described.stray) == {str(stray), str(future)}
     assert (stray / "kept").exists()
     assert (future / "kept").exists()
     assert sum("is left alone" in record.getMessage() for record in caplog.records) == 2
+
+
+LOG = "00000000000000000000.log"
+
+
+async def fill(broker: Broker, partitions: int) -> None:
+    await broker.topics.create("t", partitions)
+    for number in range(partitions):
+        for text in ("one", "two", "three"):
+            await broker.writer.append(TopicPartition("t", number), value(text))
+
+
+def recovery_points(device: CrashFileSystem, directory: Path) -> dict[int, int]:
+    path = f"{directory}/{RECOVERY_POINT_FILE}"
+    return {tp.partition: offset for tp, offset in decode_offsets(path, device.content(path)).items()}
+
+
+def contents(device: CrashFileSystem, path: Path, *, durable: bool = False) -> list[bytes | None]:
+    """Of each log, or what the device has of it."""
+    names = sorted(name for name in device.list_directory(str(path)) if name.startswith("t-"))
+    return [(device.durable_content if durable else device.content)(f"{path}/{name}/{LOG}") for name in names]
+
+
+@pytest.fixture
+def device() -> SyncCountingFileSystem:
+    return SyncCountingFileSystem()
+
+
+@pytest.fixture
+def path(device: SyncCountingFileSystem, tmp_path: Path) -> Path:
+    """A log directory, which is on the device."""
+    (path,) = made_directories(device, tmp_path, 1)
+    return path
+
+
+async def left_unclean(device: CrashFileSystem, path: Path, partitions: int) -> None:
+    """Logs of which none was ever forced to the device, as a killed server leaves them."""
+    async with running_broker(path, fs=device) as broker:
+        await fill(broker, partitions)
+        killed = device.copy()
+    device._root = killed._root
+    assert device.file_size(f"{path}/{CLEAN_SHUTDOWN_FILE}") is None
+
+
+def end_offsets(broker: Broker) -> list[int]:
+    return [partition.log_end_offset for partition in broker.topics.describe("t").partitions]
+
+
+async def syncs(tmp_path: Path, partitions: int, when: str) -> int:
+    """Of a stop, or of a start."""
+    device = SyncCountingFileSystem()
+    tmp_path.mkdir()
+    (path,) = made_directories(device, tmp_path, 1)
+    if when == "start":
+        await left_unclean(device, path, partitions)
+    before = device.syncs
+    async with running_broker(path, fs=device) as broker:
+        if when == "start":
+            assert end_offsets(broker) == [3] * partitions
+            return device.syncs - before
+        await fill(broker, partitions)
+        before = device.syncs
+    return device.syncs - before
+
+
+@pytest.mark.parametrize("when", ["start", "stop"])
+async def test_fifty_logs_take_as_many_syncs_as_two(tmp_path: Path, when: str) -> None:
+    assert await syncs(tmp_path / "two", 2, when) == await syncs(tmp_path / "fifty", 50, when)
+
+
+async def test_after_a_stop_a_power_cut_takes_nothing_and_a_start_is_clean(device: SyncCountingFileSystem, path: Path) -> None:
+    async with running_broker(path, fs=device) as broker:
+        await fill(broker, 10)
+    for seed in range(20):
+        after = device.copy().crash(random.Random(seed))
+        assert after.file_size(f"{path}/{CLEAN_SHUTDOWN_FILE}") is not None
+        assert recovery_points(after, path) == dict.fromkeys(range(10), 3)
+        assert contents(after, path) == contents(device, path)
+        assert all(contents(after, path))
+
+
+async def test_what_is_served_after_a_kill_outlives_a_power_cut(device: SyncCountingFileSystem, path: Path) -> None:
+    await left_unclean(device, path, 5)
+    async with running_broker(path, fs=device) as broker:
+        assert end_offsets(broker) == [3] * 5
+        for seed in range(20):
+            after = device.copy().crash(random.Random(seed))
+            assert contents(after, path) == contents(device, path)
+            assert all(contents(after, path))
+
+
+async def test_what_the_device_refused_before_the_kill_is_written_again(device: SyncCountingFileSystem, path: Path) -> None:
+    """A sync of all files alone would not bring it there: its pages are clean."""
+    await left_unclean(device, path, 5)
+    device.fail_write_back(f"{path}/t-3/{LOG}")
+    async with running_broker(path, fs=device) as broker:
+        assert end_offsets(broker) == [3] * 5
+        assert contents(device, path, durable=True) == contents(device, path)
+        assert all(contents(device, path))
+
+
+async def test_a_log_that_cannot_be_forced_to_the_device_at_a_start_is_offline(
+    device: SyncCountingFileSystem, path: Path
+) -> None:
+    await left_unclean(device, path, 5)
+    device.fail_next("sync_all", errno.EIO)
+    device.fail_next("sync_all", errno.EIO)
+    device.refuses = f"t-3/{LOG}"
+    async with running_broker(path, fs=device) as broker:
+        partitions = broker.topics.describe("t").partitions
+        assert [partition.error is None for partition in partitions] == [True, True, True, False, True]
+        for number in (0, 1, 2, 4):
+            assert contents(device, path, durable=True)[number] == contents(device, path)[number] != b""
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+async def test_a_log_not_on_the_device_is_not_called_clean(device: SyncCountingFileSystem, path: Path, is_lost: bool) -> None:
+    """Also where the kernel has lost its pages: the error belongs to one file, all of the file system is synced at once, and
+    nobody had asked about that file before."""
+    async with running_broker(path, fs=device) as broker:
+        await fill(broker, 10)
+        if is_lost:
+            device.fail_write_back(f"{path}/t-7/{LOG}")
+        else:
+            device.fail_next("sync_all", errno.EIO)
+            device.refuses = f"t-7/{LOG}"
+    assert device.file_size(f"{path}/{CLEAN_SHUTDOWN_FILE}") is None
+    assert recovery_points(device, path) == {number: 0 if number == 7 else 3 for number in range(10)}
+    for number in set(range(10)) - {7}:
+        assert contents(device, path, durable=True)[number] == contents(device, path)[number] != b""
+
+
+async def test_a_stop_writes_where_a_log_begins_that_could_not_be_written_before(tmp_path: Path) -> None:
+    """Simulated seed 2677: deleted records came back."""
+    async with one_partition(tmp_path) as broker:
+        for text in ("one", "two", "three"):
+            await broker.writer.append(PARTITION, value(text))
+        assert await broker.logs.delete_records(PARTITION, 1) == 1
+    device = GateFileSystem()
+    async with one_partition(tmp_path, fs=device) as broker:
+        device.fail("write", "derived.json.tmp", number=errno.EIO)
+        assert await broker.logs.delete_records(PARTITION, 2) == 2
+    async with one_partition(tmp_path) as broker:
+        assert await values_from(broker, offset=2) == [b"three"]
+        assert actor_of(broker).log.log_start_offset == 2
+
+
+async def test_a_hundred_partitions_take_as_many_syncs_as_one(device: SyncCountingFileSystem, path: Path) -> None:
+    async with running_broker(path, fs=device) as broker:
+        taken = []
+        for name, count in (("one", 1), ("many", 100)):
+            before = device.syncs
+            await broker.topics.create(name, count)
+            taken.append(device.syncs - before)
+    assert taken[0] == taken[1] < 10
+
+
+async def test_where_not_all_can_be_synced_at_once_each_file_is(device: SyncCountingFileSystem, path: Path) -> None:
+    async with running_broker(path, fs=device) as broker:
+        device.fail_next("sync_all", errno.EIO)
+        before = device.syncs
+        await broker.topics.create("many", 50)
+        assert device.syncs - before > 100
+        for number in range(50):
+            assert device.durable_content(f"{path}/many-{number}/partition.metadata") is not None
+            assert device.durable_content(f"{path}/many-{number}/00000000000000000000.log") == b""
+
+
+async def test_what_one_directory_cannot_sync_is_made_in_another(device: SyncCountingFileSystem, tmp_path: Path) -> None:
+    paths = made_directories(device, tmp_path, 2)
+    async with running_broker(*paths, fs=device) as broker:
+        for _ in paths:
+            device.fail_next("sync_all", errno.EIO)
+        device.refuses = f"{paths[0]}/many-"
+        await broker.topics.create("many", 4)
+        made = [[name for name in device.list_directory(str(path)) if name.startswith("many-")] for path in paths]
+        assert made == [[], ["many-0", "many-1", "many-2", "many-3"]]
+    async with running_broker(*paths, fs=device) as broker:
+        assert [each.error for each in broker.topics.describe("many").partitions] == [None] * 4
+
+
+async def test_a_topic_that_no_directory_can_sync_is_not_made_nor_left(device: SyncCountingFileSystem, path: Path) -> None:
+    async with running_broker(path, fs=device) as broker:
+        device.fail_next("sync_all", errno.EIO)
+        device.refuses = "many-2/"
+        with pytest.raises(LogOfflineError, match="could not be made"):
+            await broker.topics.create("many", 4)
+        assert "many" not in broker.topics.names()
+        assert [name for name in device.list_directory(str(path)) if name.startswith("many-")] == []
+
+
+async def test_what_no_directory_can_store_is_refused(tmp_path: Path) -> None:
+    """Simulated seed 591: producer ids that no directory knew were given out again, and a record was taken for another's."""
+    async with running_broker(tmp_path) as broker:
+        await broker.topics.create("many", 2)
+        directories = broker._manager.changes.directories
+        with pytest.raises(LogDirectoryError):
+            directories.fail(directories.live[0], OSError(errno.EIO, "gone"))
+        refused: list[Callable[[], Awaitable[object]]] = [
+            lambda: broker.topics.create("more", 4),
+            lambda: broker.producers.init(None, 0),
+            lambda: broker.topics.alter_configs("many", {"retention.ms": "1"}, ()),
+            lambda: broker.topics.create_partitions("many", 3),
+            lambda: broker.group_configs.change("a", lambda _: {"share.delivery.count.limit": "3"}),
+            lambda: broker.topics.delete("many"),
+        ]
+        for change in refused:
+            with pytest.raises(LogOfflineError, match=r"no log directory (can be used|is in service)"):
+                await change()
+        assert broker.group_configs.overrides() == {}
+        assert "more" not in broker.topics.names()
+    async with running_broker(tmp_path) as broker:
+        assert broker.topics.describe("many").configs == {}
+
+
+@pytest.mark.parametrize("skipped", range(4))
+async def test_a_topic_is_whole_or_absent_whichever_sync_fails(
+    device: SyncCountingFileSystem, path: Path, skipped: int
+) -> None:
+    """Simulated seed 90541: topics.json named it, and its files were taken back."""
+    async with running_broker(path, fs=device) as broker:
+        device.fail_next("sync_directory", errno.EIO, skip=skipped)
+        with contextlib.suppress(LogOfflineError, LogDirectoryError):
+            await broker.topics.create("many", 2)
+        device.forget_failures()
+    async with running_broker(path, fs=device) as broker:
+        names = list(broker.topics.names())
+        assert [each.error for name in names for each in broker.topics.describe(name).partitions] == [None, None] * len(names)
+        if not names:
+            await broker.topics.create("many", 2)

@@ -50,18 +50,6 @@ def partition_directories(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir() if path.is_dir())
 
 
-async def test_a_topic_is_there_after_a_restart_with_its_records_and_configuration(tmp_path: Path) -> None:
-    async with running_broker(tmp_path) as broker:
-        topic_id = await broker.topics.create(TOPIC, 3, {"segment.bytes": "10000", "durability": "group:5"})
-        await broker.writer.append(TopicPartition(TOPIC, 2), value("kept"))
-        assert list(broker.topics.names()) == [TOPIC]
-    async with running_broker(tmp_path) as broker:
-        description = broker.topics.describe(TOPIC)
-        assert (description.topic_id, len(description.partitions)) == (topic_id, 3)
-        assert description.configs == {"segment.bytes": "10000", "durability": "group:5"}
-        assert await values_from(broker, TopicPartition(TOPIC, 2)) == [b"kept"]
-
-
 async def test_a_topic_is_on_the_device_before_its_creation_is_answered(tmp_path: Path, fs: GateFileSystem) -> None:
     async with running_broker(tmp_path, fs=fs) as broker:
         async with held(fs.hold("sync", f"{TOPICS_FILE}.tmp"), broker.topics.create, TOPIC) as nursery:

@@ -16,12 +16,16 @@ import trio.testing
 from triolog.protocol.errors import OffsetOutOfRangeError, RequestError, UnknownTopicOrPartitionError
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker
-from triolog.server.storage.disk.checkpoints import LOG_START_FILE, decode_offsets
+from triolog.server.logs.cleaner_process import open_child_process
+from triolog.server.logs.compaction import Scrub
+from triolog.server.logs.log_manager import expire_producers
+from triolog.server.storage.disk.checkpoints import HIGH_WATERMARK_FILE, LOG_START_FILE, decode_offsets
 from triolog.server.storage.errors import LogOfflineError
 
 from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, running_broker, until, value, values_from
 from tests.support.gate_fs import GateFileSystem, held
 from tests.support.logs import START_MS, Clock, batch
+from tests.support.transactions import TransactionalProducer
 
 SIZE: Final = len(batch(value=b"0" * 10))
 DAY_MS: Final = 86_400_000
@@ -90,14 +94,6 @@ async def test_no_file_is_unlinked_before_all_new_names_are_on_the_device(tmp_pa
         assert len(files(tmp_path, "*.log.deleted")) == 3
         await broker._manager.delete_doomed()
         assert files(tmp_path, "*.deleted") == []
-
-
-async def test_size_keeps_at_least_retention_bytes(tmp_path: Path) -> None:
-    """Kafka: LogManagerTest.testCleanupSegmentsToMaintainSize."""
-    async with ten_segments(tmp_path, retention_bytes=str(25 * SIZE + 10)) as broker:
-        assert await broker._manager.retention.run_pass() == 4
-        assert len(actor_of(broker).log.segments) == 6
-        assert len(await values_from(broker, offset=20)) == 30
 
 
 async def test_the_checkpoint_is_on_the_device_before_the_first_file_is_renamed(tmp_path: Path, fs: GateFileSystem) -> None:
@@ -214,9 +210,8 @@ async def test_old_records_are_warned_of_and_expire(tmp_path: Path, caplog: pyte
     configs = {"retention.ms": "-1"} if kept else {}
     async with running_broker(tmp_path) as broker:
         await broker.topics.create(TOPIC, 1, configs)
-        with caplog.at_level(logging.WARNING):
-            for number in range(3):
-                await broker.writer.append(PARTITION, value(f"flight {number}", YEAR_2013_MS))
+        for number in range(3):
+            await broker.writer.append(PARTITION, value(f"flight {number}", YEAR_2013_MS))
         warnings = [record.getMessage() for record in caplog.records if "retention.ms" in record.getMessage()]
         assert len(warnings) == (0 if kept else 1)
         assert kept or ("older than retention.ms=604800000" in warnings[0] and "set retention.ms=-1" in warnings[0])
@@ -318,17 +313,164 @@ async def test_a_flush_in_the_background_and_retention_take_turns(tmp_path: Path
         assert not [call for call in fs.calls if call.operation == "sync" and call.path.endswith(".deleted")]
 
 
-async def test_producer_snapshots_go_with_their_segments(tmp_path: Path, clock: Clock) -> None:
-    """Kafka: UnifiedLogTest.testRetentionDeletesProducerStateSnapshots."""
-    record = batch(value=b"0" * 10, producer_id=1, producer_epoch=0, base_sequence=0)
-    settings = {"segment.bytes": str(len(record)), "retention.bytes": "0", "file.delete.delay.ms": "1000"}
-    async with one_partition(tmp_path, clock=clock, topic=settings) as broker:
-        for sequence in range(3):
-            records = batch(value=b"0" * 10, producer_id=1, producer_epoch=0, base_sequence=sequence)
-            await broker.writer.append(PARTITION, records)
-        assert files(tmp_path, "*.snapshot") == [f"{offset:020d}.snapshot" for offset in (1, 2)]
-        assert await broker._manager.retention.run_pass() == 3
+def has_written(directory: Path, line: str) -> bool:
+    return line in (directory / HIGH_WATERMARK_FILE).read_text()
+
+
+async def test_checkpoints_are_tried_again(tmp_path: Path, fs: GateFileSystem, caplog: pytest.LogCaptureFixture) -> None:
+    async with one_partition(tmp_path, fs=fs, checkpoint_interval_ms=1) as broker:
+        await broker.writer.append(PARTITION, value("x"))
+        await until(lambda: has_written(tmp_path, f"{TOPIC} 0 1\n"))
+        fs.fail("write", f"{HIGH_WATERMARK_FILE}.tmp", number=errno.ENOSPC)
+        await broker.writer.append(PARTITION, value("x"))
+        await until(lambda: has_written(tmp_path, f"{TOPIC} 0 2\n"))
+    assert any("tried again" in record.getMessage() and "No space" in record.getMessage() for record in caplog.records)
+
+
+async def test_a_deletion_that_hangs_does_not_hold_up_checkpoints_and_the_reserve(tmp_path: Path, fs: GateFileSystem) -> None:
+    settings = {"checkpoint_interval_ms": 100, "disk_reserve_bytes": 100_000, "topic": {"file.delete.delay.ms": "0"}}
+    async with one_partition(tmp_path, fs=fs, **settings) as broker:
+        await broker.topics.create("gone")
+        async with held(fs.hold("unlink", ".log"), broker.topics.delete, "gone"):
+            fs.free = 0
+            await until(lambda: broker.directories.describe()[0].is_refusing)
+            fs.free = 200_000
+            await until(lambda: not broker.directories.describe()[0].is_refusing)
+            await broker.writer.append(PARTITION, value("x"))
+            await until(lambda: has_written(tmp_path, f"{TOPIC} 0 1\n"))
+
+
+async def test_files_that_cannot_be_deleted_do_not_keep_others_from_it(tmp_path: Path, fs: GateFileSystem) -> None:
+    topic = {"file.delete.delay.ms": "0", "segment.bytes": "100", "retention.bytes": "100"}
+    other = TopicPartition("other", 0)
+    async with one_partition(tmp_path, fs=fs, checkpoint_interval_ms=10, topic=topic) as broker:
+        for name in ("stuck", "gone", "other"):
+            await broker.topics.create(name)
+            (tmp_path / f"{name}-0" / f"{name}.txt").touch()
+        for _ in range(5):
+            await broker.writer.append(PARTITION, value("x"))
+            await broker.writer.append(other, value("x"))
+        fs.fail("unlink", "stuck.txt", number=errno.EACCES, times=None)
+        fs.fail("unlink", f"{TOPIC}-0/00000000000000000000.log.deleted", number=errno.EIO, times=None)
+        await broker.topics.delete("stuck")
+        await until(lambda: fs.count("unlink", "stuck.txt") > 0)
+        await broker.topics.delete("gone")
+        assert await broker._manager.retention.run_pass() > 0
+        await until(lambda: not list(tmp_path.glob("gone-0*")))
+        await until(lambda: not list(tmp_path.glob("other-0/*.deleted")))
+        assert list(tmp_path.glob("stuck-0*"))
+        assert (tmp_path / f"{TOPIC}-0" / "00000000000000000000.log.deleted").exists()
+
+
+async def test_a_directory_of_unknown_space_does_not_keep_others_unguarded(tmp_path: Path, fs: GateFileSystem) -> None:
+    fs.free = 0
+    fs.fail("free_bytes", "first", number=errno.EIO, times=None)
+    directories = [tmp_path / "first", tmp_path / "second"]
+    async with running_broker(*directories, fs=fs, checkpoint_interval_ms=10, disk_reserve_bytes=1000) as broker:
+        await until(lambda: [each.is_refusing for each in broker.directories.describe()] == [False, True])
+
+
+async def test_silent_producers_are_forgotten(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka: UnifiedLogTest.testPeriodicProducerIdExpiration (without being asked)."""
+    monkeypatch.setattr("triolog.server.logs.log_manager.PRODUCER_CHECK_S", 0.01)
+    async with one_partition(tmp_path, clock=clock, producer_id_expiration_ms=1000) as broker:
+        log = actor_of(broker).log
+        await broker.writer.append(PARTITION, batch(START_MS, producer_id=5, producer_epoch=0, base_sequence=0))
+        assert list(log.producers.entries) == [5]
         clock.advance(1000)
-        await broker._manager.delete_doomed()
-        assert files(tmp_path, "*.snapshot*") == [f"{3:020d}.snapshot"]
-        assert actor_of(broker).log.producers.entries[1].last_sequence == 2
+        await until(lambda: not log.producers.entries)
+
+
+async def test_a_producer_beyond_the_limit_is_refused_until_an_older_one_is_forgotten(tmp_path: Path, clock: Clock) -> None:
+    limits = {"max_producers_per_partition": 2, "producer_id_expiration_ms": 1000}
+
+    def of(producer_id: int, sequence: int = 0) -> bytes:
+        return batch(START_MS, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+
+    async with one_partition(tmp_path, clock=clock, **limits) as broker:
+        await broker.writer.append(PARTITION, of(5))
+        await broker.writer.append(PARTITION, of(6))
+        with pytest.raises(RequestError, match=r"^POLICY_VIOLATION.*max_producers_per_partition=2"):
+            await broker.writer.append(PARTITION, of(7))
+        assert (await broker.writer.append(PARTITION, of(5))).base_offset == 0
+        assert (await broker.writer.append(PARTITION, of(6, 1))).base_offset == 2
+        assert (await broker.writer.append(PARTITION, batch(START_MS))).base_offset == 3
+    async with one_partition(tmp_path, clock=clock, **limits) as broker:
+        with pytest.raises(RequestError, match="producer 7 is new and 2 are remembered"):
+            await broker.writer.append(PARTITION, of(7))
+        clock.advance(999)
+        await expire_producers(broker._manager.topics, clock, broker.config, broker.disk.errors)
+        with pytest.raises(RequestError, match="producer 7 is new"):
+            await broker.writer.append(PARTITION, of(7))
+        clock.advance(1)
+        await expire_producers(broker._manager.topics, clock, broker.config, broker.disk.errors)
+        assert (await broker.writer.append(PARTITION, of(7))).base_offset == 4
+
+
+async def test_a_limit_that_is_reached_ends_no_transaction(tmp_path: Path) -> None:
+    async with one_partition(tmp_path, max_producers_per_partition=1) as broker:
+        producer = await TransactionalProducer.start(broker)
+        await producer.produce(PARTITION, "a")
+        await producer.commit_offset("group", PARTITION, 1)
+        other = await TransactionalProducer.start(broker, "other")
+        with pytest.raises(RequestError, match="max_producers_per_partition=1"):
+            await other.produce(PARTITION, "b")
+        with pytest.raises(RequestError, match=r"__consumer_offsets-0.*max_producers_per_partition=1"):
+            await other.commit_offset("group", PARTITION, 2)
+        await other.abort()
+        await producer.commit()
+        assert await broker.offsets.fetch("group", [PARTITION]) == [(PARTITION, 1, "")]
+
+
+SMALL = {"segment.bytes": "2000"}
+
+
+async def fill(broker: Broker) -> None:
+    if TOPIC not in broker.topics.names():
+        await broker.topics.create(TOPIC)
+    for number in range(60):
+        await broker.writer.append(PARTITION, [(START_MS, b"key", b"%060d" % number, ())])
+    log = actor_of(broker).log
+    assert len(log.segments) >= 3
+    await until(lambda: log.recovery_point >= log.active.base_offset)
+
+
+async def test_damage_in_a_closed_segment_is_said_once_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with running_broker(tmp_path, topic=SMALL) as broker:
+        await fill(broker)
+        path = actor_of(broker).log.segments.first.log.path
+        data = bytearray(Path(path).read_bytes())
+        data[200] ^= 1
+        Path(path).write_bytes(data)
+        scrub = Scrub(broker._manager, open_child_process)
+        with trio.fail_after(60), caplog.at_level(logging.ERROR):
+            await scrub.run_pass()
+            await scrub.run_pass()
+        (line,) = [record.getMessage() for record in caplog.records if "damaged" in record.getMessage()]
+        assert path in line
+        assert "triolog repair" in line
+        statistics = scrub.statistics()
+        assert (statistics.passes, statistics.damages) == (2, 1)
+        assert statistics.bytes_read == 2 * sum(segment.size for segment in list(actor_of(broker).log.segments)[:-1])
+
+
+async def test_it_is_off_by_default_and_runs_by_itself_when_it_is_on(tmp_path: Path) -> None:
+    async with running_broker(tmp_path / "off", topic=SMALL) as broker:
+        with trio.fail_after(60):
+            await Scrub(broker._manager, open_child_process).run()
+    async with running_broker(tmp_path / "on", topic=SMALL, scrub_bytes_per_second=1 << 30, scrub_interval_ms=5) as broker:
+        await fill(broker)
+        await until(lambda: broker.scrub.statistics().bytes_read > 0)
+        assert broker.scrub.statistics().damages == 0
+
+
+async def test_leaving_while_it_reads_slowly_leaves_no_process(tmp_path: Path) -> None:
+    """The leak check of every test would find it."""
+    async with running_broker(tmp_path, topic=SMALL, scrub_bytes_per_second=1) as broker:
+        await fill(broker)
+        scrub = Scrub(broker._manager, open_child_process)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(scrub.run_pass)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+        assert scrub.statistics().passes == 0

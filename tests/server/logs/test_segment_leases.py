@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -10,15 +13,18 @@ from trio.testing import MockClock
 from triolog.protocol.errors import ErrorCode, InvalidRequestError, RequestError, UnknownTopicOrPartitionError
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.record import iter_records
-from triolog.protocol.types import TopicPartition
+from triolog.protocol.types import Isolation, TopicPartition
+from triolog.server import broker as door
 from triolog.server.broker import Broker, LeasedPartition
-from triolog.server.logs import segment_leases
+from triolog.server.logs import gap_passes, segment_leases
 from triolog.server.storage.directory.inventory import read_directory
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.disk.paths import LEASE_DIRECTORY
 
-from tests.support.brokers import PARTITION, TOPIC, one_partition, until, value, values_from
+from tests.support.brokers import LARGE, PARTITION, TOPIC, actor_of, one_partition, records_from, until, value, values_from
+from tests.support.damaged_batches import damage_batch
 from tests.support.gate_fs import GateFileSystem, held
+from tests.support.logs import START_MS
 
 SMALL: Final = {"segment.bytes": "300", "segment.index.bytes": "120", "index.interval.bytes": "1", "file.delete.delay.ms": "0"}
 HOUR_MS: Final = 3_600_000
@@ -134,3 +140,186 @@ async def test_a_lease_that_is_renewed_while_others_end_stays(
         await broker.leases.renew(second.lease_id, HOUR_MS)
     assert len(broker.leases) == 1
     assert [Path(leased(each).directory).exists() for each in (first, second)] == [False, True]
+
+
+THREE: Final = [(START_MS, None, b"value", ())] * 3
+REFUSE: Final = {"gap.policy": "refuse"}
+
+
+@asynccontextmanager
+async def damaged(directory: Path, **topic: str) -> AsyncIterator[door.Broker]:
+    """Offsets 0 to 8 in three batches, of which recovery took the middle one."""
+    async with one_partition(directory) as broker:
+        for _ in range(3):
+            await broker.writer.append(PARTITION, THREE)
+    assert damage_batch(directory, f"{TOPIC}-0", 1) == (3, 6)
+    async with one_partition(directory) as broker:
+        await broker.topics.alter_configs(TOPIC, topic)
+        yield broker
+
+
+async def fetched(broker: door.Broker, offset: int, client: str = "consumer", **view: bool | None) -> list[int]:
+    """The base offsets of what a client is answered; nothing where it is refused."""
+    asked = [door.FetchPartition(PARTITION, offset, LARGE)]
+    answers = await broker.reader.fetch(asked, max_bytes=LARGE, view=door.ReaderView(**view))  # type: ignore[arg-type]
+    door.note_gaps(broker.gaps.passes, client, "127.0.0.1", answers)
+    [answer] = answers
+    return [] if answer.fetched is None else [int.from_bytes(answer.fetched.records[:8], "big")]
+
+
+async def commit(broker: door.Broker, group: str, offset: int) -> None:
+    assert await broker.offsets.commit(group, [(PARTITION, offset, None)]) == [None]
+
+
+async def test_a_client_is_told_and_counted_once_for_a_range(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with damaged(tmp_path) as broker:
+        with caplog.at_level(logging.INFO):
+            for _ in range(3):
+                assert await fetched(broker, 4) == [6]
+            assert await fetched(broker, 0, "another") == [0]
+            assert await fetched(broker, 7, "behind it") == [6]
+        assert broker.gaps.passes.counts() == gap_passes.GapCounts({TOPIC: 2}, {}, {})
+        told = [record.getMessage() for record in caplog.records if "goes on behind" in record.message]
+        assert told == [
+            f"{PARTITION}: client {client!r} at 127.0.0.1 goes on behind offsets 3 to 5, which damage has taken out"
+            for client in ("consumer", "another")
+        ]
+        monkeypatch.setattr(gap_passes, "MAX_REMEMBERED", 2)
+        for client in ("a", "b", "a", "c", "a", "b"):
+            await fetched(broker, 3, client)
+        assert broker.gaps.passes.counts().passed == {TOPIC: 2 + 4}, "a, b, c, and b again"
+        assert len(broker.gaps.passes._told) == 2
+
+
+async def test_a_refused_client_is_told_once_how_to_continue(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with damaged(tmp_path) as broker:
+        assert await fetched(broker, 3, "before") == [6]
+        await broker.topics.alter_configs(TOPIC, REFUSE)
+        for _ in range(3):
+            assert await fetched(broker, 3) == []
+        assert await fetched(broker, 3, "by itself", skip_gaps=False) == []
+        assert broker.gaps.passes.counts() == gap_passes.GapCounts({TOPIC: 1}, {TOPIC: 1}, {})
+        [told] = [record.message for record in caplog.records if "is refused" in record.message]
+        assert f"`triolog gaps accept {TOPIC} 0 3`" in told
+        in_the_way = tmp_path / f"{TOPIC}-0" / "quarantine-checkpoint.tmp"
+        in_the_way.mkdir()
+        with pytest.raises(RequestError, match=r"^KAFKA_STORAGE_ERROR.*offset 3 is accepted: .* try again"):
+            await broker.gaps.accept(PARTITION, 3)
+        assert await fetched(broker, 3) == []
+        in_the_way.rmdir()
+        assert (await broker.gaps.accept(PARTITION, 3))[:2] == (3, 6)
+        assert await fetched(broker, 3) == [6]
+
+
+async def test_a_group_is_counted_that_commits_across_a_range(tmp_path: Path) -> None:
+    async with damaged(tmp_path) as broker:
+        for group, offsets in {
+            "across": (0, 3, 6, 0, 9),
+            "out of it": (4, 9),
+            "first behind": (6, 9),
+            "backwards": (9, 0),
+            "before": (0, 3, 5),
+        }.items():
+            for offset in offsets:
+                await commit(broker, group, offset)
+        assert broker.gaps.passes.counts().groups == {("across", TOPIC): 1, ("out of it", TOPIC): 1}
+        await commit(broker, "at the stop", 0)
+        await commit(broker, "in a transaction", 0)
+        for commits in (False, True):
+            before = broker.gaps.passes.counts().groups
+            producer = await broker.transactions.init_producer("t", 60_000)
+            await broker.offsets.commit("in a transaction", [(PARTITION, 9, None)], transaction=("t", *producer))
+            assert broker.gaps.passes.counts().groups == before
+            await broker.transactions.end("t", *producer, commit=commits)
+        assert broker.gaps.passes.counts().groups == before | {("in a transaction", TOPIC): 1}
+    async with one_partition(tmp_path) as broker:
+        assert broker.gaps.passes.counts().groups == {}, "a start commits nothing"
+        await commit(broker, "at the stop", 9)
+        assert broker.gaps.passes.counts().groups == {("at the stop", TOPIC): 1}
+
+
+async def share_take(broker: door.Broker) -> tuple[list[tuple[int, int, int]], list[ErrorCode]]:
+    key = door.ShareKey("sharers", broker.topics.id_of(TOPIC), 0)
+    broker.shares.config_of = lambda _: door.ShareConfig(offset_reset=door.OffsetReset.EARLIEST)
+    if broker.shares.read_summary(*key) is None:
+        await broker.shares.initialize(*key)
+    fetch = door.ShareFetch(
+        group_id="sharers",
+        member_id="m",
+        partitions=[key],
+        min_bytes=1,
+        max_bytes=LARGE,
+        max_records=100,
+        batch_size=100,
+        mode=door.AcquireMode.RECORD_LIMIT,
+    )
+    found, _ = await broker.share_fetches.take(fetch, is_last=True)
+    errors = [each.error.code for each in found if each.error is not None]
+    return [tuple(acquired) for each in found for acquired in each.acquired], errors
+
+
+async def test_a_share_group_is_given_what_lies_behind_a_range_and_counted(tmp_path: Path) -> None:
+    async with damaged(tmp_path) as broker:
+        acquired, errors = await share_take(broker)
+        assert ([each[:2] for each in acquired], errors) == ([(0, 8)], []), (
+            "what is missing its member says, as behind compaction"
+        )
+        assert broker.gaps.passes.counts() == gap_passes.GapCounts({TOPIC: 1}, {}, {("sharers", TOPIC): 1})
+
+
+async def test_a_share_group_stands_under_refuse_until_the_range_is_accepted(tmp_path: Path) -> None:
+    async with damaged(tmp_path, **REFUSE) as broker:
+        acquired, errors = await share_take(broker)
+        assert ([each[:2] for each in acquired], errors) == ([(0, 2)], [])
+        assert await share_take(broker) == ([], [ErrorCode.CORRUPT_MESSAGE])
+        assert broker.gaps.passes.counts().refused == {TOPIC: 1}
+        await broker.gaps.accept(PARTITION, 3)
+        acquired, errors = await share_take(broker)
+        assert ([each[:2] for each in acquired], errors) == ([(6, 8)], [])
+
+
+@pytest.mark.parametrize("isolation", Isolation)
+async def test_readers_and_lookups_by_time_pass_over_a_gap(tmp_path: Path, isolation: Isolation) -> None:
+    async with damaged(tmp_path) as broker:
+        found = await records_from(broker, view=door.ReaderView(isolation))
+        assert [record.offset for record in found] == [0, 1, 2, 6, 7, 8]
+        assert (await broker.reader.offset_for_time(PARTITION, START_MS, isolation)).offset == 0
+        await broker.logs.delete_records(PARTITION, 4)
+        assert (await broker.reader.offset_for_time(PARTITION, START_MS, isolation)).offset == 6
+        assert (await broker.reader.offset_for_time(PARTITION, -2, isolation)).offset == 4
+        assert [record.offset for record in await records_from(broker, offset=4, view=door.ReaderView(isolation))] == [6, 7, 8]
+
+
+async def test_what_is_deleted_is_not_listed_and_what_is_not_there_is_refused(tmp_path: Path) -> None:
+    async with damaged(tmp_path) as broker:
+        [found] = await broker.gaps.of(TOPIC)
+        assert [(each.gap[:2], each.size_bytes is not None) for each in found.gaps] == [((3, 6), True)]
+        (tmp_path / f"{TOPIC}-0" / found.gaps[0].gap.file).unlink()
+        [found] = await broker.gaps.of(TOPIC)
+        assert [each.size_bytes for each in found.gaps] == [None]
+        with pytest.raises(RequestError, match=f"{PARTITION}: no gap starts at offset 6"):
+            await broker.gaps.accept(PARTITION, 6)
+        with pytest.raises(RequestError, match="partitions 0 to 0"):
+            await broker.gaps.accept(TopicPartition(TOPIC, 1), 3)
+        await broker.logs.delete_records(PARTITION, 6)
+        assert await broker.gaps.of(TOPIC) == []
+        actor_of(broker).take_offline("a test says so")
+        [found] = await broker.gaps.of(TOPIC)
+        assert found.error is not None
+
+
+async def test_damage_and_who_passes_over_it_are_in_the_statistics(tmp_path: Path) -> None:
+    async with damaged(tmp_path, **REFUSE) as broker:
+        await fetched(broker, 3)
+        await fetched(broker, 3, skip_gaps=True)
+        await commit(broker, "g", 0)
+        await commit(broker, "g", 6)
+        told = await broker.statistics()
+        [topic] = [each for each in told.topics if each.topic == TOPIC]
+        figures = (topic.gaps, topic.gap_records, topic.open_gaps, topic.gap_passes, topic.gap_refusals)
+        assert figures == (1, 3, 1, 1, 1)
+        assert told.group_gap_passes == {("g", TOPIC): 1}
+        await broker.gaps.accept(PARTITION, 3)
+        assert (await broker.statistics()).total.open_gaps == 0

@@ -1,21 +1,44 @@
-"""Topics that grow and are configured while they are served: in effect when it is answered, and there after a restart."""
+"""Topics: their map, their growth, limit and configuration, in effect when a call returns and after a restart; and the
+coordinators' own topics."""
 
 from __future__ import annotations
 
 import errno
-import logging
+from functools import partial
 from pathlib import Path
 
 import pytest
-from triolog.protocol.errors import ErrorCode, InvalidConfigError, RequestError
-from triolog.protocol.types import TopicPartition
+import trio
+from triolog.protocol.coordinator.offsets import OFFSETS_TOPIC
+from triolog.protocol.errors import (
+    CorruptRecordError,
+    ErrorCode,
+    InvalidConfigError,
+    RequestError,
+    UnknownTopicOrPartitionError,
+)
+from triolog.protocol.records.batch import BatchHeader
+from triolog.protocol.records.builder import build_batch
+from triolog.protocol.types import AppendResult, Bytes, TopicPartition
 from triolog.server.broker import Broker
-from triolog.server.storage.directory.topics_file import CREATIONS_FILE, TOPICS_FILE, Creation, decode_topics, encode_creations
-from triolog.server.storage.disk.checkpoints import decode_uuid
+from triolog.server.config import LogConfig
+from triolog.server.logs.internal_topic import InternalTopic
+from triolog.server.logs.topics import HostedTopic, OfflinePartition, Topics
+from triolog.server.storage.directory.topics_file import (
+    CREATIONS_FILE,
+    TOPICS_FILE,
+    Creation,
+    Topic,
+    decode_topics,
+    encode_creations,
+)
+from triolog.server.storage.disk.checkpoints import decode_uuid, random_uuid
 from triolog.server.storage.errors import LogOfflineError
+from triolog.server.storage.log.changes import truncate_to
 
-from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, running_broker, value, values_from
+from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, running_broker, until, value, values_from
 from tests.support.gate_fs import GateFileSystem, held
+from tests.support.logs import START_MS, Clock
 
 
 def stored_configs(directory: Path) -> dict[str, str]:
@@ -102,22 +125,9 @@ async def test_an_offline_partition_is_configured_at_the_next_start(tmp_path: Pa
     async with running_broker(tmp_path) as broker:
         await broker.topics.create(TOPIC, 2)
         actor_of(broker).take_offline("a test says so")
-        with caplog.at_level(logging.WARNING):
-            await broker.topics.alter_configs(TOPIC, {"segment.bytes": "100"})
+        await broker.topics.alter_configs(TOPIC, {"segment.bytes": "100"})
         assert "takes its configuration over at the next start" in caplog.text
         assert actor_of(broker, TopicPartition(TOPIC, 1)).config.segment_bytes == 100
-
-
-async def test_a_preallocated_segment_is_cut_to_its_data_when_preallocation_is_switched_off(tmp_path: Path) -> None:
-    path = tmp_path / "topic-0" / f"{0:020d}.log"
-    async with one_partition(tmp_path, topic={"preallocate": "true", "segment.bytes": "10000"}) as broker:
-        await broker.writer.append(PARTITION, value("x"))
-        assert path.stat().st_size == 10_000
-        await broker.topics.alter_configs(TOPIC, {"preallocate": "false"})
-        assert path.stat().st_size == actor_of(broker).log.size_in_bytes
-        await broker.writer.append(PARTITION, value("y" * 9900))
-    async with one_partition(tmp_path) as broker:
-        assert len(await values_from(broker)) == 2
 
 
 async def test_a_topic_grows_and_keeps_what_it_has(tmp_path: Path) -> None:
@@ -158,12 +168,11 @@ async def test_a_stray_partition_is_adopted_by_the_next_growth(tmp_path: Path, c
         older = (tmp_path / TOPICS_FILE).read_bytes()
         await broker.topics.create_partitions(TOPIC, 3)
     (tmp_path / TOPICS_FILE).write_bytes(older)
-    with caplog.at_level(logging.WARNING):
-        async with one_partition(tmp_path) as broker:
-            assert len(broker.topics.describe(TOPIC).partitions) == 2
-            assert [each.stray for each in broker.directories.describe()] == [(str(tmp_path / "topic-2"),)]
-            await broker.topics.create_partitions(TOPIC, 3)
-            await broker.writer.append(TopicPartition(TOPIC, 2), value("x"))
+    async with one_partition(tmp_path) as broker:
+        assert len(broker.topics.describe(TOPIC).partitions) == 2
+        assert [each.stray for each in broker.directories.describe()] == [(str(tmp_path / "topic-2"),)]
+        await broker.topics.create_partitions(TOPIC, 3)
+        await broker.writer.append(TopicPartition(TOPIC, 2), value("x"))
     assert "topic-2 is left alone" in caplog.text
 
 
@@ -315,3 +324,195 @@ async def test_a_topic_is_adopted_with_everything_kept_unless_someone_says_how_i
         assert broker.topics.describe(TOPIC).configs == {"retention.ms": "-1", "retention.bytes": "-1"}
         assert broker.topics.describe("said").configs == {"segment.ms": "777"}
         assert broker.topics.describe("__consumer_offsets").configs["cleanup.policy"] == "compact"
+
+
+def hosted(name: str, partitions: int = 1) -> HostedTopic:
+    """A topic whose partitions are all offline."""
+    found = HostedTopic(Topic(name=name, topic_id=random_uuid(), partitions=partitions), LogConfig(), [])
+    for number in range(partitions):
+        error = LogOfflineError(f"{name}-{number} is broken")
+        found.partitions.append(OfflinePartition(TopicPartition(name, number), error, None))
+    return found
+
+
+def test_topics_come_in_the_order_of_their_names_and_each_change_has_a_version() -> None:
+    topics = Topics()
+    versions = {topics.version}
+    for name in ("b", "c", "a", "a"):
+        topics.add(hosted(name))
+        versions.add(topics.version)
+    assert [each.topic.name for each in topics] == ["a", "b", "c"]
+    topics.remove("b")
+    assert len({*versions, topics.version}) == 6
+    assert ("a" in topics, "b" in topics, len(topics)) == (True, False, 2)
+
+
+def test_a_partition_that_is_missing_or_offline_is_an_error_with_the_next_step() -> None:
+    topics = Topics()
+    topics.add(hosted("here", 2))
+    with pytest.raises(UnknownTopicOrPartitionError, match="triolog topics create gone"):
+        topics.actor(TopicPartition("gone", 0))
+    for number in (-1, 2):
+        with pytest.raises(UnknownTopicOrPartitionError, match=f"has partitions 0 to 1, not {number}"):
+            topics.actor(TopicPartition("here", number))
+    with pytest.raises(LogOfflineError, match="here-1 is broken"):
+        topics.actor(TopicPartition("here", 1))
+    assert [each.topic_partition.partition for each in topics.offline()] == [0, 1]
+    assert topics.hosted() == []
+
+
+def test_of_names_that_collide_one_is_told_as_long_as_there_is_one() -> None:
+    topics = Topics()
+    first, second = hosted("a.b"), hosted("a_b")
+    for each in (first, first, second):  # adopted directories may collide
+        topics.add(each)
+    assert topics.colliding_with("a.b") == topics.colliding_with("a_b") == "a.b"
+    assert topics.colliding_with("a-b") is None
+    topics.remove("a.b")
+    assert topics.colliding_with("a.b") == "a_b"
+    topics.remove("a_b")
+    assert topics.colliding_with("a.b") is None
+
+
+async def test_clients_create_partitions_up_to_a_limit_of_all_topics(fast_path: Path) -> None:
+    async with running_broker(fast_path, max_partitions=5) as broker:
+        await broker.topics.create("a", 3)
+        for refused in (lambda: broker.topics.create("b", 3), lambda: broker.topics.create_partitions("a", 6)):
+            with pytest.raises(RequestError, match="would make 6, max_partitions=5 allows no more") as caught:
+                await refused()  # type: ignore[no-untyped-call]
+            assert caught.value.code is ErrorCode.POLICY_VIOLATION
+        await broker.topics.create_partitions("a", 4)
+        await broker.topics.create("b", 1)
+        await broker.offsets.commit("group", [])
+        await broker.topics.delete("a")
+        await broker.topics.create("c", 4)
+
+
+async def test_partitions_that_exist_are_served_whatever_the_limit(fast_path: Path) -> None:
+    async with running_broker(fast_path) as broker:
+        await broker.topics.create("a", 3)
+    async with running_broker(fast_path, max_partitions=1) as broker:
+        assert broker.topics.partition_count("a") == 3
+        with pytest.raises(RequestError, match="POLICY_VIOLATION"):
+            await broker.topics.create("b", 1)
+
+
+PLACE = TopicPartition(OFFSETS_TOPIC, 0)
+
+
+def topic_of(broker: Broker, partitions: int = 1) -> InternalTopic:
+    return InternalTopic(broker._manager, Clock(), OFFSETS_TOPIC, partitions)
+
+
+def batch(value: bytes) -> bytes:
+    return build_batch([(START_MS, b"key", value, ())])
+
+
+def ignore(_: object) -> None:
+    """Nothing is kept in memory."""
+
+
+async def test_a_topic_that_many_need_at_once_is_made_once(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        topic = topic_of(broker, 3)
+        assert topic.partitions == 3
+        async with trio.open_nursery() as nursery:
+            for _ in range(10):
+                nursery.start_soon(topic.ensure)
+        assert len(broker.topics.describe(OFFSETS_TOPIC).partitions) == 3
+        assert topic_of(broker, 7).partitions == 3
+
+
+async def test_answers_come_in_log_order_before_their_callers_go_on(tmp_path: Path) -> None:
+    stored: list[int] = []
+
+    async def append(topic: InternalTopic) -> None:
+        offsets: list[int] = []
+
+        def on_stored(result: AppendResult) -> None:
+            offsets.append(result.base_offset)
+            stored.append(result.base_offset)
+
+        await topic.append(PLACE, batch(b"v"), on_stored)
+        assert len(offsets) == 1
+
+    async with running_broker(tmp_path) as broker:
+        topic = topic_of(broker)
+        await topic.ensure()
+        async with trio.open_nursery() as nursery:
+            for _ in range(30):
+                nursery.start_soon(append, topic)
+    assert stored == list(range(30))
+
+
+async def test_a_replay_sees_every_batch_of_every_segment_and_refuses_damage(tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    def take(header: BatchHeader, _: Bytes) -> None:
+        seen.append(header.base_offset)
+
+    async with running_broker(tmp_path) as broker:
+        topic = topic_of(broker)
+        await topic.ensure()
+        for number in range(5):
+            await topic.append(PLACE, batch(b"%d" % number), ignore)
+            await actor_of(broker, PLACE).perform(lambda log: log.roll())
+        await topic.replay(PLACE, take)
+        assert seen == list(range(5))
+        with (tmp_path / f"{OFFSETS_TOPIC}-0" / f"{4:020d}.log").open("r+b") as log:
+            log.seek(-2, 2)
+            log.write(b"\xff")
+        with pytest.raises(CorruptRecordError):
+            await topic.replay(PLACE, take)
+
+
+async def test_nobody_waits_for_an_actor_that_was_given_up(tmp_path: Path, fs: GateFileSystem) -> None:
+    errors: list[RequestError] = []
+
+    async def append(topic: InternalTopic) -> None:
+        with trio.CancelScope(shield=True):
+            try:
+                await topic.append(PLACE, batch(b"v"), ignore)
+            except RequestError as exc:
+                errors.append(exc)
+
+    async with running_broker(tmp_path, fs=fs) as broker:
+        topic = topic_of(broker)
+        await topic.ensure()
+        async with held(fs.hold("write", ".log"), append, topic) as nursery:
+            nursery.start_soon(append, topic)
+            await until(lambda: len(actor_of(broker, PLACE)._mailbox) == 1)
+            actor_of(broker, PLACE).abandon()
+    assert [error.code for error in errors] == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert "whether it took effect is unknown" in str(errors[0])
+
+
+async def test_a_replay_short_of_the_high_watermark_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    seen: list[int] = []
+    async with running_broker(tmp_path) as broker:
+        topic = topic_of(broker)
+        await topic.ensure()
+        await topic.append(PLACE, batch(b"whole"), ignore)
+        three = build_batch([(START_MS, b"key", b"cut", ())] * 3)
+        await topic.append(PLACE, three, ignore)
+        await topic.replay(PLACE, lambda header, _: seen.append(header.base_offset))
+        assert (seen, caplog.text) == ([0, 1], "")
+        await actor_of(broker, PLACE).perform(lambda log: truncate_to(log, 3))
+        await topic.replay(PLACE, lambda header, _: seen.append(header.base_offset))
+    assert seen == [0, 1, 0]
+    assert f"{PLACE} has nothing that can be read from offset 1 up to its high watermark 3" in caplog.text
+
+
+async def test_directories_of_deleted_topics_are_removed_once_by_two_calls_at_once(tmp_path: Path, fs: GateFileSystem) -> None:
+    async with running_broker(tmp_path, fs=fs) as broker:
+        manager = broker._manager
+        for number in range(3):
+            await broker.topics.create(f"t{number}")
+            await broker.topics.delete(f"t{number}")
+        assert len(manager.changes.doomed) == 3
+        async with trio.open_nursery() as nursery:
+            for _ in range(2):
+                nursery.start_soon(partial(manager.changes.delete_doomed, at_once=True))
+        assert manager.changes.doomed == []
+        assert list(tmp_path.glob("*-delete")) == []
+        assert manager.disk.errors.counts == {}

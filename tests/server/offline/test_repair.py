@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import json
+import os
 import random
 import shutil
-from itertools import accumulate
+import subprocess
+import sys
+from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from triolog.protocol.records.batch import iter_batches
+from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import Record, TopicPartition
 from triolog.server.config import LogConfig
 from triolog.server.offline.repair import Action, joined
 from triolog.server.offline.repair_directory import RepairSummary, repair_directory
+from triolog.server.offline.scrub import scrub_file, scrub_for_server
 from triolog.server.offline.stored_records import DecidedTransactions, RecordRange, stored_batches
 from triolog.server.offline.verify import verify
+from triolog.server.storage.child_process import ParentWatch
 from triolog.server.storage.directory.inventory import read_directory
 from triolog.server.storage.disk import checkpoints
 from triolog.server.storage.disk.filesystem import FileSystem, OsFileSystem, replace_file
 from triolog.server.storage.log.gaps import read_gaps
+from triolog.server.storage.log.log import Log
 from triolog.server.storage.recovery.salvage import Damage
 
 from tests.server.offline.test_verify import GOLDEN, damages, finds_every_offset, flip, verified
 from tests.support.counts import counts, draws, seeds
 from tests.support.crash_fs import CrashFileSystem
+from tests.support.gate_fs import GateFileSystem
 from tests.support.inline_log import make_on_device
-from tests.support.logs import open_driven
+from tests.support.logs import START_MS, DrivenLog, batch, open_driven
 from tests.support.stopped_logs import CONFIGS, TOPIC, Seen, StoppedLogs, write_stopped_logs
 
 FLIPS: Final = 600
@@ -289,3 +300,92 @@ def test_a_power_cut_at_any_change_of_a_repair_loses_nothing(tmp_path: Path) -> 
             verify(survivor, read_directory(survivor, str(DISK)), seen)
             assert seen.damages == [], where
             assert stored(survivor, DISK, partition) == expected, where
+
+
+FS = OsFileSystem()
+
+
+@pytest.fixture
+def driven(tmp_path: Path) -> DrivenLog:
+    opened = open_driven(tmp_path, config=LogConfig(segment_bytes=2000))
+    for number in range(60):
+        opened.append(batch(value=b"%060d" % number))
+    return opened
+
+
+def orders(log: Log) -> list[dict[str, Any]]:
+    return [
+        {"path": each.log.path, "size": each.size, "base_offset": each.base_offset, "end_offset": following.base_offset}
+        for each, following in pairwise(log.segments)
+    ]
+
+
+def answers(lines: list[dict[str, Any]], fs: OsFileSystem = FS) -> list[dict[str, Any]]:
+    source = io.StringIO("".join(json.dumps(line) + "\n" for line in [{"max_bytes_per_second": 0}, *lines]))
+    output = io.StringIO()
+    scrub_for_server(fs, source, output, ParentWatch(os.getppid()))
+    return [json.loads(line) for line in output.getvalue().splitlines()]
+
+
+def test_a_damaged_batch_is_told_with_its_place_and_offsets(driven: DrivenLog) -> None:
+    first, second, *rest = orders(driven.log)
+    flip(Path(second["path"]), 200, 2)
+    good, damaged, *others = answers([first, second, *rest])
+    assert good == {"damages": []}
+    assert others == [{"damages": []}] * len(rest)
+    ((position, size, first_offset, next_offset, reason),) = damaged["damages"]
+    assert position <= 200 < position + size
+    assert second["base_offset"] < first_offset == next_offset - 1
+    assert "CRC" in reason
+
+
+def test_a_segment_that_is_gone_or_another_is_passed_over(driven: DrivenLog) -> None:
+    first, second, *_ = orders(driven.log)
+    Path(first["path"]).unlink()
+    assert answers([first, second | {"size": second["size"] - 1}]) == [{"gone": first["path"]}, {"gone": second["path"]}]
+
+
+def test_a_file_that_the_disk_refuses_is_told(driven: DrivenLog) -> None:
+    fs = GateFileSystem()
+    fs.fail("read", number=errno.EIO, times=None)
+    (order, *_) = orders(driven.log)
+    assert answers([order], fs) == [{"error": f"{order['path']}: Input/output error"}]
+
+
+def test_the_bytes_that_are_spent_are_those_of_the_file(driven: DrivenLog) -> None:
+    (order, *_) = orders(driven.log)
+    spent: list[int] = []
+    scrub_file(FS, order["path"], order["size"], order["base_offset"], order["end_offset"], spend=spent.append)
+    assert sum(spent) == order["size"]
+
+
+MEASURED: Final = """
+import sys
+from triolog.tools.cli.main import main
+main(sys.argv[1:], standalone_mode=False)
+(peak,) = [line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM:")]
+print(int(peak) // 1024, file=sys.stderr)
+"""
+"""`ru_maxrss` would count what the process was forked from."""
+MOST_MIB: Final = 64
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log of 640 MiB in one segment (64 in the commit tier): more than the tools may use."""
+    path = tmp_path_factory.mktemp("large") / "large-0"
+    driven = open_driven(path, topic_partition=TopicPartition("large", 0))
+    records = build_batch([(START_MS + number, None, os.urandom(1024), ()) for number in range(64)])
+    for _ in range(counts(10)):
+        driven.append_group([driven.prepare(records) for _ in range(1000)])
+    driven.close()
+    return path
+
+
+@pytest.mark.parametrize("command", [("verify",), ("reindex",), ("export",), ("repair", "--dry-run")])
+def test_memory_stays_below_64_mib(directory: Path, command: tuple[str, ...]) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", MEASURED, *command, str(directory)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    assert run.returncode == 0, run.stderr
+    assert int(run.stderr.split()[-1]) <= MOST_MIB

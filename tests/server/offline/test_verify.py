@@ -1,4 +1,5 @@
-"""Verifying a log directory: Kafka's own are clean, and a single flipped bit anywhere in a partition is seen."""
+"""Verifying a log directory: Kafka's own are clean, a flipped bit anywhere in a partition is seen, and a log whose start was
+raised is healthy after any start."""
 
 from __future__ import annotations
 
@@ -14,21 +15,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.records.batch import BatchHeader, iter_batches, parse_header
 from triolog.protocol.types import TopicPartition
-from triolog.server.offline.findings import MAX_PLACES_NAMED, FaultTally
+from triolog.server.offline.findings import MAX_PLACES_NAMED, FaultTally, Finding, Severity
 from triolog.server.offline.index_check import IndexFile, OffsetMatching, TimeMatching
 from triolog.server.offline.repair_directory import repair_directory
-from triolog.server.offline.verify import PartitionSummary, verify
-from triolog.server.storage.directory.inventory import read_directory
+from triolog.server.offline.verify import Known, PartitionSummary, check_partition, verify
+from triolog.server.storage.directory.inventory import read_directory, read_partition
 from triolog.server.storage.disk import checkpoints
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.indexes.index import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, TimeIndex
 from triolog.server.storage.log.derived_files import Facts, encode_facts
 from triolog.server.storage.log.gaps import NO_FILE, OffsetGap, encode_gaps
 from triolog.server.storage.log.prepare import prepare_marker
+from triolog.server.storage.log.retention import increment_log_start_offset
 from triolog.server.storage.producers.producer_cursor import BatchMetadata
 from triolog.server.storage.producers.producer_snapshots import crc_of, decode_earlier, decode_snapshot, encode_earlier
 
+from tests.support.compaction import end_transaction
 from tests.support.counts import counts
+from tests.support.crash_fs import CrashFileSystem
 from tests.support.golden import GOLDEN
 from tests.support.logs import START_MS, batch, open_driven
 from tests.support.stopped_logs import TOPIC, Seen, StoppedLogs
@@ -47,6 +51,13 @@ def verified(path: Path, *, walk: bool = True) -> Seen:
 def damages(path: Path) -> list[tuple[str, str]]:
     """(check, file name) of each damage."""
     return [(finding.check, finding.file.rpartition("/")[2]) for finding in verified(path).damages]
+
+
+def damages_below(fs: CrashFileSystem, directory: str, log_start_offset: int) -> list[Finding]:
+    """Damages that one partition's check finds after a clean stop, where its records begin at that offset."""
+    seen, known = Seen(), Known(was_clean=True, log_start_offset=log_start_offset)
+    check_partition(fs, read_partition(fs, directory), known, seen)
+    return [finding for finding in seen.findings if finding.severity is Severity.DAMAGE]
 
 
 def flip(path: Path, position: int, bit: int) -> None:
@@ -422,3 +433,18 @@ def test_places_name_the_first_and_count_the_rest() -> None:
     for number in range(MAX_PLACES_NAMED + 2):
         places.add(f"place {number}")
     assert places.text == "place 0; place 1; place 2; and 2 more"
+
+
+@pytest.mark.parametrize(("log_start_offset", "is_needed"), [(0, True), (1, True), (2, False)])
+def test_an_index_that_lacks_a_transaction_with_records_left_is_damaged(log_start_offset: int, is_needed: bool) -> None:
+    fs = CrashFileSystem()
+    driven = open_driven("/topic-0", fs=fs)
+    for sequence in range(2):
+        driven.append(batch(producer_id=1, producer_epoch=0, base_sequence=sequence, is_transactional=True))
+    end_transaction(driven, 1, commit=False)
+    driven.run(increment_log_start_offset(driven.log, log_start_offset))
+    driven.close()
+    assert damages_below(fs, "/topic-0", log_start_offset) == []
+    fs.unlink(f"/topic-0/{FIRST}.txnindex")
+    found = [finding.reason for finding in damages_below(fs, "/topic-0", log_start_offset)]
+    assert any("lacks what the log says: producer 1 aborted 0 to 2" in reason for reason in found) == is_needed, found

@@ -6,6 +6,7 @@ import errno
 import os
 import threading
 from collections.abc import AsyncIterator, Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,16 +14,25 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
+from hypothesis import given
+from hypothesis import strategies as st
 from triolog.protocol.records.steps import STEPS_PER_PAUSE
+from triolog.protocol.types import TopicPartition
+from triolog.server.fake.faults.faults import DiskFaults
+from triolog.server.fake.faults.rules import disk_rule_of
 from triolog.server.loop.turns import STEPS_PER_TURN
-from triolog.server.partitions.disk import READERS, Disk, OperationFailedError, WouldWaitError
+from triolog.server.partitions.disk import READERS, WRITERS, Disk, OperationFailedError, WouldWaitError
+from triolog.server.partitions.faulty_disk import FaultyFileSystem
 from triolog.server.partitions.open_files import CLOSE_BACKLOG, DescriptorBudget
-from triolog.server.storage.disk.diskops import DiskOp, FileHandle, Read, Sync, Write
+from triolog.server.storage.disk.diskops import DiskOp, FileHandle, Procedure, Read, Sync, Write
+from triolog.server.storage.disk.filesystem import CREATE
 from triolog.server.storage.errors import SnapshotExpiredError
 from triolog.server.storage.indexes.index import OffsetIndex
 
-from tests.support.brokers import until
+from tests.support.brokers import PATIENCE_S, running_broker, until, value, values_from
+from tests.support.counts import counts
 from tests.support.gate_fs import GateFileSystem, held
+from tests.support.logs import START_MS
 
 
 @asynccontextmanager
@@ -348,3 +358,227 @@ async def test_a_long_read_from_the_cache_lets_others_have_their_turn(tmp_path: 
             nursery.start_soon(count)
             assert await disk.read(read_often()) >= 90
             nursery.cancel_scope.cancel()
+
+
+@pytest.fixture
+def faults() -> DiskFaults:
+    return DiskFaults()
+
+
+@pytest.fixture
+def faulty(faults: DiskFaults) -> FaultyFileSystem:
+    return FaultyFileSystem(faults)
+
+
+def written(faulty: FaultyFileSystem, path: Path, data: bytes = b"0123456789") -> int:
+    fd = faulty.open(str(path), CREATE)
+    faulty.write(fd, [data], 0)
+    return fd
+
+
+def test_rules_fail_writes_syncs_and_reads(faulty: FaultyFileSystem, faults: DiskFaults, tmp_path: Path) -> None:
+    fd = written(faulty, tmp_path / "0.log")
+    faults.add(disk_rule_of({"effect": "full", "path": "*.log"}))
+    with pytest.raises(OSError, match="No space"):
+        faulty.write(fd, [b"x"], 10)
+    faults.clear()
+    for operation, call in {"sync": lambda: faulty.sync(fd), "read": lambda: faulty.read(fd, 1, 0)}.items():
+        faults.add(disk_rule_of({"effect": "error", "operation": operation}))
+        with pytest.raises(OSError, match="Input/output"):
+            call()
+        assert operation != "read" or faulty.read_cached(fd, 1, 0) is None
+        faults.clear()
+    assert faulty.read(fd, 4, 2) == b"2345"
+    faulty.close(fd)
+
+
+def test_after_a_crash_nothing_reaches_the_directory(faulty: FaultyFileSystem, tmp_path: Path) -> None:
+    path = tmp_path / "0.log"
+    fd = written(faulty, path)
+    faulty.crash()
+    with pytest.raises(OSError, match="crashed"):
+        faulty.write(fd, [b"lost"], 10)
+    faulty.truncate(fd, 0)
+    faulty.rename(str(path), str(tmp_path / "moved"))
+    faulty.unlink(str(path))
+    faulty.make_directory(str(tmp_path / "new"))
+    other = faulty.open(str(tmp_path / "checkpoint"), CREATE)
+    faulty.write(other, [b"lost"], 0)
+    faulty.sync(other)
+    faulty.close(other)
+    faulty.close(fd)
+    assert sorted(os.listdir(tmp_path)) == ["0.log"]
+    assert path.read_bytes() == b"0123456789"
+
+
+def test_a_torn_write_loses_unsynced_bytes_only(faulty: FaultyFileSystem, faults: DiskFaults, tmp_path: Path) -> None:
+    path = tmp_path / "0.log"
+    fd = written(faulty, path)
+    faulty.sync(fd)
+    faulty.write(fd, [b"abc"], 10)
+    synced = written(faulty, tmp_path / "1.log")
+    faulty.sync(synced)
+    faults.add(disk_rule_of({"effect": "torn", "seed": 5}))
+    faulty.crash()
+    faulty.close(fd)
+    faulty.close(synced)
+    assert faulty.tear() == [str(path)]
+    assert b"0123456789abc".startswith(path.read_bytes())
+    assert 10 <= path.stat().st_size < 13
+
+
+def test_a_write_delayed_beyond_the_crash_is_lost(faulty: FaultyFileSystem, faults: DiskFaults, tmp_path: Path) -> None:
+    path, fired = tmp_path / "0.log", threading.Event()
+    fd = written(faulty, path)
+    faults.add(disk_rule_of({"effect": "delay", "operation": "write", "delay_ms": 3_600_000}))
+    faults.watch(fired.set)
+    with ThreadPoolExecutor(1) as device:
+        write = device.submit(faulty.write, fd, [b"lost"], 10)
+        assert fired.wait(PATIENCE_S)
+        faulty.crash()
+        with pytest.raises(OSError, match="crashed"):
+            write.result(PATIENCE_S)
+    faulty.close(fd)
+    assert path.read_bytes() == b"0123456789"
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+async def test_a_procedure_in_memory_takes_no_thread(faults: DiskFaults, tmp_path: Path, in_memory: bool) -> None:
+    """In memory, unless a fault may hold it up, and in any case after a crash."""
+    faulty = FaultyFileSystem(faults, in_memory=in_memory)
+    disk = Disk(faulty)
+
+    def write(name: str) -> Procedure[None]:
+        file = FileHandle(path=str(tmp_path / name), writable=True, create_bytes=1)
+        yield Write(file, 0, [b"x"])
+        yield Sync(file)
+
+    async def hops(name: str) -> int:
+        before = disk.statistics().hops
+        await disk.drive(write(name))
+        return disk.statistics().hops - before
+
+    assert (await hops("a.index") == 0) is in_memory
+    slow = faults.add(disk_rule_of({"effect": "delay", "operation": "sync", "delay_ms": 1}))
+    assert await hops("b.index") == 3, "opened, written, synced"
+    assert slow.fired == 1
+    faults.clear()
+    faulty.crash()
+    assert await hops("c.index") == 0
+    await disk.files.close_all()
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["a.index", "b.index"]
+
+
+def opened(number: int) -> FileHandle:
+    """A handle that says it is open."""
+    return FileHandle(path=f"{number}.log", fd=1000 + number)
+
+
+def filled(limit: int) -> tuple[DescriptorBudget, list[FileHandle]]:
+    budget = DescriptorBudget(limit)
+    files = [opened(number) for number in range(limit)]
+    for file in files:
+        assert budget.admit(file) == []
+        file.used = False
+    return budget, files
+
+
+def test_the_first_idle_file_goes_and_a_used_one_has_a_second_chance() -> None:
+    budget, files = filled(3)
+    files[0].used = True
+    assert budget.admit(opened(3)) == [1001]
+    assert files[1].fd is None
+    assert not files[0].used
+    assert budget.admit(opened(4)) == [1002]
+    assert budget.admit(opened(5)) == [1000]
+    assert budget.held == 3
+    budget, files = filled(3)
+    files[1].fd = None
+    files[0].used = files[2].used = True
+    assert budget.admit(opened(3)) == [], "what was closed elsewhere makes space"
+    assert budget.held == 3
+
+
+def test_leased_files_stay_and_the_limit_is_passed_by_as_many() -> None:
+    budget, files = filled(3)
+    for file in files:
+        file.leases = 1
+    newcomer = opened(3)
+    assert budget.admit(newcomer) == []
+    assert budget.held == 4
+    for file in files:
+        file.leases = 0
+    assert len(budget.admit(opened(4))) == 2
+    assert budget.held == 3
+
+
+def test_an_idle_map_is_dropped_and_closes_nothing() -> None:
+    budget = DescriptorBudget(1)
+    index = OffsetIndex("0.index", 0, 80)
+    index.buffer = b"map"
+    assert budget.admit(index) == []
+    index.used = False
+    assert budget.admit(opened(1)) == []
+    assert index.buffer is None
+    assert budget.held == 1
+
+
+def test_clearing_gives_each_descriptor_once() -> None:
+    budget, files = filled(2)
+    budget.limit = 9
+    budget.admit(files[0])
+    index = OffsetIndex("0.index", 0, 80)
+    index.buffer = b"map"
+    budget.admit(index)
+    assert sorted(budget.clear()) == [1000, 1001]
+    assert budget.held == 0
+    assert index.buffer is None
+    assert [file.fd for file in files] == [None, None]
+
+
+@given(st.integers(1, 5), st.lists(st.tuples(st.integers(0, 11), st.booleans()), max_size=60))
+def test_open_files_are_never_more_than_the_limit_and_the_leases(limit: int, uses: list[tuple[int, bool]]) -> None:
+    budget = DescriptorBudget(limit)
+    files = [FileHandle(path=f"{number}.log") for number in range(12)]
+    open_now: set[int] = set()
+    for fresh, (number, is_leased) in enumerate(uses):
+        file = files[number]
+        if file.fd is None:
+            file.fd = fresh
+            open_now.add(fresh)
+            closed = budget.admit(file)
+            assert set(closed) <= open_now - {fresh}
+            open_now -= set(closed)
+            assert len(open_now) <= max(limit, sum(each.leases for each in files) + 1)
+        file.used = True
+        file.leases = int(is_leased)
+        assert len(open_now) == budget.held == sum(each.fd is not None for each in files)
+
+
+SLACK = 2 * WRITERS + READERS + 2 * CLOSE_BACKLOG
+"""Files with leases, and evicted ones that wait to be closed or are being closed."""
+
+
+async def test_a_thousand_partitions_live_on_sixty_four_descriptors(tmp_path: Path) -> None:
+    partitions = [TopicPartition("many", number) for number in range(counts(1000))]
+    topic = {"index.interval.bytes": "1", "segment.index.bytes": "240"}
+    for restarted in (False, True):
+        fs = GateFileSystem()
+        before = len(os.listdir("/proc/self/fd"))
+        async with running_broker(tmp_path, fs=fs, durable=False, topic=topic) as broker:
+            broker.disk.budget.limit = 64
+            if not restarted:
+                await broker.topics.create("many", len(partitions))
+            assert len(os.listdir("/proc/self/fd")) - before <= SLACK
+            for turn in range(3 * restarted, 3 * restarted + 3):
+                async with trio.open_nursery() as nursery:
+                    for partition in partitions:
+                        nursery.start_soon(broker.writer.append, partition, value(f"{partition} {turn}"))
+                assert broker.disk.statistics().descriptors <= 64 + SLACK
+            for partition in partitions:
+                expected = [f"{partition} {turn}".encode() for turn in range(3 * restarted + 3)]
+                assert await values_from(broker, partition) == expected
+                assert await broker.reader.offset_for_time(partition, START_MS) == (START_MS, 0, 0)
+                assert broker.disk.statistics().descriptors <= 64 + SLACK
+                assert len(os.listdir("/proc/self/fd")) - before <= 64 + SLACK
+        assert fs.open_paths == []

@@ -3,16 +3,35 @@
 from __future__ import annotations
 
 import errno
+import threading
+from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
+import trio
+import trio.testing
 from trio.testing import MockClock
+from triolog.protocol.errors import ErrorCode, RequestError
+from triolog.protocol.limits import KIB
+from triolog.protocol.types import AppendResult, TopicPartition
+from triolog.server.fake.faults.faults import DiskFaults
+from triolog.server.fake.faults.rules import DiskRule
+from triolog.server.loop.turns import Turns
+from triolog.server.partitions import disk
+from triolog.server.partitions.disk import MAX_BYTES
+from triolog.server.partitions.faulty_disk import FaultyFileSystem
 from triolog.server.partitions.flusher import flush
+from triolog.server.partitions.partition import PartitionActor
+from triolog.server.storage.disk.diskops import DiskOp, FileHandle, Sync, Truncate, Write
+from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import AppendFailedError, LogOfflineError
 
-from tests.server.partitions.appending import Answered, send
+from tests.server.partitions.test_disk import open_disk, writable
+from tests.server.partitions.test_partition import Answered, answered, offsets, prepared, send
 from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, until, value, values_from
+from tests.support.counts import seeds
 from tests.support.gate_fs import GateFileSystem, held
 
 LOG = "00000000000000000000.log"
@@ -243,3 +262,265 @@ async def test_under_fsync_the_loss_window_is_what_was_answered_before_its_sync(
         await broker.writer.append(PARTITION, value("c"))
         assert actor.statistics().unsynced_ms == 0
         assert actor.statistics().longest_unsynced_ms > 0
+
+
+def put(actor: PartitionActor, answers: Answered, *, count: int = 1, size: int = 5) -> None:
+    for _ in range(count):
+        assert actor.try_append(prepared(actor, size=size), -1, answers.append)
+
+
+async def test_the_appends_of_a_turn_are_answered_at_its_end_without_the_task(tmp_path: Path) -> None:
+    """Those outside of a turn are done by the task; the first opens the file, in a thread."""
+    answers: Answered = []
+    async with one_partition(tmp_path, durability="os") as broker:
+        actor = actor_of(broker)
+        put(actor, answers)
+        assert answers == []
+        await answered(answers, 1)
+        with broker.disk.gathering:
+            put(actor, answers, count=50)
+            assert len(answers) == 1
+        assert offsets(answers) == list(range(51))
+        assert (actor.statistics().groups, actor.statistics().appends) == (2, 51)
+        assert len(await values_from(broker)) == 51
+
+
+@pytest.mark.parametrize(
+    ("durability", "topic", "size"),
+    [
+        ("fsync", {}, 5),
+        ("os", {"flush.messages": "2"}, 5),
+        ("os", {"segment.bytes": "2000"}, 900),
+        ("os", {}, MAX_BYTES // 2),
+    ],
+    ids=["it is synced", "the second one is synced", "the third one rolls", "it is large"],
+)
+async def test_what_takes_long_the_task_does_in_order(
+    tmp_path: Path, durability: str, topic: dict[str, str], size: int
+) -> None:
+    answers: Answered = []
+    async with one_partition(tmp_path, durability=durability, topic=topic) as broker:
+        actor = actor_of(broker)
+        put(actor, answers)
+        await answered(answers, 1)
+        with broker.disk.gathering:
+            put(actor, answers, count=3, size=size)
+        assert len(answers) == 1
+        with broker.disk.gathering:
+            put(actor, answers)
+        await answered(answers, 5)
+        assert offsets(answers) == [0, 1, 2, 3, 4]
+        assert len(await values_from(broker)) == 5
+
+
+async def test_with_fsync_a_turn_gathers_one_group_for_the_task_and_puts_nothing_off(tmp_path: Path) -> None:
+    answers: Answered = []
+    async with one_partition(tmp_path, durability="fsync") as broker:
+        actor = actor_of(broker)
+        with broker.disk.gathering:
+            put(actor, answers, count=3)
+            assert not broker.disk.gathering._writers
+        await answered(answers, 3)
+        assert (actor.statistics().groups, actor.statistics().appends) == (1, 3)
+
+
+async def test_a_command_that_waits_for_its_turn_is_not_overtaken(tmp_path: Path) -> None:
+    answers: Answered = []
+    seen: list[int] = []
+    async with one_partition(tmp_path, durability="os") as broker, trio.open_nursery() as nursery:
+        actor = actor_of(broker)
+        put(actor, answers)
+        await answered(answers, 1)
+
+        def look(log: Any) -> Any:
+            seen.append(log.log_end_offset)
+            return
+            yield
+
+        with broker.disk.gathering:
+            put(actor, answers, count=2)
+            nursery.start_soon(actor.perform, look)
+        await trio.testing.wait_all_tasks_blocked()
+        with broker.disk.gathering:
+            put(actor, answers)
+        assert (offsets(answers), seen) == ([0, 1, 2, 3], [3])
+
+
+async def test_a_write_at_the_end_of_a_turn_that_fails_is_taken_back_and_answered(tmp_path: Path, fs: GateFileSystem) -> None:
+    answers: Answered = []
+    fs.lets_write_at_once = True
+    async with one_partition(tmp_path, durability="os", fs=fs) as broker:
+        actor = actor_of(broker)
+        put(actor, answers)
+        await answered(answers, 1)
+        size = Path(actor.log.active.log.path).stat().st_size
+        fs.fail("write", ".log", after_bytes=7)
+        with broker.disk.gathering:
+            put(actor, answers, count=2)
+        with broker.disk.gathering:
+            put(actor, answers)
+        await answered(answers, 4)
+        assert [type(answer) for answer in answers[1:3]] == [AppendFailedError] * 2
+        assert answers[1].code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert offsets(answers) == [0, 1]
+        assert Path(actor.log.active.log.path).stat().st_size == 2 * size
+
+
+async def test_an_unhandled_exception_at_the_end_of_a_turn_takes_that_log_offline_only(tmp_path: Path) -> None:
+    def broken(_: object) -> None:
+        raise ZeroDivisionError
+
+    answers: Answered = []
+    async with one_partition(tmp_path, durability="os") as broker:
+        actor = actor_of(broker)
+        put(actor, answers)
+        await answered(answers, 1)
+        with broker.disk.gathering:
+            actor.try_append(prepared(actor), -1, broken)
+            put(actor, answers)
+        await answered(answers, 2)
+        assert actor.log.offline is not None
+        assert isinstance(answers[1], LogOfflineError)
+        await broker.topics.create("beside")
+        assert (await broker.writer.append(TopicPartition("beside", 0), value("x"))).base_offset == 0
+
+
+@pytest.mark.parametrize("seed", seeds(60))
+async def test_any_interleaving_gives_offsets_in_the_order_of_sending(tmp_path: Path, seed: int) -> None:
+    random = Random(seed)
+    answers: list[tuple[int, AppendResult | RequestError]] = []
+    changes: list[int] = []
+    sent = 0
+    durability, topic = random.choice([("os", {}), ("os", {"flush.messages": "7"}), ("fsync", {}), ("group:1", {})])
+    async with one_partition(tmp_path, durability=durability, topic={"segment.bytes": "4000", **topic}) as broker:
+        actor = actor_of(broker)
+
+        def send(count: int) -> None:
+            nonlocal sent
+            for _ in range(count):
+                append = prepared(actor, size=random.choice([1, 100, 1000]))
+                assert actor.try_append(append, random.choice([-1, 1]), partial(note, sent))
+                sent += 1
+
+        def note(number: int, answer: AppendResult | RequestError) -> None:
+            answers.append((number, answer))
+
+        def look(log: Any) -> Any:
+            changes.append(log.log_end_offset)
+            return
+            yield
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(40):
+                match random.randrange(5):
+                    case 0:
+                        send(random.randrange(4))
+                    case 1:
+                        nursery.start_soon(actor.perform, look)
+                    case 2:
+                        await trio.lowlevel.checkpoint()
+                    case _:
+                        with broker.disk.gathering:
+                            send(random.randrange(6))
+            await until(lambda: len(answers) == sent)
+        assert {number: answer.base_offset for number, answer in answers if isinstance(answer, AppendResult)} == {
+            number: number for number in range(sent)
+        }
+        assert changes == sorted(changes)
+        assert len(await values_from(broker)) == sent
+
+
+FILE = FileHandle(path="log", writable=True)
+
+
+def small(size: int = 1) -> list[DiskOp]:
+    return [Write(FILE, 0, [bytes(size)])]
+
+
+@pytest.mark.parametrize(
+    ("operations", "suits"),
+    [
+        (small(), True),
+        ([Write(FILE, 0, [b"a", b"bc"]), Write(FILE, 3, [b"d"])], True),
+        (small(disk.MAX_BYTES), True),
+        (small(disk.MAX_BYTES + 1), False),
+        ([*small(disk.MAX_BYTES), *small()], False),
+        ([*small(disk.SMALL_BYTES), *small(disk.SMALL_BYTES)], True),
+        ([*small(), Sync(FILE)], False),
+        ([Truncate(FILE, 0)], False),
+    ],
+)
+def test_only_small_writes_that_nothing_is_forced_to_the_device_with(operations: list[DiskOp], suits: bool) -> None:
+    assert disk.WritesAtOnce().suits(OsFileSystem(), operations) is suits
+
+
+def test_larger_writes_are_left_to_threads_once_a_turn_is_full() -> None:
+    turns = Turns()
+    writes = disk.WritesAtOnce(turns)
+    turns.begin()
+    together = 0
+    while writes.suits(OsFileSystem(), small(128 * KIB)):
+        together += 1
+    assert 8 <= together <= 32
+    assert writes.suits(OsFileSystem(), small(disk.SMALL_BYTES))
+    turns.begin()
+    assert writes.suits(OsFileSystem(), small(128 * KIB))
+    faults = DiskFaults()
+    assert writes.suits(FaultyFileSystem(faults), small())
+    faults.add(DiskRule(effect="delay", operation="write", delay_ms=1))
+    assert not writes.suits(FaultyFileSystem(faults), small()), "it may take long"
+
+
+def test_after_a_slow_write_threads_write_for_a_while_and_for_longer_when_it_happens_again() -> None:
+    now_s = 100.0
+    writes = disk.WritesAtOnce(clock=lambda: now_s)
+
+    def write(seconds: float) -> None:
+        nonlocal now_s
+        assert writes.suits(OsFileSystem(), small())
+        now_s += seconds
+        writes.done()
+
+    write(disk.SLOW_S / 2)
+    pauses = []
+    for _ in range(12):
+        write(2 * disk.SLOW_S)
+        since_s = now_s
+        while not writes.suits(OsFileSystem(), small()):
+            now_s += disk.FIRST_PAUSE_S / 2
+        pauses.append(now_s - since_s)
+    assert pauses[:4] == pytest.approx([disk.FIRST_PAUSE_S * 2**power for power in range(4)], abs=disk.FIRST_PAUSE_S / 2)
+    assert pauses[-1] == pytest.approx(disk.LONGEST_PAUSE_S, abs=disk.FIRST_PAUSE_S / 2)
+    now_s += disk.LONGEST_PAUSE_S
+    write(2 * disk.SLOW_S)
+    now_s += disk.FIRST_PAUSE_S
+    assert writes.suits(OsFileSystem(), small())
+
+
+async def test_a_small_write_takes_no_hop_once_its_file_is_open(tmp_path: Path) -> None:
+    fs = GateFileSystem()
+    fs.lets_write_at_once = True
+    async with open_disk(fs) as disk:
+        file = writable(tmp_path / "log")
+        await disk.run([Write(file, 0, [b"a"])], [file])
+        before = disk.statistics()
+        fs.calls.clear()
+        await disk.run([Write(file, 1, [b"b"])], [file])
+        after = disk.statistics()
+        assert (after.hops, after.writes_at_once) == (before.hops, before.writes_at_once + 1)
+        assert {call.thread for call in fs.calls} == {threading.current_thread().name}
+    assert (tmp_path / "log").read_bytes() == b"ab"
+
+
+async def test_beside_a_write_that_takes_long_a_small_one_gets_a_thread_too(tmp_path: Path) -> None:
+    """What holds up one may hold up the other, and the loop with it."""
+    fs = GateFileSystem()
+    async with open_disk(fs) as disk:
+        slow, quick = writable(tmp_path / "slow"), writable(tmp_path / "quick")
+        for file in (slow, quick):
+            await disk.run([Write(file, 0, [b"a"])], [file])
+        async with held(fs.hold("sync", "slow"), disk.run, [Sync(slow)], [slow]):
+            fs.lets_write_at_once = True
+            before = disk.statistics()
+            await disk.run([Write(quick, 1, [b"b"])], [quick])
+            assert disk.statistics().writes_at_once == before.writes_at_once

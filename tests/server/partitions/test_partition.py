@@ -12,14 +12,13 @@ import pytest
 import trio
 import trio.testing
 from triolog.protocol.errors import ErrorCode, RequestError
-from triolog.protocol.types import TopicPartition
+from triolog.protocol.types import AppendResult, TopicPartition
 from triolog.server.broker import Broker, FetchPartition
+from triolog.server.partitions.partition import PartitionActor
 from triolog.server.storage.errors import AppendFailedError, LogOfflineError
-from triolog.server.storage.log.append import AppendResult
 from triolog.server.storage.log.changes import truncate_fully_and_start_at, truncate_to
 from triolog.server.storage.log.prepare import prepare_append
 
-from tests.server.partitions.appending import Answered, answered, offsets, prepared, send
 from tests.support.brokers import (
     LARGE,
     PARTITION,
@@ -553,3 +552,26 @@ async def test_an_unhandled_exception_in_the_actor_takes_its_log_offline_and_ans
         assert broker.disk.errors.counts == {"partition": 1}
     assert ["unhandled exception (ZeroDivisionError" in text for text in said] == [True] * 3
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+Answered = list[AppendResult | RequestError]
+
+
+def prepared(actor: PartitionActor, *, size: int = 5) -> Any:
+    data = batch(START_MS, value=b"v" * size)
+    return prepare_append(data, actor.topic_partition, actor.config, now_ms=START_MS)
+
+
+async def send(actor: PartitionActor, answers: Answered, *, acks: int = -1, size: int = 5, count: int = 1) -> None:
+    for _ in range(count):
+        await actor.append(prepared(actor, size=size), acks, answers.append)
+
+
+async def answered(answers: Answered, count: int) -> None:
+    """Wait until so many callers have their answer."""
+    await until(lambda: len(answers) >= count)
+
+
+def offsets(answers: Answered) -> list[int]:
+    """Base offsets of appends that were not refused."""
+    return [answer.base_offset for answer in answers if isinstance(answer, AppendResult)]

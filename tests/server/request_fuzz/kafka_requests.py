@@ -11,8 +11,7 @@ from triolog.protocol.schema import codec
 from triolog.protocol.schema.fields import BOOL, BYTES, RECORDS, STRING, UUID, Element, Field, Primitive, fields_of
 from triolog.protocol.schema.primitives import write_unsigned_varint
 
-from tests.support.kafka_asking import ask
-from tests.support.kafka_wire import Asked
+from tests.support.kafka_wire import Asked, ask
 
 from .world import INT32_MAX, INTERNAL, PATTERNS, SERVED_GROUPS, SHARE_GROUPS, STREAMS_GROUPS, TRANSACTIONAL_IDS, World
 

@@ -106,6 +106,16 @@ _count: Final[Make] = lambda world: world.mostly(1000, 0, 1, 10_000, 10_001)  # 
 _transactional_id: Final[Make] = lambda world: world.mostly(world.me.transactional_id, "unknown", "")  # noqa: E731
 _PLACE: Final[dict[str, Make]] = {"topic": World.topic, "partition": _partition}
 
+_ACL: Final[dict[str, Make]] = {
+    "resource_type": lambda world: world.mostly("TOPIC", "GROUP", "ANY", "CLUSTER", "?"),
+    "resource_name": World.text,
+    "pattern_type": lambda world: world.mostly("LITERAL", "PREFIXED", "ANY", "MATCH", "?"),
+    "principal": lambda world: world.mostly("User:fuzzed", "fuzzed", None),
+    "host": lambda world: world.mostly("*", "::1", None),
+    "operation": lambda world: world.mostly("READ", "ALL", "ANY", "?"),
+    "permission": lambda world: world.mostly("ALLOW", "ANY", "?"),
+}
+
 BODIES: Final[dict[str, dict[str, Make]]] = {
     "produce": {
         "partitions": _list(**_PLACE, records=_records),
@@ -186,6 +196,19 @@ BODIES: Final[dict[str, dict[str, Make]]] = {
             ),
         )
     },
+    "describe_users": {},
+    "alter_users": {
+        "changes": _list(
+            user=World.text,
+            mechanism=lambda world: world.mostly("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"),
+            iterations=lambda world: world.mostly(4096, 0, 1, INT32_MAX),
+            salt=lambda world: world.mostly(b"salt", b""),
+            salted_password=lambda world: world.mostly(b"secret", b"", None),
+        )
+    },
+    "describe_acls": {"filter": lambda world: {key: make(world) for key, make in _ACL.items()}},
+    "create_acls": {"acls": _list(**_ACL)},
+    "delete_acls": {"filters": _list(**_ACL)},
     "list_gaps": {"topics": _names(World.topic, nullable=True)},
     "accept_gaps": {"partitions": _list(**_PLACE, start_offset=_offset)},
     "describe_segments": {

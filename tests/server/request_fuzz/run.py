@@ -40,9 +40,9 @@ from triolog.server.listeners.native import session
 from triolog.server.listeners.native.calls import NativeCalls, native_listener
 from triolog.server.listeners.native.session import Session
 
-from tests.support.kafka_asking import ask
 from tests.support.kafka_server import KafkaServer, kafka_server
 from tests.support.kafka_stream import RECEIVE_BYTES, KafkaStream, connected, decode_answer
+from tests.support.kafka_wire import ask
 from tests.support.logs import START_MS
 from tests.support.transactions import TransactionalProducer
 

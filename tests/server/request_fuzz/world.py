@@ -7,16 +7,12 @@ from random import Random
 from typing import Any, Final
 
 import attrs
+from triolog.protocol.limits import INT16_MAX, INT32_MAX, INT64_MAX
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import CompressionType
 
 from tests.support.logs import START_MS
 from tests.support.record_batches import patched
-
-INT8_MAX: Final = 2**7 - 1
-INT16_MAX: Final = 2**15 - 1
-INT32_MAX: Final = 2**31 - 1
-INT64_MAX: Final = 2**63 - 1
 
 FURNISHED: Final[dict[str, dict[str, str]]] = {
     "plain": {},

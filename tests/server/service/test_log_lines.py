@@ -1,18 +1,40 @@
-"""How many log lines of a kind go through, and what is said of the others."""
+"""How many log lines of a kind go through, and what is said of the others. Files of users and certificates are read again when
+they change, once they are whole, and nobody who is there notices. How far a start is, as a supervisor is told. The rest is
+said by real servers: `tests/server/test_supervised_process.py`. What the server as a process says on the way."""
 
 from __future__ import annotations
 
+import errno
 import io
+import json
 import logging
+import os
+import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
 import trio
-from triolog.server.config.broker_config import BrokerConfig
+from triolog.protocol.errors import InvalidConfigError
+from triolog.protocol.kafka.messages.topics import MetadataRequest
+from triolog.protocol.native import messages
+from triolog.server.app import LINE_S, StartLines
+from triolog.server.broker import Broker, StartProgress
+from triolog.server.config.broker_config import Address, BrokerConfig
+from triolog.server.config.listener_security import ListenerSecurity
 from triolog.server.config.values import DEFAULT_LINES_PER_MINUTE, LogLevel
+from triolog.server.listeners.opening import Addresses, Listeners
 from triolog.server.service.log_lines import CHARS_PER_LINE, MAX_KINDS, MINUTE_S, LineLimit, LogLines, configure_logging
+from triolog.server.service.service import EXTENSION_S, LEAST_S, Change, Starting, WatchedFiles, security_part, tls_part
+from triolog.server.system.supervisor import Supervisor
+
+from tests.support import brokers, kafka_stream, native_stream
+from tests.support.certificates import HOST, Certificates, make_certificates
 
 LOGGER = logging.getLogger("planted")
 
@@ -156,3 +178,194 @@ def test_a_long_line_counts_as_several(lines: Lines) -> None:
     lines.now_s = MINUTE_S
     [said] = lines.said()
     assert said.startswith("16 lines of this kind were left out")
+
+
+LOOK_S = 0.005
+
+
+@asynccontextmanager
+async def watched(path: Path) -> AsyncIterator[tuple[Broker, Path]]:
+    users = path / "users.toml"
+    users.write_text('[alice]\npassword = "old"\n')
+    keys = {"sasl_users_file": str(users), "audit_file": str(path / "audit")}
+    async with brokers.running_broker(path / "data", **keys) as broker, trio.open_nursery() as nursery:
+        nursery.start_soon(WatchedFiles(broker, [partial(security_part, broker)], LOOK_S).run)
+        yield broker, users
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_file_that_is_written_anew_or_replaced_is_read(tmp_path: Path) -> None:
+    async with watched(tmp_path) as (broker, users):
+        users.write_text('[alice]\npassword = "newer"\n')
+        await brokers.until(lambda: broker.security.is_password("alice", "newer"))
+        assert not broker.security.is_password("alice", "old")
+        other = tmp_path / "other"
+        other.write_text('[bob]\npassword = "b"\n')
+        other.replace(users)
+        await brokers.until(lambda: broker.security.is_password("bob", "b"))
+    noted = [json.loads(line) for line in (tmp_path / "audit").read_text().splitlines()]
+    assert [each["changed"] for each in noted] == [["passwords of users: alice"], ["users added: bob", "users removed: alice"]]
+
+
+async def test_what_cannot_be_read_is_said_once_and_changes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def errors() -> list[str]:
+        return [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+
+    async with watched(tmp_path) as (broker, users):
+        users.write_text("[alice\n")
+        await brokers.until(lambda: bool(errors()))
+        users.unlink()
+        await brokers.until(lambda: len(errors()) == 2)
+        assert broker.security.is_password("alice", "old")
+        users.write_text('[alice]\npassword = "newest"\n')
+        await brokers.until(lambda: broker.security.is_password("alice", "newest"))
+    assert ["is not TOML" in each for each in errors()] == [True, False]
+
+
+async def test_a_certificate_that_changes_is_shown_to_new_connections_and_old_ones_stay(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """On both doors; a certificate of which only a part is there is not taken."""
+    before, after = (make_certificates(tmp_path / name) for name in ("before", "after"))
+    file = tmp_path / "server.pem"
+    shutil.copy(before.server, file)
+    keys: dict[str, Any] = dict.fromkeys(("native_security", "kafka_security"), ListenerSecurity.SSL)
+    keys |= {"ssl_certificate_file": str(file), "audit_file": str(tmp_path / "audit")}
+    async with brokers.running_broker(tmp_path / "data", **keys) as broker, trio.open_nursery() as nursery:
+        listeners = Listeners(broker)
+        doors = await listeners.start(nursery, Addresses(Address(HOST, 0), Address(HOST, 0)))
+        nursery.start_soon(WatchedFiles(broker, [partial(tls_part, broker, listeners)], LOOK_S).run)
+        async with shaken(doors.native, before) as native, shaken(doors.kafka, before) as kafka:
+            old = native_stream.NativeStream(native), kafka_stream.KafkaStream(kafka)
+            await old[0].call(messages.HelloRequest("old"))
+            file.write_bytes(Path(after.server).read_bytes()[:100])
+            await brokers.until(lambda: "ssl_certificate_file" in caplog.text)
+            async with shaken(doors.kafka, before) as another:
+                assert another.getpeercert() == kafka.getpeercert()
+            shutil.copy(after.server, file)
+            await brokers.until(lambda: b"the content of" in (tmp_path / "audit").read_bytes())
+            for address in (doors.native, doors.kafka):
+                async with shaken(address, after) as new:
+                    assert new.getpeercert() not in (native.getpeercert(), kafka.getpeercert())
+                with pytest.raises(trio.BrokenResourceError):
+                    async with shaken(address, before):
+                        """It trusts another authority."""
+            assert (await old[0].call(messages.MetadataRequest(()))).topics == ()
+            assert (await old[1].call(MetadataRequest(topics=[]), 9)).topics == []
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def shaken(address: Address | None, certificates: Certificates) -> AsyncIterator[Any]:
+    """A connection whose handshake is done, by a client that trusts these."""
+    assert address is not None
+    context = certificates.client_context()
+    stream = trio.SSLStream(await trio.open_tcp_stream(*address), context, server_hostname=HOST, https_compatible=True)
+    try:
+        await stream.do_handshake()
+        yield stream
+    finally:
+        await trio.aclose_forcefully(stream)
+
+
+async def test_a_file_that_only_looks_changed_is_no_change(tmp_path: Path) -> None:
+    async with watched(tmp_path) as (broker, users):
+        os.utime(users, ns=(1, 1))
+        users.with_name("done").touch()
+        looks = 0
+
+        def has_looked() -> bool:
+            nonlocal looks
+            looks += 1
+            return looks > 50
+
+        await brokers.until(has_looked)
+        assert broker.security.is_password("alice", "old")
+    assert (tmp_path / "audit").read_text() == ""
+
+
+async def test_what_could_not_be_read_for_want_of_descriptors_is_read_when_there_are_some(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lacking, tried = True, 0
+
+    async def part(config: BrokerConfig) -> Change:
+        nonlocal tried
+        tried += 1
+        await trio.lowlevel.checkpoint()
+        if lacking:
+            raise InvalidConfigError("a file of TLS cannot be read") from OSError(errno.EMFILE, "Too many open files")
+        return Change(("read",))
+
+    users = tmp_path / "users.toml"
+    users.write_text('[alice]\npassword = "a"\n')
+    keys = {"sasl_users_file": str(users), "audit_file": str(tmp_path / "audit")}
+    async with brokers.running_broker(tmp_path / "data", **keys) as broker, trio.open_nursery() as nursery:
+        nursery.start_soon(WatchedFiles(broker, [part], LOOK_S).run)
+        await brokers.until(lambda: tried > 3)
+        lacking = False
+        await brokers.until(lambda: "the file has changed: read" in caplog.text or b"read" in (tmp_path / "audit").read_bytes())
+        nursery.cancel_scope.cancel()
+    assert "not used" not in caplog.text
+
+
+@attrs.define(eq=False)
+class Listening(Supervisor):
+    """Keeps what it is told, as long as it takes anything."""
+
+    told: list[tuple[str, ...]] = attrs.field(factory=list)
+    takes: bool = True
+
+    def tell(self, *lines: str) -> bool:
+        if self.takes:
+            self.told.append(lines)
+        return self.takes
+
+
+def at(done: int) -> StartProgress:
+    return StartProgress(logs=10, logs_done=done, scan_bytes=1, scanned_bytes=0)
+
+
+def test_only_a_start_that_comes_further_gets_more_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    supervisor, passed_on = Listening(), list[StartProgress]()
+    starting = Starting(supervisor, passed_on.append)
+    reports = [at(1), at(1), at(2), at(2), at(2), at(10)]
+    for report in reports:
+        starting(report)
+        now += LEAST_S
+    more = f"EXTEND_TIMEOUT_USEC={EXTENSION_S * 1_000_000}"
+    assert supervisor.told == [(f"STATUS=recovering {done} of 10 logs", more) for done in (1, 2, 10)]
+    assert passed_on == reports
+
+
+def test_progress_that_was_not_taken_is_said_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.monotonic", lambda: 5.0)
+    supervisor = Listening(takes=False)
+    starting = Starting(supervisor, lambda progress: None)
+    starting(at(1))
+    supervisor.takes = True
+    starting(at(1))
+    starting(at(2))
+    assert [status for status, _ in supervisor.told] == ["STATUS=recovering 1 of 10 logs"]
+
+
+def progress_at(scanned_bytes: int) -> StartProgress:
+    return StartProgress(logs=10, logs_done=2, scan_bytes=100_000_000, scanned_bytes=scanned_bytes)
+
+
+def test_a_long_start_says_how_far_it_is_every_few_seconds(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    lines = StartLines(begin_s=now, said_s=now)
+    with caplog.at_level(logging.INFO):
+        for tenths in range(round(LINE_S * 20) + 1):
+            now = 1000.0 + tenths / 10
+            lines(progress_at(tenths * 500_000))
+    assert [record.getMessage() for record in caplog.records] == [
+        "recovering logs=2/10 scanned_mb=25/100 mb_s=5.0 left_s=15",
+        "recovering logs=2/10 scanned_mb=50/100 mb_s=5.0 left_s=10",
+    ]

@@ -14,9 +14,8 @@ from triolog.server.storage.disk.paths import STAGE_DIRECTORY
 
 from tests.server.stages.test_stage_commits import APPLICATION, OTHER, batch, decide
 from tests.support.brokers import PARTITION, TOPIC, running_broker, value, values_from
-from tests.support.crash_fs import CrashFileSystem, distinct
-from tests.support.memory_image import put
-from tests.support.sync_counting_fs import made_directories
+from tests.support.counting_fs import made_directories
+from tests.support.crash_fs import CrashFileSystem, distinct, put
 
 pytestmark = pytest.mark.merge  # cut off before each operation on the disk
 

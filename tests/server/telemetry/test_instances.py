@@ -1,4 +1,5 @@
-"""Who may send metrics: the checks of Kafka's ClientMetricsManager in its order, what each client is asked for, limits."""
+"""Who may send metrics: the checks of Kafka's ClientMetricsManager in its order, what each client is asked for, limits. What
+clients have sent: read from OTLP in every codec, added up, within limits."""
 
 from __future__ import annotations
 
@@ -7,10 +8,13 @@ from typing import Any, Final
 
 import attrs
 import pytest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, MetricsData
 from triolog.protocol.errors import ErrorCode, RequestError
+from triolog.protocol.records.compression import compress
+from triolog.protocol.types import CompressionType
 from triolog.server.config.resource_keys import Subscription, subscription
 from triolog.server.system.client_memory import ClientMemory
-from triolog.server.telemetry import instances
+from triolog.server.telemetry import instances, otlp
 from triolog.server.telemetry.instances import RESERVED, ClientInstance, ClientInstances, Push
 
 NOBODY: Final = bytes(16)
@@ -85,9 +89,8 @@ def test_who_asks_or_sends_too_early_is_told_so(clients: ClientInstances) -> Non
     instance = get(clients, 0)
     assert push(clients, instance, 1) is ErrorCode.NONE, "the first one after it has asked may come at any time"
     assert push(clients, instance, 1_000) is ErrorCode.THROTTLING_QUOTA_EXCEEDED
-    with pytest.raises(RequestError) as caught:
+    with pytest.raises(RequestError, match=r"^THROTTLING_QUOTA_EXCEEDED"):
         get(clients, 1_000)
-    assert caught.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
     assert push(clients, instance, 1_001) is ErrorCode.NONE
     assert get(clients, 2_001) is instance
 
@@ -145,3 +148,85 @@ def test_clients_count_in_bytes_as_they_describe_themselves(wanted: Wanted) -> N
     assert len(clients) == 1
     clients.disconnected("connection")
     assert (account.used_bytes, first.client["client_id"]) == (0, "c" * 30_000)
+
+
+PUSHING_CLIENT = {"client_id": "a", "client_instance_id": "i"}
+
+
+def sent() -> bytes:
+    """A gauge, a counter of two partitions as deltas, a histogram."""
+    data = MetricsData()
+    metrics: Any = data.resource_metrics.add().scope_metrics.add().metrics
+    gauge = metrics.add(name="rate")
+    gauge.gauge.data_points.add(as_double=2.5)
+    total = metrics.add(name="total")
+    total.sum.aggregation_temporality = AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
+    for number in range(2):
+        point = total.sum.data_points.add(as_int=10 + number)
+        point.attributes.add(key="partition").value.int_value = number
+    histogram = metrics.add(name="latency")
+    histogram.histogram.data_points.add(count=3, sum=4.5)
+    return bytes(data.SerializeToString())
+
+
+POINTS = [
+    otlp.Point("rate", "", 2.5, False),
+    otlp.Point("total", "partition=0", 10.0, True),
+    otlp.Point("total", "partition=1", 11.0, True),
+    otlp.Point("latency.count", "", 3.0, False),
+    otlp.Point("latency.sum", "", 4.5, False),
+]
+
+
+def read_points(data: bytes, codec: CompressionType, *, max_bytes: int) -> list[otlp.Point]:
+    steps = otlp.point_steps(otlp.unpack(data, codec, max_bytes=max_bytes))
+    while True:
+        try:
+            next(steps)
+        except StopIteration as exc:
+            found: list[otlp.Point] = exc.value
+            return found
+
+
+@pytest.mark.parametrize("codec", CompressionType)
+def test_numbers_are_read_in_every_codec(codec: CompressionType) -> None:
+    data = b"".join([compress(codec, sent(), max_bytes=2**20)])
+    assert read_points(data, codec, max_bytes=2**20) == POINTS
+
+
+def test_what_cannot_be_read_is_an_invalid_record() -> None:
+    bomb = b"".join([compress(CompressionType.GZIP, bytes(10_000), max_bytes=2**20)])
+    for data, codec in ((b"\xff\xff", CompressionType.NONE), (b"no gzip", CompressionType.GZIP), (bomb, CompressionType.GZIP)):
+        with pytest.raises(RequestError, match=r"^INVALID_RECORD"):
+            read_points(data, codec, max_bytes=1_000)
+
+
+def shown(kept: instances.Collected, now_ms: int = 0) -> dict[str, float]:
+    return {f"{each.metric} {each.attributes}": each.value for each in kept.series(now_ms)}
+
+
+def test_what_is_counted_is_added_up_and_the_rest_replaced() -> None:
+    kept = instances.Collected()
+    for _ in range(2):
+        kept.add(b"i", PUSHING_CLIENT, POINTS, now_ms=0, expires_ms=100)
+    assert shown(kept) == {
+        "rate ": 2.5,
+        "total partition=0": 20.0,
+        "total partition=1": 22.0,
+        "latency.count ": 3.0,
+        "latency.sum ": 4.5,
+    }
+    assert shown(kept, 100) == {}
+
+
+def test_there_are_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(instances, "MAX_SERIES_OF_CLIENT", 2)
+    monkeypatch.setattr(instances, "MAX_SERIES", 3)
+    monkeypatch.setattr(instances, "MAX_CLIENTS", 2)
+    kept = instances.Collected()
+    kept.add(b"1", PUSHING_CLIENT, POINTS, now_ms=0, expires_ms=100)
+    assert (len(shown(kept)), kept.left_out) == (2, 3)
+    kept.add(b"2", PUSHING_CLIENT, POINTS, now_ms=0, expires_ms=100)
+    assert (len(list(kept.series(0))), kept.left_out) == (3, 7)
+    kept.add(b"3", PUSHING_CLIENT, POINTS[:1], now_ms=0, expires_ms=100)
+    assert len(list(kept.series(0))) == 2, "the first has made room"

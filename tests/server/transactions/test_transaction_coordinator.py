@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import attrs
 import pytest
@@ -14,6 +14,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 from triolog.protocol.coordinator import transactions
+from triolog.protocol.coordinator.offsets import OFFSETS_TOPIC
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.builder import build_batch
@@ -26,11 +27,13 @@ from triolog.server.storage.producers.producer_cursor import AppendOrigin
 from triolog.server.transactions.transaction_states import IDLE_STATES, LAST_CLIENT_EPOCH
 
 from tests.support.brokers import LARGE, PARTITION, TOPIC, actor_of, records_from, running_broker, until
+from tests.support.counting_fs import made_directories
+from tests.support.crash_fs import CrashFileSystem
 from tests.support.gate_fs import GateFileSystem, held
 from tests.support.logs import START_MS, Clock
-from tests.support.transactions import TIMEOUT_MS, TransactionalProducer, committed_values, is_stable
+from tests.support.transactions import TIMEOUT_MS, TransactionalProducer, committed_offset, committed_values, is_stable
 
-OTHER = TopicPartition(TOPIC, 1)
+OTHER: Final = TopicPartition(TOPIC, 1)
 STATES: Final = TopicPartition(transactions.TRANSACTIONS_TOPIC, 0)
 GROUP: Final = "group"
 DAY_MS: Final = 86_400_000
@@ -471,3 +474,75 @@ async def test_partitions_that_have_not_joined_are_refused(broker: Broker) -> No
     broker.transactions.check_joined(*producer.identity, [PARTITION])
     with refused(ErrorCode.INVALID_TXN_STATE):
         broker.transactions.check_joined(*producer.identity, [PARTITION, OTHER])
+
+
+OFFSETS: Final = TopicPartition(OFFSETS_TOPIC, 0)
+SMALL_FILES: Final = {"segment.index.bytes": "1200"}
+
+
+class Seen(NamedTuple):
+    """What readers of committed records, and the group, see."""
+
+    first: list[str]
+    second: list[str]
+    offset: int
+
+
+BEFORE: Final = Seen(["a0"], ["b0"], 1)
+AFTER: Final = Seen(["a0", "a1"], ["b0", "b1"], 2)
+
+
+async def look(broker: Broker) -> Seen:
+    return Seen(
+        await committed_values(broker, PARTITION),
+        await committed_values(broker, OTHER),
+        await committed_offset(broker, GROUP, PARTITION),
+    )
+
+
+async def one_transaction(producer: TransactionalProducer, number: int, *, commit: bool = True) -> None:
+    await producer.produce(PARTITION, f"a{number}")
+    await producer.produce(OTHER, f"b{number}")
+    await producer.commit_offset(GROUP, PARTITION, number + 1)
+    await (producer.commit() if commit else producer.abort())
+
+
+async def record_steps(path: Path, fs: CrashFileSystem, *, commit: bool) -> list[CrashFileSystem]:
+    """A committed transaction, then one whose steps are kept."""
+    async with running_broker(path, fs=fs, durability="fsync", topic=SMALL_FILES) as broker:
+        await broker.topics.create(TOPIC, 2)
+        producer = await TransactionalProducer.start(broker)
+        await one_transaction(producer, 0)
+        assert await look(broker) == BEFORE
+        moments = fs.moments()
+        await one_transaction(producer, 1, commit=commit)
+        steps = [*moments, fs.copy()]
+        assert await look(broker) == (AFTER if commit else BEFORE)
+    return steps
+
+
+@pytest.mark.merge  # cut off before each operation on the disk
+@pytest.mark.parametrize("kind", ["killed", "cut"])
+@pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
+async def test_a_transaction_cut_off_anywhere_is_whole_or_absent(fast_path: Path, commit: bool, kind: str) -> None:
+    fs = CrashFileSystem()
+    [path] = made_directories(fs, fast_path, 1)
+    outcomes = []
+    steps = await record_steps(path, fs, commit=commit)
+    for step in steps if kind == "killed" else [step.crash(None) for step in steps]:
+        async with running_broker(path, fs=step, durability="fsync", topic=SMALL_FILES) as broker:
+            seen = await look(broker)
+            assert seen in (BEFORE, AFTER)
+            outcomes.append(seen == AFTER)
+            decided = [is_stable(broker, each) for each in (PARTITION, OTHER, OFFSETS)]
+            assert all(decided) or seen == BEFORE
+            again = await TransactionalProducer.start(broker)
+            assert all(is_stable(broker, each) for each in (PARTITION, OTHER, OFFSETS))
+            assert await look(broker) == seen
+            await one_transaction(again, 9)
+            assert await look(broker) == Seen([*seen.first, "a9"], [*seen.second, "b9"], 10)
+        async with running_broker(path, fs=step, durability="fsync", topic=SMALL_FILES) as broker:
+            assert await look(broker) == Seen([*seen.first, "a9"], [*seen.second, "b9"], 10)
+    assert len(outcomes) >= 16
+    assert outcomes == sorted(outcomes), "an outcome that was decided changed"
+    assert outcomes[-1] is commit

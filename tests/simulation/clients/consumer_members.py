@@ -1,22 +1,29 @@
-"""Members of a group by the protocol of KIP-848: what a member gets and has to give up it learns from the answers to its
-heartbeats. Some are slow to let go of what they have to, and say nothing of it until they have."""
+"""Members of groups, by the protocol of KIP-848 and by the classic one, as Kafka's consumers with eager rebalances are.
+
+Some of the former are slow to let go of what they have to, and say nothing of it until they have. Of the latter who joins again
+lets everything go first; the leader draws lots for the partitions.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import attrs
-from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.groups import (
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatTopicPartitions,
+from triolog.protocol.coordinator.classic_group_records import (
+    CONSUMER_PROTOCOL_TYPE,
+    ConsumerPartitions,
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    decode_assignment,
+    encode_consumer_protocol,
 )
+from triolog.protocol.errors import ErrorCode
 from triolog.protocol.types import TopicPartition
 
-from ..groups.events import Described
-from ..groups.lives import TOPICS
-from .members import FENCED, NOBODY, REBALANCE_MS, SESSION_MS, GroupMember
+from tests.simulation.clients.members import FENCED, NOBODY, REBALANCE_MS, SESSION_MS, GroupMember, everything
+from tests.simulation.groups.events import Assigns, Described
+from tests.simulation.groups.lives import TOPICS
+from tests.support.kafka_wire import ask
 
 VERSION: Final = 1
 DESCRIBE_VERSION: Final = 1
@@ -50,8 +57,7 @@ class ConsumerMember(GroupMember):
     async def _describe(self) -> None:
         """Look at the group while others may change it."""
         begun_ms = self.world.at_ms()
-        request = ConsumerGroupDescribeRequest(group_ids=[self.group], include_authorized_operations=False)
-        answer = await self.kafka.call(request, DESCRIBE_VERSION)
+        answer = await self.kafka.call(ask("ConsumerGroupDescribe", group_ids=[self.group]), DESCRIBE_VERSION)
         if answer is not None and not answer.groups[0].error_code:
             epoch = answer.groups[0].group_epoch
             self.world.add(Described(**self.now(), group=self.group, epoch=epoch, begun_ms=begun_ms))
@@ -98,17 +104,18 @@ class ConsumerMember(GroupMember):
         until_ms = begun_ms + SESSION_MS
         return until_ms if self.doubt_since_ms is None else min(until_ms, self.doubt_since_ms + REBALANCE_MS)
 
-    def _request(self, *, is_joining: bool, is_full: bool) -> ConsumerGroupHeartbeatRequest:
-        owned: list[ConsumerGroupHeartbeatTopicPartitions] | None = None
+    def _request(self, *, is_joining: bool, is_full: bool) -> Any:
+        owned: list[dict[str, Any]] | None = None
         if is_joining:
             owned = []
         elif is_full or (self.is_news and not self.leaving):
             owned = [
-                ConsumerGroupHeartbeatTopicPartitions(topic_id=self.world.topic_ids[topic], partitions=numbers)
+                {"topic_id": self.world.topic_ids[topic], "partitions": numbers}
                 for topic in TOPICS
                 if (numbers := [number for name, number in self.owned if name == topic])
             ]
-        return ConsumerGroupHeartbeatRequest(
+        return ask(
+            "ConsumerGroupHeartbeat",
             group_id=self.group,
             member_id=self.member_id,
             member_epoch=JOINS if is_joining else self.epoch,
@@ -117,7 +124,7 @@ class ConsumerMember(GroupMember):
             topic_partitions=owned,
         )
 
-    def _take(self, assigned: list[ConsumerGroupHeartbeatTopicPartitions]) -> None:
+    def _take(self, assigned: list[Any]) -> None:
         names = {topic_id: name for name, topic_id in self.world.topic_ids.items()}
         mine = {TopicPartition(names[each.topic_id], number) for each in assigned for number in each.partitions}
         for where in mine:
@@ -148,5 +155,107 @@ class ConsumerMember(GroupMember):
             self.leaving.pop(where, None)
 
     async def leave(self) -> None:
-        request = ConsumerGroupHeartbeatRequest(group_id=self.group, member_id=self.member_id, member_epoch=LEAVES)
+        request = ask("ConsumerGroupHeartbeat", group_id=self.group, member_id=self.member_id, member_epoch=LEAVES)
         await self.kafka.call(request, VERSION)
+
+
+JOIN_VERSION: Final = 5
+SYNC_VERSION: Final = 3
+HEARTBEAT_VERSION: Final = 3
+LEAVE_VERSION: Final = 3
+PROTOCOL: Final = "lots"
+
+
+@attrs.define(eq=False)
+class ClassicMember(GroupMember):
+    """See the module."""
+
+    is_called: bool = False
+    """The group rebalances: it has to join again."""
+
+    async def beat(self) -> bool:
+        if self.epoch == NOBODY or self.is_called:
+            return await self._join()
+        begun_ms = self.world.at_ms()
+        request = ask("Heartbeat", group_id=self.group, generation_id=self.epoch, member_id=self.member_id)
+        answer = await self.kafka.call(request, HEARTBEAT_VERSION)
+        if answer is None:
+            return True
+        error = ErrorCode(answer.error_code)
+        if not error:
+            self.heard(begun_ms, begun_ms + SESSION_MS)
+            return True
+        self.was_refused(error)
+        return False
+
+    def was_refused(self, error: ErrorCode) -> None:
+        if error is ErrorCode.REBALANCE_IN_PROGRESS:
+            self.is_called = True
+        elif error in FENCED:
+            self.dismissed(error)
+            if error is ErrorCode.UNKNOWN_MEMBER_ID:
+                self.member_id = ""
+
+    async def _join(self) -> bool:
+        self.lets_go(list(self.owned))
+        subscription = ConsumerProtocolSubscription(topics=list(TOPICS))
+        request = ask(
+            "JoinGroup",
+            group_id=self.group,
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=REBALANCE_MS,
+            member_id=self.member_id,
+            protocol_type=CONSUMER_PROTOCOL_TYPE,
+            protocols=[{"name": PROTOCOL, "metadata": encode_consumer_protocol(subscription, 0)}],
+        )
+        answer = await self.kafka.call(request, JOIN_VERSION)
+        if answer is None:
+            return False
+        error = ErrorCode(answer.error_code)
+        if error is ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = request.member_id = answer.member_id
+            answer = await self.kafka.call(request, JOIN_VERSION)
+            if answer is None:
+                return False
+            error = ErrorCode(answer.error_code)
+        if error:
+            self.was_refused(error)
+            return False
+        self.member_id, self.epoch, self.is_called = answer.member_id, answer.generation_id, False
+        return await self._sync(answer)
+
+    async def _sync(self, joined: Any) -> bool:
+        begun_ms = self.world.at_ms()
+        is_leader = joined.leader == self.member_id
+        assignments = self._assign([each.member_id for each in joined.members]) if is_leader else []
+        whose = {"group_id": self.group, "generation_id": self.epoch, "member_id": self.member_id}
+        answer = await self.kafka.call(ask("SyncGroup", **whose, assignments=assignments), SYNC_VERSION)
+        error = None if answer is None else ErrorCode(answer.error_code)
+        if answer is None or error:
+            self.is_called = True
+            if error in FENCED:
+                self.was_refused(error)
+            return False
+        mine = decode_assignment(answer.assignment).assigned_partitions
+        partitions = {TopicPartition(each.topic, number) for each in mine for number in each.partitions}
+        self.told(partitions, begun_ms + SESSION_MS)
+        return True
+
+    def _assign(self, members: list[str]) -> list[dict[str, Any]]:
+        lots: dict[str, list[TopicPartition]] = {member: [] for member in sorted(members)}
+        for where in everything(self.world.partitions):
+            lots[self.rng.choice(sorted(lots))].append(where)
+        self.world.add(Assigns(**self.me(), assignment=tuple((member, tuple(lot)) for member, lot in lots.items())))
+        return [{"member_id": member, "assignment": _encoded(lot)} for member, lot in lots.items()]
+
+    async def leave(self) -> None:
+        request = ask("LeaveGroup", group_id=self.group, members=[{"member_id": self.member_id}])
+        await self.kafka.call(request, LEAVE_VERSION)
+
+
+def _encoded(lot: list[TopicPartition]) -> bytes:
+    by_topic: dict[str, list[int]] = {}
+    for topic, number in lot:
+        by_topic.setdefault(topic, []).append(number)
+    assigned = [ConsumerPartitions(topic=topic, partitions=numbers) for topic, numbers in by_topic.items()]
+    return encode_consumer_protocol(ConsumerProtocolAssignment(assigned_partitions=assigned), 0)

@@ -135,3 +135,19 @@ class KafkaConnection:
             self.on_end()
             with trio.CancelScope(shield=True):
                 await stream.stream.aclose()
+
+
+@attrs.define(eq=False)
+class KafkaInhabitant(Inhabitant):
+    """One with a connection of Kafka's protocol, which ends behind the last step."""
+
+    kafka: KafkaConnection = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.kafka = KafkaConnection(self.world)
+
+    async def run(self, steps: list[Step]) -> None:
+        try:
+            await super().run(steps)
+        finally:
+            await self.kafka.close()

@@ -9,21 +9,15 @@ from typing import Any, Final
 import attrs
 import trio
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
 from triolog.protocol.types import TopicPartition
+
+from tests.simulation.clients.readers import fetch
+from tests.support.kafka_wire import ask
 
 from ..groups.events import Commits, Committed, Dismissed, Heard, LetsGo, Resumes, Told
 from ..groups.lives import TOPICS
-from ..history import Moved, Polled, Refused
-from .fetching import fetch
-from .inhabitant import Inhabitant, KafkaConnection, Surroundings
+from ..history import Moved, Refused
+from .inhabitant import KafkaConnection, KafkaInhabitant, Surroundings
 
 BEAT_S: Final = 0.8
 """Between two turns of a member, about."""
@@ -42,10 +36,9 @@ REFUSED: Final = FENCED | {ErrorCode.REBALANCE_IN_PROGRESS}
 
 
 @attrs.define(eq=False)
-class Member(Inhabitant):
+class Member(KafkaInhabitant):
     """Of a group of any kind."""
 
-    kafka: KafkaConnection = attrs.field(init=False)
     member_id: str = ""
     epoch: int = NOBODY
     """Or generation. NOBODY: it is in no group."""
@@ -59,10 +52,6 @@ class Member(Inhabitant):
     def me(self) -> dict[str, Any]:
         """What events of members begin with."""
         return {**self.now(), "group": self.group, "member": self.member_id, "epoch": self.epoch}
-
-    async def run(self, steps: list[Any]) -> None:
-        await super().run(steps)
-        await self.kafka.close()
 
 
 @attrs.define(eq=False)
@@ -159,16 +148,7 @@ class GroupMember(Member):
             return False
         self.owned[where] = fetched.next_position
         self.uncommitted.add(where)
-        self.world.add(
-            Polled(
-                **self.now(),
-                partition=where,
-                is_committed=True,
-                position=position,
-                records=fetched.records,
-                next_position=fetched.next_position,
-            )
-        )
+        self.world.add(fetched.polled(self.now(), where, position, is_committed=True))
         return True
 
     async def _resume(self, where: TopicPartition) -> int | None:
@@ -190,14 +170,7 @@ class GroupMember(Member):
         self.commits += 1
         said = {"number": self.commits, "partition": where, "offset": offset}
         self.world.add(Commits(**self.me(), **said))
-        part = OffsetCommitRequestPartition(partition_index=where.partition, committed_offset=offset, committed_metadata=None)
-        request = OffsetCommitRequest(
-            group_id=self.group,
-            generation_id_or_member_epoch=self.epoch,
-            member_id=self.member_id,
-            topics=[OffsetCommitRequestTopic(name=where.topic, topic_id=bytes(16), partitions=[part])],
-        )
-        answer = await self.kafka.call(request, OFFSETS_VERSION)
+        answer = await self.kafka.call(offset_commit(self.group, where, offset, self.member_id, self.epoch), OFFSETS_VERSION)
         if answer is None:
             self.world.add(Committed(**self.me(), **said, is_kept=None))
             return
@@ -213,15 +186,20 @@ class GroupMember(Member):
         raise NotImplementedError
 
 
+def offset_commit(group: str, where: TopicPartition, offset: int, member_id: str = "", epoch: int = NOBODY) -> Any:
+    part = {"partition_index": where.partition, "committed_offset": offset, "committed_metadata": None}
+    topics = [{"name": where.topic, "partitions": [part]}]
+    return ask("OffsetCommit", group_id=group, member_id=member_id, generation_id_or_member_epoch=epoch, topics=topics)
+
+
 async def committed_offset(
     world: Surroundings, kafka: KafkaConnection, now: Any, group: str, where: TopicPartition, who: tuple[str | None, int]
 ) -> int | None:
     """What a group has committed, which goes into the history; -1 for nothing, None: not known."""
     begun_ms = world.at_ms()
-    asked = OffsetFetchRequestTopics(name=where.topic, topic_id=bytes(16), partition_indexes=[where.partition])
-    of_group = OffsetFetchRequestGroup(group_id=group, member_id=who[0], member_epoch=who[1], topics=[asked])
-    request = OffsetFetchRequest(group_id="", topics=None, groups=[of_group], require_stable=True)
-    answer = await kafka.call(request, OFFSETS_VERSION)
+    topics = [{"name": where.topic, "partition_indexes": [where.partition]}]
+    of_group = {"group_id": group, "member_id": who[0], "member_epoch": who[1], "topics": topics}
+    answer = await kafka.call(ask("OffsetFetch", topics=None, groups=[of_group], require_stable=True), OFFSETS_VERSION)
     if answer is None or answer.groups[0].error_code:
         return None
     [found] = answer.groups[0].topics[0].partitions

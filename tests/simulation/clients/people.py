@@ -1,27 +1,61 @@
-"""Who changes things: an administrator of topics, and the operator of the machine."""
+"""Who changes things: an administrator of topics, who has one deleted and created again under its name, and the operator of the
+machine.
+
+What may be lost under a durability other than `fsync` when the power is cut, or a log directory or a sync fails: told to the
+history. The server is asked what it knows: up to where each log is on the device, and how old the oldest byte is that is not. A
+log that ends before that afterwards has broken the promise, and so has a server that knew of less than was lost.
+
+Of one life of a topic nothing is there in the next: judged on the spot, for the history knows partitions by their names.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import PurePath
 from typing import Any, Final
 
 import attrs
 import trio
-from triolog.protocol.errors import TriologError
-from triolog.protocol.types import TopicPartition
+from triolog.protocol.errors import CorruptRecordError, ErrorCode, RequestError, TriologError
+from triolog.protocol.native.messages import ProducePartition, ProduceRequest
+from triolog.protocol.records.batch import (
+    ATTRIBUTES_POSITION,
+    MAGIC,
+    RECORD_BATCH_OVERHEAD,
+    BatchHeader,
+    check_batch,
+    crc32c,
+    parse_header,
+)
+from triolog.protocol.records.builder import build_batch
+from triolog.protocol.records.record import iter_records
+from triolog.protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+from triolog.server.broker import Broker
+from triolog.server.partitions.partition import PartitionActor
 from triolog.server.storage.disk.paths import parse_partition_directory
+from triolog.server.storage.indexes.file_records import possible_sizes
+from triolog.server.storage.log.log import Log
 from triolog.tools.client.admin import Admin
 
-from ..device.disk import Device
-from ..device.losses import Losses
-from ..device.rot import Hit, cut_end, damage_derived, damage_in, flip_in_batch, flip_in_topics, put_topics_back, stored_topics
-from ..history import ClockMoved, Damaged, Happened, StartForgotten, Trimmed, Trims, Wrong
-from ..script import Step
-from ..server import Server
-from .inhabitant import Inhabitant
-from .readers import Native
+from tests.simulation.clients.inhabitant import Inhabitant, Surroundings
+from tests.simulation.clients.readers import Native, records_in
+from tests.simulation.device.disk import Device
+from tests.simulation.device.rot import (
+    Hit,
+    cut_end,
+    damage_derived,
+    damage_in,
+    flip_in_batch,
+    flip_in_topics,
+    put_topics_back,
+    stored_topics,
+)
+from tests.simulation.history import ClockMoved, Damaged, Happened, Lost, StartForgotten, Survived, Torn, Trimmed, Trims, Wrong
+from tests.simulation.script import Step
+from tests.simulation.server import Server
+from tests.support.brokers import batches_from
 
 PATIENCE_S: Final = 8.0
 POLL_S: Final = 0.005
@@ -260,3 +294,247 @@ class Operator(Inhabitant):
     async def fail(self, operation: str, error: str, skip: int) -> None:
         self.device.failures.add((operation, error))
         self.device.fs.fail_next(operation, getattr(errno, error), skip=skip)
+
+
+SLACK_MS: Final = 50.0
+HOPS: Final = 8
+"""Turns that a flush may wait for threads: the sync that runs, its own, and what the directory's files take beside it."""
+
+
+@attrs.define(eq=False)
+class Losses:
+    """Owner: the operator."""
+
+    world: Surroundings
+    server: Server
+    _pending: set[TopicPartition] = attrs.field(factory=set)
+    """Of which nobody knows yet what is left."""
+    _synced: dict[TopicPartition, int] = attrs.field(factory=dict)
+    """What the last loss cannot have taken."""
+    _is_torn: bool = False
+    """Whether it has taken nothing that anybody was told of, and maybe something before what it has left."""
+
+    def note(self, who: str, at: float, *, is_starting: bool = False, directory: str = "") -> None:
+        """What was not synced then may be lost, at the next start: in a log directory, or all. `is_starting`: nobody has synced
+        for a while."""
+        broker = self.server.latest
+        if not self.server.loses or broker is None:
+            self._is_torn = True
+            return
+        actors = {where: each for where, each in self._actors(broker).items() if each.log.directory.startswith(directory)}
+        self._synced |= {where: actor.log.recovery_point for where, actor in actors.items()}
+        since_ms = (trio.current_time() - at) * 1000
+        self.world.add(
+            Lost(
+                at_ms=int(at * 1000),
+                who=who,
+                window_ms=None if is_starting else self._window_ms(),
+                synced=dict(self._synced),
+                oldest_ms={where: max(0.0, actor.statistics().unsynced_ms - since_ms) for where, actor in actors.items()},
+                partitions=tuple(actors),
+            )
+        )
+        self._pending.update(actors)
+
+    def note_failed_syncs(self, who: str) -> None:
+        """When a life has ended: what the device did not take may be lost to the next one, which reads the files anew."""
+        broker, device = self.server.latest, self.server.device
+        has_failed = any(operation == "sync" for operation, _ in device.failures)
+        if has_failed and broker is not None and (device.fs.owes_pages() or any(self.offline(broker))):
+            self.note(who, device.time())
+
+    def look(self, who: str) -> None:
+        """After a start: where the logs end that are served."""
+        broker = self.server.broker
+        if broker is None:
+            return
+        if self._is_torn:
+            self._is_torn = False
+            for where, actor in self._actors(broker).items():
+                if gaps := _ranges(actor.log):
+                    self.world.add(Torn(at_ms=self.world.at_ms(), who=who, partition=where, gaps=gaps))
+        for where, actor in self._actors(broker).items():
+            if where in self._pending and actor.log.refusal is None:
+                self._pending.discard(where)
+                found, markers = self._records(actor.log, self._synced.get(where, 0))
+                self.world.add(
+                    Survived(
+                        at_ms=self.world.at_ms(),
+                        who=who,
+                        partition=where,
+                        records=found,
+                        markers=markers,
+                        gaps=_ranges(actor.log),
+                        end_offset=actor.log.log_end_offset,
+                    )
+                )
+
+    def offline(self, broker: Broker) -> Iterator[tuple[TopicPartition, object]]:
+        """Which logs are, and why."""
+        for where, actor in self._actors(broker).items():
+            if actor.log.offline is not None:
+                yield where, actor.log.offline
+
+    def _records(self, log: Log, offset: int) -> tuple[dict[int, str], tuple[int, ...]]:
+        """By offset, and where markers are. Read from the files: the coordinators have written already, and no client has."""
+        found: dict[int, str] = {}
+        markers: list[int] = []
+        first = log.segments.floor(offset) or log.segments.first
+        for segment in log.segments.values(first.base_offset, log.log_end_offset + 1):
+            content = self.server.device.fs.content(segment.log.path)[: segment.size]
+            for header, batch in _whole_batches(content):
+                if header.is_control and header.base_offset >= offset:
+                    markers.append(header.base_offset)
+                found |= {record.offset: record.id for record in records_in(batch, offset)}
+        return found, tuple(markers)
+
+    def _window_ms(self) -> float | None:
+        durability, device = self.server.durability, self.server.device
+        if durability == "os" or device.failures:
+            return None
+        return float(durability.partition(":")[2]) + HOPS * 2000 * device.slowest_s + SLACK_MS
+
+    def _actors(self, broker: Broker) -> dict[TopicPartition, PartitionActor]:
+        actors = [hosted.actor for hosted in broker._manager.topics.hosted()]
+        return {each.topic_partition: each for each in actors if each.topic_partition.topic in self.world.partitions}
+
+
+def _whole_batches(content: bytes) -> Iterator[tuple[BatchHeader, bytes]]:
+    """But for what rots in a log that nobody has looked through. Where the length or the magic of a batch is damaged, those
+    behind it are found by its CRC."""
+    position = 0
+    while position <= len(content) - RECORD_BATCH_OVERHEAD:
+        header = parse_header(content, position)
+        sizes = [size for size in possible_sizes(header) if RECORD_BATCH_OVERHEAD <= size <= len(content) - position]
+        by_crc = (size for size in sizes if crc32c(content[position:][ATTRIBUTES_POSITION:size]) == header.crc)
+        size = next(by_crc, max(header.size_bytes, RECORD_BATCH_OVERHEAD))
+        batch = content[position : position + size]
+        with contextlib.suppress(CorruptRecordError):
+            check_batch(memoryview(batch), header)
+            if header.magic == MAGIC:
+                yield header, batch
+        position += size
+
+
+def _ranges(log: Log) -> tuple[range, ...]:
+    return tuple(range(gap.start_offset, gap.end_offset) for gap in log.gaps)
+
+
+ACKS_ALL: Final = -1
+TIMEOUT_MS: Final = 5000
+
+
+@attrs.define(eq=False)
+class Remaker(Native):
+    """Its group has the same name in every life."""
+
+    _life: int = 0
+    _is_there: bool | None = False
+    """None: it is to be deleted, and whether it was nobody knows."""
+    _sent: int = 0
+    _acknowledged: dict[str, int] = attrs.field(factory=dict)
+    """Of this life: where each record is."""
+    _trimmed: int = 0
+    """Up to where deletions of this life were asked for."""
+    _commits: bool = False
+    """Whether an offset of this life was, or may have been, committed."""
+
+    @property
+    def _where(self) -> TopicPartition:
+        return TopicPartition(f"remade-{self.who.split()[1]}", 0)
+
+    @property
+    def _admin(self) -> Admin:
+        return Admin(self.client)
+
+    async def fill(self, count: int, share: float) -> None:
+        """Some records, and some of them deleted."""
+        try:
+            if self._is_there is None:
+                await self._delete()
+            if not self._is_there:
+                await self._create()
+            await self._look()
+            for _ in range(count):
+                await self._produce()
+            await self._trim(share)
+            self._commits = True
+            await self._admin.commit_group_offsets(self.who, {self._where: count})
+        except TriologError as exc:
+            self.world.add(Happened(**self.now(), what=f"fill: {exc!r}"))
+
+    async def remake(self, count: int, share: float) -> None:
+        """Another life."""
+        if self._is_there:
+            self._is_there = None
+        await self.fill(count, share)
+
+    async def _create(self) -> None:
+        try:
+            await self._admin.create_topic(self._where.topic, 1, {"segment.bytes": "700", "file.delete.delay.ms": "2000"})
+        except RequestError as exc:
+            if exc.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+        self._is_there = True
+
+    async def _delete(self) -> None:
+        try:
+            await self._admin.delete_topics(self._where.topic)
+        except RequestError as exc:
+            if exc.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+        self._life, self._is_there, self._trimmed, self._commits = self._life + 1, False, 0, False
+        self._acknowledged.clear()
+
+    async def _produce(self) -> None:
+        self._sent += 1
+        name = f"{self.who}:{self._life}:{self._sent}"
+        part = ProducePartition(*self._where, build_batch([(self.a_timestamp(), None, name.encode(), ())]))
+        response = await self.client.produce(ProduceRequest((part,), ACKS_ALL, TIMEOUT_MS, None))
+        assert response is not None
+        [answer] = response.partitions
+        if answer.error is not None:
+            raise answer.error
+        self._acknowledged[name] = answer.base_offset
+
+    async def _trim(self, share: float) -> None:
+        before = int(share * (max(self._acknowledged.values(), default=-1) + 1))
+        if before > self._trimmed:
+            self._trimmed = before
+            await self._admin.delete_records({self._where: before})
+
+    async def _look(self) -> None:
+        first = (await self._admin.offsets_for_times({self._where: EARLIEST_TIMESTAMP}))[self._where].offset
+        end = (await self._admin.offsets_for_times({self._where: LATEST_TIMESTAMP}))[self._where].offset
+        self._judge(first, end)
+        found = await self._admin.group_offsets(self.who, [self._where])
+        if found and not self._commits:
+            self._wrong(f"has inherited the committed offset {found[self._where].offset}")
+
+    def _judge(self, first: int, end: int) -> None:
+        if first > self._trimmed:
+            self._wrong(f"begins at {first}, and was trimmed to {self._trimmed}")
+        last = max(self._acknowledged.values(), default=-1)
+        if end <= last and self.world.script.durability == "fsync":
+            self._wrong(f"ends at {end}, and offset {last} was acknowledged")
+
+    async def judge_records(self, broker: Broker) -> None:
+        """What is there at the end is of this life, and all that was acknowledged is, unless a loss may have taken it."""
+        if not self._is_there:
+            return
+        snapshot = broker.reader.snapshot(self._where)
+        self._judge(snapshot.log_start_offset, snapshot.log_end_offset)
+        names = {
+            bytes(record.value or b"").decode()
+            async for header, batch, _ in batches_from(broker, self._where, snapshot.log_start_offset)
+            for record in iter_records(batch, header)
+            if not header.is_control and record.offset >= snapshot.log_start_offset  # a control batch covers a gap
+        }
+        if strange := [name for name in names if not name.startswith(f"{self.who}:{self._life}:")]:
+            self._wrong(f"is in its life {self._life}, and has {sorted(strange)}")
+        kept = {name for name, offset in self._acknowledged.items() if offset >= snapshot.log_start_offset}
+        if self.world.script.durability == "fsync" and (lost := kept - names):
+            self._wrong(f"has lost {sorted(lost)}")
+
+    def _wrong(self, said: str) -> None:
+        self.world.add(Wrong(**self.now(), kind="remade", detail=f"{self._where} {said}"))

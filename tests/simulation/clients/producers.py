@@ -1,25 +1,27 @@
-"""Producers without transactions: the product's own client, and the least that Kafka's protocol takes."""
+"""Producers without transactions: the product's own client, the least that Kafka's protocol takes, and one that puts several
+batches for a partition into one request, which the native protocol allows and no client of the product does for long."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
+from itertools import accumulate, takewhile
+from typing import Any, Final
 
 import attrs
 import trio
 from triolog.protocol.errors import ErrorCode, TriologError
-from triolog.protocol.kafka.messages.records import ProduceRequest
-from triolog.protocol.kafka.messages.transactions import InitProducerIdRequest
+from triolog.protocol.native.messages import ProducePartition, ProduceRequest
 from triolog.protocol.records.builder import build_batch
-from triolog.protocol.types import TopicPartition
+from triolog.protocol.types import NO_OFFSET, TopicPartition
+from triolog.tools.client.connection import Client
 from triolog.tools.client.producer import Producer, SentRecord, open_producer
 
+from tests.simulation.clients.inhabitant import Inhabitant, KafkaInhabitant, native_client
+from tests.simulation.clients.readers import fields_of
+from tests.simulation.history import Acknowledged, GivenUp, Send, Sent
+from tests.simulation.script import Step
 from tests.support.kafka_server import produce_request
-
-from ..history import Acknowledged, GivenUp, Send, Sent
-from ..script import Step
-from .fetching import fields_of
-from .inhabitant import Inhabitant, KafkaConnection, native_client
+from tests.support.kafka_wire import ask
 
 PRODUCE_VERSION: Final = 9
 INIT_VERSION: Final = 4
@@ -94,16 +96,15 @@ class Batch:
     data: bytes
     deadline: float
 
-    def request(self) -> ProduceRequest:
+    def request(self) -> Any:
         return produce_request(self.data, topic=self.where.topic, partition=self.where.partition, timeout_ms=5000)
 
 
 @attrs.define(eq=False)
-class KafkaProducer(Inhabitant):
+class KafkaProducer(KafkaInhabitant):
     """Idempotent, with up to five batches in flight, which it sends again, in order, until it knows of each. When it gives one
     up it becomes another producer."""
 
-    _kafka: KafkaConnection = attrs.field(init=False)
     _identity: tuple[int, int] | None = None
     _incarnation: int = 0
     _sequences: Counter[TopicPartition] = attrs.field(factory=Counter)
@@ -112,18 +113,15 @@ class KafkaProducer(Inhabitant):
     _given: trio.Event = attrs.field(factory=trio.Event)
     _is_over: bool = False
 
-    def __attrs_post_init__(self) -> None:
-        self._kafka = KafkaConnection(self.world)
-
     async def run(self, steps: list[Step]) -> None:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._deliver)
-                await super().run(steps)
+                await Inhabitant.run(self, steps)
                 self._is_over = True
                 self._given.set()
         finally:
-            await self._kafka.close()
+            await self.kafka.close()
 
     async def send(self, topic: str, partition: int, count: int, batches: int = 1) -> None:
         """Batches of `count` records each, which leave together."""
@@ -156,8 +154,8 @@ class KafkaProducer(Inhabitant):
         return f"{self.who}:{number}"
 
     async def _introduce(self) -> None:
-        asked = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
-        answer = await self._kafka.call(asked, INIT_VERSION)
+        asked = ask("InitProducerId", transactional_id=None, transaction_timeout_ms=0)
+        answer = await self.kafka.call(asked, INIT_VERSION)
         if answer is None or answer.error_code:
             await trio.sleep(PAUSE_S)
             return
@@ -183,7 +181,7 @@ class KafkaProducer(Inhabitant):
 
     async def _ask(self, flight: list[Batch]) -> list[Answer]:
         """The answers to batches, as far as they are known."""
-        answers = await self._kafka.call_all([batch.request() for batch in flight], PRODUCE_VERSION)
+        answers = await self.kafka.call_all([batch.request() for batch in flight], PRODUCE_VERSION)
         found = [answer.responses[0].partition_responses[0] for answer in answers]
         return [(ErrorCode(each.error_code), each.base_offset) for each in found]
 
@@ -206,3 +204,42 @@ class KafkaProducer(Inhabitant):
             self.world.add(GivenUp(**self.now(), ids=batch.ids, error=error))
         self._batches.clear()
         self._identity = None
+
+
+ACKS_ALL: Final = -1
+TIMEOUT_MS: Final = 5000
+BUNDLE_BYTES: Final = 650
+"""An append has to fit into the smallest segment."""
+
+
+@attrs.define(eq=False)
+class Bundler(KafkaProducer):
+    """Its batches are appended together or in parts, and each counts by itself."""
+
+    _client: Client | None = None
+
+    async def run(self, steps: list[Step]) -> None:
+        async with native_client(self.world) as self._client:
+            await super().run(steps)
+
+    def _next_flight(self) -> list[Batch]:
+        flight = super()._next_flight()
+        of_first = list(takewhile(lambda batch: batch.where == flight[0].where, flight))
+        sizes = accumulate(len(batch.data) for batch in of_first)
+        return [batch for batch, size in zip(of_first, sizes, strict=True) if batch is flight[0] or size <= BUNDLE_BYTES]
+
+    async def _ask(self, flight: list[Batch]) -> list[Answer]:
+        assert self._client is not None
+        where = flight[0].where
+        part = ProducePartition(where.topic, where.partition, b"".join(batch.data for batch in flight))
+        try:
+            response = await self._client.produce(ProduceRequest((part,), ACKS_ALL, TIMEOUT_MS, None))
+        except TriologError:
+            return []
+        assert response is not None
+        [found] = response.partitions
+        if found.error is not None:
+            return [(found.error.code, NO_OFFSET)]
+        before = accumulate((len(batch.ids) for batch in flight[:-1]), initial=0)
+        base_offset = found.base_offset
+        return [(ErrorCode.NONE, NO_OFFSET if base_offset == NO_OFFSET else base_offset + count) for count in before]

@@ -9,20 +9,11 @@ from typing import Any, Final
 import attrs
 import trio
 from triolog.protocol.errors import ErrorCode
-from triolog.protocol.kafka.messages.share_groups import (
-    ShareAcknowledgementBatch,
-    ShareAcknowledgePartition,
-    ShareAcknowledgeRequest,
-    ShareAcknowledgeTopic,
-    ShareFetchPartitionData,
-    ShareFetchRequest,
-    ShareFetchRequestPartition,
-    ShareFetchRequestTopic,
-    ShareGroupHeartbeatRequest,
-)
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.record import iter_records
 from triolog.protocol.types import TopicPartition
+
+from tests.support.kafka_wire import ask
 
 from ..groups.events import Accepted, Acknowledges, Acquired, Dismissed, Heard, SessionEnded, Unanswered
 from ..groups.lives import SHARED
@@ -97,13 +88,8 @@ class ShareMember(Member):
         if is_joining:
             self.lives += 1
             self.member_id = self.member_id or f"{self.who} {self.lives}"
-        request = ShareGroupHeartbeatRequest(
-            group_id=self.group,
-            member_id=self.member_id,
-            member_epoch=JOINS if is_joining else self.epoch,
-            subscribed_topic_names=[SHARED] if is_joining else None,
-        )
-        answer = await self._call(request, HEARTBEAT_VERSION)
+        said = {"member_epoch": JOINS if is_joining else self.epoch, "subscribed_topic_names": [SHARED] if is_joining else None}
+        answer = await self._call(self._request("ShareGroupHeartbeat", **said), HEARTBEAT_VERSION)
         if answer is None:
             self.is_unsure = True
             return False
@@ -122,10 +108,11 @@ class ShareMember(Member):
     async def _leave(self) -> None:
         if self.session_epoch:
             self._session_ended()
-            last = ShareAcknowledgeRequest(group_id=self.group, member_id=self.member_id, share_session_epoch=FINAL, topics=[])
-            await self.kafka.call(last, VERSION)
-        request = ShareGroupHeartbeatRequest(group_id=self.group, member_id=self.member_id, member_epoch=LEAVES)
-        await self.kafka.call(request, HEARTBEAT_VERSION)
+            await self.kafka.call(self._request("ShareAcknowledge", share_session_epoch=FINAL), VERSION)
+        await self.kafka.call(self._request("ShareGroupHeartbeat", member_epoch=LEAVES), HEARTBEAT_VERSION)
+
+    def _request(self, api: str, **fields: Any) -> Any:
+        return ask(api, group_id=self.group, member_id=self.member_id, **fields)
 
     async def _call(self, request: object, version: int) -> Any | None:
         """A call that is lost takes the connection with it, and the session."""
@@ -156,17 +143,11 @@ class ShareMember(Member):
     async def _acknowledge(self, said: Mapping[TopicPartition, list[tuple[int, int]]], *, is_renewal: bool) -> None:
         numbers = self._says(said)
         parts = [
-            ShareAcknowledgePartition(partition_index=where.partition, acknowledgement_batches=_batches(said[where]))
-            for where in said
+            {"partition_index": where.partition, "acknowledgement_batches": _batches(each)} for where, each in said.items()
         ]
-        request = ShareAcknowledgeRequest(
-            group_id=self.group,
-            member_id=self.member_id,
-            share_session_epoch=self.session_epoch,
-            is_renew_ack=is_renewal,
-            topics=[ShareAcknowledgeTopic(topic_id=self.world.topic_ids[SHARED], partitions=parts)],
-        )
-        answer = await self._call(request, VERSION)
+        topics = [{"topic_id": self.world.topic_ids[SHARED], "partitions": parts}]
+        session = {"share_session_epoch": self.session_epoch, "is_renew_ack": is_renewal}
+        answer = await self._call(self._request("ShareAcknowledge", **session, topics=topics), VERSION)
         if answer is not None and not answer.error_code:
             self.session_epoch += 1
             codes = {each.partition_index: each.error_code for topic in answer.responses for each in topic.partitions}
@@ -213,18 +194,16 @@ class ShareMember(Member):
         for each in found:
             self._take(TopicPartition(SHARED, each.partition_index), each, begun_ms)
 
-    def _fetch_request(self, said: Mapping[TopicPartition, list[tuple[int, int]]]) -> ShareFetchRequest:
+    def _fetch_request(self, said: Mapping[TopicPartition, list[tuple[int, int]]]) -> Any:
         is_first = self.session_epoch == 0
         wheres = [TopicPartition(SHARED, number) for number in range(self.world.partitions[SHARED])]
         parts = [
-            ShareFetchRequestPartition(partition_index=where.partition, acknowledgement_batches=_batches(said.get(where, [])))
+            {"partition_index": where.partition, "acknowledgement_batches": _batches(said.get(where, []))}
             for where in wheres
             if is_first or where in said
         ]
-        topic = ShareFetchRequestTopic(topic_id=self.world.topic_ids[SHARED], partitions=parts)
-        return ShareFetchRequest(
-            group_id=self.group,
-            member_id=self.member_id,
+        return self._request(
+            "ShareFetch",
             share_session_epoch=self.session_epoch,
             max_wait_ms=0,
             min_bytes=1,
@@ -232,11 +211,10 @@ class ShareMember(Member):
             max_records=100 if self.is_calm else self.rng.choice((1, 5, 20)),
             batch_size=self.rng.choice((1, 5, 100)),
             share_acquire_mode=self.rng.randrange(2),
-            topics=[topic] if parts else [],
-            forgotten_topics_data=[],
+            topics=[{"topic_id": self.world.topic_ids[SHARED], "partitions": parts}] if parts else [],
         )
 
-    def _take(self, where: TopicPartition, found: ShareFetchPartitionData, begun_ms: int) -> None:
+    def _take(self, where: TopicPartition, found: Any, begun_ms: int) -> None:
         ids = {
             record.offset: bytes(record.value or b"").decode()
             for header, batch in iter_batches(bytes(found.records or b""))
@@ -284,12 +262,12 @@ REFUSED: Final = frozenset(
 """Errors after which what was said is certainly not so."""
 
 
-def _batches(said: list[tuple[int, int]]) -> list[ShareAcknowledgementBatch]:
-    batches: list[ShareAcknowledgementBatch] = []
+def _batches(said: list[tuple[int, int]]) -> list[dict[str, Any]]:
+    batches: list[dict[str, Any]] = []
     for offset, kind in sorted(said):
-        if batches and batches[-1].last_offset == offset - 1:
-            batches[-1].last_offset = offset
-            batches[-1].acknowledge_types.append(kind)
+        if batches and batches[-1]["last_offset"] == offset - 1:
+            batches[-1]["last_offset"] = offset
+            batches[-1]["acknowledge_types"].append(kind)
         else:
-            batches.append(ShareAcknowledgementBatch(first_offset=offset, last_offset=offset, acknowledge_types=[kind]))
+            batches.append({"first_offset": offset, "last_offset": offset, "acknowledge_types": [kind]})
     return batches

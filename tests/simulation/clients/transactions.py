@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -17,11 +18,22 @@ from triolog.tools.client.procedures import groups as group_procedures
 from triolog.tools.client.producer import Producer, SentRecord, open_producer
 from triolog.tools.client.transaction import Transaction
 
-from ..checker import copy_id
-from ..history import Acknowledged, CommitsOffset, Ended, GivenUp, Introduced, Polled, Send, Sent
-from ..script import Step
-from .fetching import fetch, fields_of
-from .inhabitant import Inhabitant, KafkaConnection, native_client
+from tests.simulation.checker import copy_id
+from tests.simulation.clients.inhabitant import Inhabitant, KafkaConnection, native_client
+from tests.simulation.clients.producers import KafkaProducer
+from tests.simulation.clients.readers import fetch, fields_of
+from tests.simulation.history import (
+    KEY_MARK,
+    TOMBSTONE_MARK,
+    Acknowledged,
+    CommitsOffset,
+    Ended,
+    GivenUp,
+    Introduced,
+    Send,
+    Sent,
+)
+from tests.simulation.script import Step
 
 OPTIONS: Final = {
     "delivery_timeout_ms": 8000,
@@ -224,20 +236,37 @@ class Pipe(Transactional):
             if fetched is None or fetched.error_code or fetched.next_position == position:
                 continue
             transaction = f"{self.who} transaction {self._transactions + 1}"
-            self.world.add(
-                Polled(
-                    **self.now(),
-                    partition=where,
-                    is_committed=True,
-                    position=position,
-                    records=fetched.records,
-                    next_position=fetched.next_position,
-                    transaction=transaction,
-                )
-            )
+            self.world.add(fetched.polled(self.now(), where, position, is_committed=True, transaction=transaction))
             out = TopicPartition("out", number % self.world.partitions["out"])
             copies = [(out, copy_id(record.id, transaction)) for record in fetched.records]
             offsets = {where: fetched.next_position}
             if not await self.transact(producer, copies, end=step.args["end"], group="pipe", offsets=offsets):
                 return False
         return True
+
+
+KEYS: Final = 5
+TOMBSTONES: Final = 0.15
+
+
+def with_key(name: str, rng: random.Random) -> str:
+    """The id of a record that has a key."""
+    tombstone = TOMBSTONE_MARK if rng.random() < TOMBSTONES else ""
+    return f"{name}{KEY_MARK}k{rng.randrange(KEYS)}{tombstone}"
+
+
+@attrs.define(eq=False)
+class KeyedProducer(KafkaProducer):
+    def name(self, number: int) -> str:
+        return with_key(super().name(number), self.rng)
+
+
+@attrs.define(eq=False)
+class Keeper(Transactional):
+    """Changes some keys at once, or takes that back."""
+
+    async def one(self, producer: Producer, step: Step) -> bool:
+        where = TopicPartition(step.args["topic"], step.args["partition"])
+        names = [with_key(f"{self.who}:{self._sent + number}", self.rng) for number in range(step.args["count"])]
+        self._sent += len(names)
+        return await self.transact(producer, [(where, name) for name in names], end=step.args["end"])

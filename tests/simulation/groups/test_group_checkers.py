@@ -7,8 +7,9 @@ from typing import Any, Final
 import pytest
 from triolog.protocol.types import TopicPartition
 
+from tests.simulation.verdict import check_groups
+
 from ..history import Damaged, Event, Found, Polled, Send, Sent, Stored
-from .checker import check_groups
 from .events import (
     CLASSIC,
     CONSUMERS,

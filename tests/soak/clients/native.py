@@ -20,8 +20,9 @@ from triolog.tools.client.consumer import open_consumer
 from triolog.tools.client.greeted_connection import TcpOpener
 from triolog.tools.client.producer import open_producer
 
+from tests.soak.clients.worker import Notebook, Notes
+
 from .native_roles import COMMIT_EVERY_S, ROLES, config_of
-from .notes import Notebook, Notes
 from .worker import POLL_S, Orders, Task, Work
 
 

@@ -11,11 +11,12 @@ from triolog.protocol.kafka.apis import ApiKey
 from triolog.protocol.kafka.authorization import CLUSTER_NAME, DENIED, AclPermission, PatternType
 from triolog.protocol.kafka.messages.security import CreateAclsAclCreation, CreateAclsRequest
 
-from . import of_cluster, of_groups, of_topics
+from tests.support.kafka_rights import cases
+
 from .case import AWAY, CLUSTER, THERE, TOPIC, TRANSACTION, Case, Right
 from .hidden import HIDDEN, Hidden
 
-CASES: Final = [*of_topics.CASES, *of_groups.CASES, *of_cluster.CASES]
+CASES: Final = [*cases.OF_TOPICS, *cases.OF_GROUPS, *cases.OF_CLUSTER]
 LOGIN: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 """Every client of the world has sent these without any right."""
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import attrs
 from triolog.protocol.kafka.apis import APIS, ApiKey
 from triolog.protocol.kafka.authorization import AclOperation, ResourceType
 from triolog.protocol.records.builder import build_batch
-from triolog.protocol.schema.fields import Primitive, all_fields
 
+from tests.support.kafka_wire import ask
 from tests.support.logs import START_MS
 
 TOPIC, GROUP, CLUSTER, TRANSACTION = (
@@ -33,32 +33,6 @@ PLAIN_BATCH: Final = build_batch([(START_MS, b"key", b"value", ())])
 IN_TRANSACTION: Final = build_batch(
     [(START_MS, b"key", b"value", ())], producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True
 )
-
-
-def built(cls: type, values: Mapping[str, Any]) -> Any:
-    """A message from dictionaries and lists; what is not named has the value that the schema gives it."""
-    fields = {field.name: field for field in all_fields(cls)}
-    assert values.keys() <= fields.keys(), f"{cls.__name__} has no {values.keys() - fields.keys()}"
-    return cls(**{name: _value(field, values) for name, field in fields.items()})
-
-
-def _value(field: Any, values: Mapping[str, Any]) -> Any:
-    if field.name not in values:
-        return _unsaid(field)
-    value = values[field.name]
-    if isinstance(field.element, Primitive) or value is None:
-        return value
-    return [built(field.element, each) for each in value] if field.is_array else built(field.element, value)
-
-
-def _unsaid(field: Any) -> Any:
-    """The default that a schema names, else what Kafka's generator takes."""
-    default = field.make_default()
-    if default is not attrs.NOTHING:
-        return default
-    if field.is_array:
-        return []
-    return field.element.default if isinstance(field.element, Primitive) else built(field.element, {})
 
 
 @attrs.frozen
@@ -87,7 +61,7 @@ class Case:
     """It makes what it names, which must not be there."""
 
     def request(self, names: Names) -> tuple[Any, int]:
-        return built(APIS[self.key].request, self.fields(names)), self.version
+        return ask(APIS[self.key].name, **self.fields(names)), self.version
 
     @property
     def is_by_id(self) -> bool:
@@ -98,7 +72,7 @@ class Case:
 
     def prepared(self, names: Names) -> Iterator[tuple[Any, int]]:
         for key, version, fields in self.before:
-            yield built(APIS[key].request, fields(names)), version
+            yield ask(APIS[key].name, **fields(names)), version
 
 
 ON: Final[dict[str, Right]] = {

@@ -7,8 +7,9 @@ from typing import Any, Final
 import attrs
 from triolog.protocol.kafka.apis import ApiKey as K
 
+from tests.support.kafka_rights.cases import JOIN, alter_share_offsets, commit_offsets, of_groups, streams
+
 from .case import MEMBER, ON, Case, Fields, Names, Right, case
-from .of_groups import JOIN, alter_share_offsets, commit_offsets, of_groups, streams
 
 Step = tuple[K, int, Fields]
 

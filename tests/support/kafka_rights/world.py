@@ -1,12 +1,15 @@
 """A broker under ACLs in which every user of `askers` has its rights, and what each is answered. It is made over the wire, so
-any broker can be one."""
+any broker can be one.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import attrs
@@ -17,11 +20,10 @@ from triolog.protocol.kafka.messages.security import DescribeAclsRequest, SaslAu
 from triolog.protocol.kafka.messages.topics import MetadataRequest
 
 from tests.support.kafka_admin import create_topics, new_topic
-from tests.support.kafka_wire import KafkaWire
-
-from .askers import CASES, Asker, acls_of, askers
-from .case import AWAY, THERE, UNKNOWN_ID, Case, Names, built
-from .hidden import Hidden
+from tests.support.kafka_rights.askers import CASES, Asker, acls_of, askers
+from tests.support.kafka_rights.case import AWAY, THERE, UNKNOWN_ID, Case, Names
+from tests.support.kafka_rights.hidden import Hidden
+from tests.support.kafka_wire import KafkaWire, ask
 
 T = TypeVar("T")
 
@@ -117,7 +119,7 @@ class World:
         producer: dict[str, int] = {}
         with self.as_user(ADMIN) as admin:
             for key, version, fields in hidden.made:
-                body = built(APIS[key].request, {**fields(names), **producer})
+                body = ask(APIS[key].name, **{**fields(names), **producer})
                 answer: Any = _until(lambda body=body, version=version: _served(admin.call(body, version)))
                 if key is ApiKey.INIT_PRODUCER_ID:
                     producer = {f"v3_and_below_{name}": getattr(answer, name) for name in ("producer_id", "producer_epoch")}
@@ -198,3 +200,33 @@ STARTING: Final = (
     _first(ApiKey.INIT_PRODUCER_ID),
 )
 """After these there are a group and a transactional id, and coordinators serve."""
+
+
+FILE: Final = Path(__file__).parents[2] / "data" / "kafka-4.3.1" / "rights.json"
+
+
+@attrs.frozen
+class Deviation:
+    ours: dict[str, str]
+    why: str
+
+
+_UNKNOWN_ID: Final = Deviation(
+    {"responses[0].partitions[0].error_code": "UNKNOWN_TOPIC_ID"}, "Kafka answers UNKNOWN_SERVER_ERROR for the whole request"
+)
+DEVIATIONS: Final = {f"{api} v1 without READ TOPIC, about nobody": _UNKNOWN_ID for api in ("ShareFetch", "ShareAcknowledge")}
+
+
+def comparable(answers: Mapping[str, Told]) -> dict[str, dict[str, str]]:
+    """The errors of all that is refused or hidden, by question."""
+    asked = {question(asker, of) for asker in askers() if asker.missing or asker.hidden for of in asker.asks_about}
+    return {name: answer.errors for name, answer in answers.items() if name in asked}
+
+
+def recorded() -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = json.loads(FILE.read_text())
+    return found
+
+
+def record(answers: Mapping[str, dict[str, str]]) -> None:
+    FILE.write_text(json.dumps(answers, indent=1, sort_keys=True) + "\n")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
@@ -9,14 +11,90 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pytest
+from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
+from triolog.server.offline.stored_records import DecidedTransactions, RecordRange, find_transactions, stored_batches
+from triolog.server.storage.directory.inventory import read_directory
+from triolog.server.storage.disk.checkpoints import LOG_START_FILE, decode_offsets
+from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.tools import arrow
 
 from tests.support.golden import GOLDEN, KAFKA_4_3
 from tests.support.segment_files import START_MS, DrawnBatch, WrittenLog, write_log
 from tests.support.stopped_logs import TOPIC, write_stopped_logs
-from tests.tools.arrow.scalar_reading import partitions_in, rows_of, scalar_rows
+
+FS = OsFileSystem()
+Row = dict[str, Any]
+
+
+def partitions_in(directory: Path) -> list[TopicPartition]:
+    return [files.topic_partition for files in read_directory(FS, str(directory)).partitions]
+
+
+def scalar_rows(directory: Path, partition: TopicPartition, *, committed: bool) -> list[Row]:
+    """Every record from the log start offset on, as a row of `read`."""
+    [files] = [files for files in read_directory(FS, str(directory)).partitions if files.topic_partition == partition]
+    transactions = find_transactions(FS, files, _pass) if committed else DecidedTransactions()
+    wanted = RecordRange(from_offset=_log_start(directory, partition), committed=committed)
+    append_timed = _append_timed(directory / str(partition))
+    return [
+        {
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "offset": record.offset,
+            "timestamp": record.timestamp,
+            "timestamp_type": int(record.offset in append_timed),
+            "key": record.key,
+            "value": record.value,
+            "headers": [{"key": name, "value": value} for name, value in record.headers],
+        }
+        for records in stored_batches(FS, files, wanted, transactions, damaged=_refuse, advance=_pass)
+        for record in records
+    ]
+
+
+def rows_of(reader: pa.RecordBatchReader) -> list[Row]:
+    """With timestamps as milliseconds. What was handed out is checked whole."""
+    rows: list[Row] = []
+    for batch in reader:
+        batch.validate(full=True)
+        assert batch.schema == reader.schema
+        rows += with_plain_times(batch)
+    return rows
+
+
+def with_plain_times(batch: pa.RecordBatch) -> list[Row]:
+    columns = {
+        name: (column.cast(pa.int64()) if name == "timestamp" else column).to_pylist()
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+    }
+    return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
+
+
+def _log_start(directory: Path, partition: TopicPartition) -> int:
+    path = directory / LOG_START_FILE
+    return decode_offsets(str(path), path.read_bytes()).get(partition, 0) if path.is_file() else 0
+
+
+def _append_timed(directory: Path) -> set[int]:
+    """Offsets of batches under LogAppendTime."""
+    return {
+        offset
+        for path in directory.glob("*.log")
+        for header, _ in iter_batches(path.read_bytes())
+        if header.timestamp_type
+        for offset in range(header.base_offset, header.next_offset)
+    }
+
+
+def _pass(size: int) -> None:
+    """Progress."""
+
+
+def _refuse(path: str, damage: object) -> None:
+    raise AssertionError(f"{path}: {damage}")
+
 
 DIRECTORIES: Final = (GOLDEN / "clean", GOLDEN / "unclean", KAFKA_4_3 / "clean")
 ALL: Final = [(directory, partition) for directory in DIRECTORIES for partition in partitions_in(directory)]
@@ -129,3 +207,39 @@ def test_a_segment_that_is_deleted_meanwhile_is_an_error(tmp_path: Path) -> None
     Path(log.batches[0][0]).unlink()
     with pytest.raises(arrow.ArrowError, match=r"t-0.*deleted|deleted.*t-0"):
         reader.read_all()
+
+
+MOST_MIB: Final = 200
+MEASURED: Final = """
+import pathlib, struct, sys
+import numpy as np
+import pyarrow as pa
+from triolog.protocol.records.columnar.encode import Encoding, encode_batches
+from triolog.tools import arrow
+
+folder, megabytes = pathlib.Path(sys.argv[1]) / "t-0", int(sys.argv[2])
+folder.mkdir()
+values = pa.array([np.random.default_rng(1).bytes(1000) for _ in range(1000)], pa.binary())
+offset = 0
+with open(folder / f"{0:020d}.log", "wb") as file:
+    while offset < megabytes * 1000:
+        for encoded in encode_batches(pa.RecordBatch.from_arrays([values], ["value"]), Encoding(batch_records=100)):
+            file.write(struct.pack(">q", offset) + encoded.data[8:])
+            offset += encoded.records
+rows = sum(batch.num_rows for batch in arrow.read(folder, "t"))
+assert rows == offset, (rows, offset)
+(peak,) = [line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM:")]
+print(int(peak) // 1024)
+"""
+"""`ru_maxrss` would count what the process was forked from."""
+
+
+def most_mib(folder: Path, megabytes: int) -> int:
+    folder.mkdir()
+    command = [sys.executable, "-c", MEASURED, str(folder), str(megabytes)]
+    return int(subprocess.run(command, check=True, capture_output=True, text=True, timeout=250).stdout)
+
+
+@pytest.mark.merge  # some hundred MB are written and read
+def test_a_read_of_some_hundred_megabytes_stays_below_200_mib(tmp_path: Path) -> None:
+    assert most_mib(tmp_path / "some", 400) <= MOST_MIB

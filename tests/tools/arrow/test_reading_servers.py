@@ -18,7 +18,7 @@ from triolog.tools.arrow.schema import COLUMNS
 from tests.support.counts import counts, draws
 from tests.support.logs import START_MS
 from tests.support.stopped_logs import BATCHES, TOPIC, write_stopped_logs
-from tests.tools.arrow.scalar_reading import partitions_in, rows_of, scalar_rows
+from tests.tools.arrow.test_reading_files import partitions_in, rows_of, scalar_rows
 
 RANGES: Final = counts(60, commit=20)
 

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from triolog.protocol.types import TopicPartition
 from triolog.server.embedded import BlockingBroker
 from triolog.tools import arrow
-from triolog.tools.arrow.values.decoding import Parser, decode_values
 from triolog.tools.arrow.values.json_values import JsonParser, infer_json
 from triolog.tools.arrow.values.object_values import AvroParser, MsgpackParser, TextParser
+from triolog.tools.arrow.values.parsers import Parser, decode_values
 
 FLIGHT: Final = pa.schema([("carrier", pa.string()), ("delay", pa.int64()), ("offset", pa.float64())])
 AVRO: Final = {

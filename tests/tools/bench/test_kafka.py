@@ -6,36 +6,33 @@ through the same harness in Python.
 
 from __future__ import annotations
 
+import importlib.util
 import json
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import attrs
 import pytest
 from click.testing import CliRunner
+from triolog.server.embedded import BlockingBroker
 from triolog.tools.bench.kafka.brokers import KAFKA, KFAKE, TRIOLOG, Brokers, open_brokers
 from triolog.tools.bench.kafka.command import command
+from triolog.tools.bench.kafka.forwarder import missing, running, watch
 from triolog.tools.bench.kafka.generator import Generator, build_generator
-from triolog.tools.bench.kafka.jars import REFERENCE_VERSION, kafka_jars
+from triolog.tools.bench.kafka.jars import REFERENCE_VERSION, PeerMissingError, kafka_jars
 from triolog.tools.bench.kafka.rows import ROWS, benchmark, warm_up
 from triolog.tools.bench.measuring.bench import Bench, Scale
 from triolog.tools.bench.measuring.child import LoadFailedError
-from triolog.tools.bench.measuring.measure import Verdict
-from triolog.tools.bench.peers.peer import PeerMissingError
+from triolog.tools.bench.measuring.report import Verdict
+
+from tests.support.forwarding import ANY_PORT
+from tests.support.kafka_jars import unavailable
 
 TINY: Final = Scale("tiny", 1, 0.0005)
 WITH_KAFKA: Final = ("consume", "synced", "forward")
 """Rows with figures of all brokers, with a topic of Kafka's that syncs, and with MirrorMaker."""
-
-
-def unavailable(reason: str) -> NoReturn:
-    """Skip, or fail where the tests must run."""
-    if os.environ.get("CI", "").lower() not in ("", "0", "false"):
-        pytest.fail(f"CI is set, so the benchmark must run: {reason}", pytrace=False)
-    pytest.skip(reason)
 
 
 def bench_in(directory: Path, *, with_peers: bool) -> Bench:
@@ -139,3 +136,29 @@ def test_the_command_keeps_a_page_with_machine_and_versions(tmp_path: Path, monk
     assert row["title"].startswith("fixture ")
     assert [len(line["samples"]) for line in row["lines"]] == [1, 1, 1]
     assert row["lines"][2]["samples"] == [3.0], "the one that is not timed has a port, too"
+
+
+SLEEPS = (sys.executable, "-c", "import signal; signal.pause()")
+
+
+def test_records_that_are_there_are_found_with_what_the_process_took(tmp_path: Path) -> None:
+    with BlockingBroker(kafka=ANY_PORT) as upstream, running(SLEEPS, tmp_path / "log") as process:
+        upstream.create_topic("t")
+        upstream.append("t", [b"value"] * 300)
+        done = watch(process, upstream.bootstrap_servers, "t", 300)
+    assert done.mb_s > 0
+    assert done.peak_mib > 1
+
+
+def test_a_process_that_ends_before_its_records_are_there_is_a_failure_with_what_it_wrote(tmp_path: Path) -> None:
+    ends = (sys.executable, "-c", "import sys; sys.exit('no such upstream')")
+    with BlockingBroker(kafka=ANY_PORT) as upstream:
+        with pytest.raises(LoadFailedError, match=r"to t has ended with 1: no such upstream"):
+            with running(ends, tmp_path / "log") as process:
+                watch(process, upstream.bootstrap_servers, "t", 1)
+
+
+def test_without_librdkafka_rows_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "confluent_kafka" else find(name))
+    assert "pip install '.[forward]'" in missing()

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from triolog.server.embedded import BlockingBroker
 from triolog.tools.cli.main import main
 
-from tests.support.process_state import process_as_it_was
+from tests.support.descriptor_limits import process_as_it_was
 from tests.support.stopped_logs import StoppedLogs, write_stopped_logs
 
 from ..client.conftest import door

@@ -18,6 +18,7 @@ from triolog.tools.cli.consume import COMMIT_INTERVAL_S, LAST_COMMIT_S, Printer,
 from triolog.tools.cli.terminal.record_formats import formatter
 from triolog.tools.client.connection import connect
 from triolog.tools.client.consumer import open_consumer
+from triolog.tools.client.procedures.topics import EARLIEST
 
 from tests.support.native_server import NativeServer
 
@@ -65,7 +66,7 @@ def test_a_range_of_times_is_a_range_of_offsets(cli: Cli, broker: BlockingBroker
     times = [START_MS + number * 60_000 for number in range(10)]
     fill(broker, times, partitions=2)
     zone = ("--timezone", "America/New_York")
-    assert values(cli, "--from", "2013-07-04T00:03", *zone) == times[3:]
+    assert values(cli, "-o", "2013-07-04T00:03", *zone) == times[3:]
     assert values(cli, "--to", "2013-07-04T00:03", *zone) == times[:3]
     assert values(cli, "--from", "2013-07-04T00:03", "--to", "2013-07-04T00:07", *zone) == times[3:7]
     assert values(cli, "--from", "2013-07-05", *zone) == []
@@ -95,7 +96,7 @@ def test_an_offset_is_where_it_starts(cli: Cli, broker: BlockingBroker) -> None:
     times += [START_MS + number for number in (5, 6, 7)]
     assert values(cli, "--offset", "3") == times[3:]
     assert values(cli, "--offset", "earliest", "--max-records", "6") == times[:6], "a batch is cut"
-    assert values(cli, "--offset", "earliest", "--max-records", "2") == times[:2]
+    assert values(cli, "--from-beginning", "-n", "2") == times[:2]
     assert values(cli, "--offset", "latest") == []
     assert "OFFSET_OUT_OF_RANGE" in cli.refused("consume", "t", "--offset", "9", "--follow")
 
@@ -110,11 +111,12 @@ def test_partitions_can_be_chosen(cli: Cli, broker: BlockingBroker) -> None:
 
 def test_a_wrong_command_line_is_a_usage_error_and_no_such_topic_fails_before_anything_is_printed(cli: Cli) -> None:
     for arguments, words in (
-        ("--from noon", "'noon' is no time"),
-        ("--offset x", "'x' is neither an offset nor earliest or latest"),
-        ("--offset 1 --from 1h", "--offset and --from both say where to start"),
-        ("--exact", "--exact needs --from or --to"),
-        ("--follow --to now", "--to ends the reading and --follow does not"),
+        ("--from noon", "'noon' is not a position"),
+        ("--offset lates", "'lates' is not a position. Did you mean latest?"),
+        ("--offset 1 --from 1h", "--offset and --from exclude each other"),
+        ("--exact", "--exact selects by timestamp"),
+        ("--exact --offset 10m --until 42", "--exact selects by timestamp"),
+        ("--follow --to now", "--until ends the reading and --follow does not"),
         ("--max-records 0", "0 is not in the range"),
     ):
         assert words in cli.refused("consume", "t", *arguments.split(), code=2)
@@ -134,7 +136,7 @@ def test_a_reader_that_has_enough_is_no_failure(cli: Cli, broker: BlockingBroker
     assert process.returncode == 0
 
 
-SOME: Final = Selection(partitions=(), from_ms=None, to_ms=None, is_exact=False, max_records=None)
+SOME: Final = Selection(partitions=(), start=EARLIEST, until=None, is_exact=False, max_records=None)
 
 
 class InterruptedPrinter(Printer):

@@ -51,7 +51,7 @@ def test_serve_loads_neither_client_nor_terminal_nor_a_protocol_that_it_does_not
 
 def test_help_and_completion_load_no_subcommand_that_they_do_not_need(tmp_path: Path) -> None:
     text, modules = modules_of(tmp_path, "--help")
-    for words in ("Exit codes:", "triolog completion bash", "consume", "Print records, by offset or by time."):
+    for words in ("Exit codes:", "triolog completion bash", "consume", "Print records from a position on"):
         assert words in text
     assert loaded(modules, TERMINAL) == []
     for name in ("topics", "consume", "dump", "produce"):

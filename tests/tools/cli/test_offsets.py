@@ -41,6 +41,6 @@ def test_special_times_have_names_and_what_is_no_time_or_topic_is_refused(cli: C
     assert [offset(at) for at in ("earliest", "latest", "LATEST", "max")] == [0, 3, 3, 2]
     assert cli.json("offsets", "t")[1]["offset"] == 3
     assert cli.ok("offsets", "t", "--at", "max").startswith("max\n")
-    assert "'noon' is no time; write 10m" in cli.refused("offsets", "t", "--at", "noon", code=2)
+    assert "'noon' is not a position. Write start" in cli.refused("offsets", "t", "--at", "noon", code=2)
     assert "there is no time zone 'Mars'" in cli.refused("offsets", "t", "--timezone", "Mars", code=2)
     assert "there is no topic 'nope'" in cli.refused("offsets", "t", "nope")

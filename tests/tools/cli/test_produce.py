@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 from triolog.protocol.errors import RequestError
 from triolog.protocol.native.messages import EndTransactionRequest
@@ -128,9 +129,12 @@ def test_a_commit_that_fails_leaves_its_outcome_open() -> None:
 
 def test_a_wrong_command_line_is_a_usage_error_and_no_input_produces_nothing(cli: Cli, broker: BlockingBroker) -> None:
     for arguments, words in (
-        ("--key k", "need --format json or csv"),
+        ("--value k", "need --format json or csv"),
+        ("--format json --header a=b", "need --format lines"),
+        ("-m a --format json", "leave out FILE and --format"),
+        ("--header a", "'a' is not KEY=VALUE"),
         ("--format csv --delimiter ;;", "';;' is not one character"),
-        ("no-such-file", "no-such-file cannot be read: No such file or directory"),
+        ("no-such-file", "no-such-file cannot be read: No such file or directory. To send the text itself: -m no-such-file"),
         ("--timezone Mars", "there is no time zone 'Mars'"),
         ("--format xml", "'xml' is not one of"),
         ("--linger-ms -1", "-1 is not in the range"),
@@ -141,6 +145,33 @@ def test_a_wrong_command_line_is_a_usage_error_and_no_input_produces_nothing(cli
         assert words in cli.refused("produce", "t", *arguments.split(), code=2)
     broker.create_topic("t")
     assert cli.json("produce", "t", "/dev/null")["records"] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "records"),
+    [
+        (("-m", "hi"), "", [(None, b"hi", ())]),
+        (
+            ("-m", "a", "-m", "é", "-k", "k", "-H", "h=1"),
+            "",
+            [(b"k", b"a", (("h", b"1"),)), (b"k", "é".encode(), (("h", b"1"),))],
+        ),
+        (("-k", "k"), "a\nb\n", [(b"k", b"a", ()), (b"k", b"b", ())]),
+        (("-K", ":"), "a:b:c\n:d\n", [(b"a", b"b:c", ()), (b"", b"d", ())]),
+        (("--property", "parse.key=true"), "a\tb\n", [(b"a", b"b", ())]),
+        (("--property", "parse.key=true", "--property", "key.separator=,"), "a,b\n", [(b"a", b"b", ())]),
+    ],
+)
+def test_messages_and_lines_have_keys_and_headers(
+    cli: Cli, broker: BlockingBroker, arguments: tuple[str, ...], stdin: str, records: list[object]
+) -> None:
+    broker.create_topic("t")
+    cli.ok("produce", "t", *arguments, stdin=stdin)
+    assert [(record.key, record.value, record.headers) for record in stored(broker)] == records
+    if "-K" in arguments:
+        assert "line 1: has no key: ':' is not in it" in cli.refused("produce", "t", *arguments, stdin="no\n")
+    if "-m" in arguments:
+        assert "has more than one line. Use --format json" in cli.refused("produce", "t", "-m", "a\nb", code=2)
 
 
 def test_a_line_is_sent_when_it_comes_and_a_refusal_ends_a_wait_for_input(cli: Cli, broker: BlockingBroker) -> None:

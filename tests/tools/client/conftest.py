@@ -15,6 +15,7 @@ from triolog.tools.client import backoff
 
 from tests.support.native_server import NativeServer
 
+from .asyncio_door import AsyncioThread
 from .doors import Door, Served
 
 register_random(backoff._random)  # what a state machine draws depends on when a producer tries again
@@ -39,9 +40,14 @@ def ctrl_c() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.fixture(params=[False, True], ids=["trio", "blocking"])
-def door(request: pytest.FixtureRequest) -> Door:
-    return Door(request.param)
+@pytest.fixture(params=["trio", "asyncio", "blocking"])
+def door(request: pytest.FixtureRequest) -> Iterator[Door]:
+    if request.param != "asyncio":
+        yield Door(request.param)
+        return
+    thread = AsyncioThread()
+    yield Door(request.param, thread)
+    thread.stop()
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
-"""The two native clients behind one door: whatever blocks in one runs in a thread, so that a test awaits both alike."""
+"""The faces of the native client behind one door: whatever a trio test cannot await runs in a thread, so that it awaits all
+alike."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from typing import Any, Final
 
 import attrs
 import trio
+from triolog.protocol.following import BlockingFollow
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
 from triolog.tools.client import blocking
@@ -21,10 +23,12 @@ from triolog.tools.client.producer import open_producer
 
 from tests.support.native_server import NativeServer
 
+from .asyncio_door import AsyncioThread
+
 AddressSource = tuple[str, int] | Callable[[], tuple[str, int]]
 QUICK: Final = ClientConfig(reconnect_backoff_ms=1, reconnect_backoff_max_ms=5)
 RETRIES: Final = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 5}
-PLAIN: Final = frozenset({"position", "positions", "high_watermark", "transaction", "value", "add_listener"})
+PLAIN: Final = frozenset({"position", "positions", "high_watermark", "transaction", "follow", "value", "add_listener"})
 """Calls that neither client waits in."""
 
 
@@ -34,7 +38,8 @@ async def in_thread(call: Callable[..., Any], *arguments: Any, **options: Any) -
 
 def awaited(found: Any) -> Any:
     """An object of the blocking client wrapped; anything else as it is."""
-    return Awaited(found) if type(found).__module__.startswith(blocking.__name__) else found
+    is_blocking = type(found).__module__.startswith(blocking.__name__) or isinstance(found, BlockingFollow)
+    return Awaited(found) if is_blocking else found
 
 
 async def iterated(values: Iterator[Any]) -> AsyncIterator[Any]:
@@ -53,7 +58,7 @@ class Awaited:
         if not callable(found):
             return found
         if name in PLAIN:
-            return lambda *arguments: awaited(found(*arguments))
+            return lambda *arguments, **options: awaited(found(*arguments, **options))
         return partial(in_thread, found)
 
     def __await__(self) -> Any:
@@ -75,32 +80,48 @@ class Awaited:
 
 @attrs.frozen
 class Door:
-    """Opens the objects of one of the two clients."""
+    """Opens the objects of one face of the client: trio, asyncio (in the thread), or blocking."""
 
-    is_blocking: bool
+    face: str
+    thread: AsyncioThread | None = None
+
+    @property
+    def is_blocking(self) -> bool:
+        return self.face == "blocking"
 
     def client(self, address: AddressSource, config: ClientConfig = QUICK) -> AbstractAsyncContextManager[Any]:
         if self.is_blocking:
             return Awaited(blocking.BlockingClient(address, config))
-        return connect(address=address, config=config)
+        return self._opened(lambda: connect(address, config=config))
 
     def producer(self, client: Any, **options: Any) -> AbstractAsyncContextManager[Any]:
         if self.is_blocking:
             return _opened(lambda: blocking.BlockingProducer(client._blocked, **options))
-        return open_producer(client, **options)
+        return self._opened(lambda: open_producer(self._own(client), **options))
 
     def consumer(self, client: Any, **options: Any) -> AbstractAsyncContextManager[Any]:
         if self.is_blocking:
             return Awaited(blocking.BlockingConsumer(client._blocked, **options))
-        return open_consumer(client, **options)
+        return self._opened(lambda: open_consumer(self._own(client), **options))
 
     def admin(self, client: Any) -> Any:
-        return Awaited(blocking.BlockingAdmin(client._blocked)) if self.is_blocking else Admin(client)
+        if self.is_blocking:
+            return Awaited(blocking.BlockingAdmin(client._blocked))
+        return self._seen(Admin(self._own(client)))
 
     def appender(self, client: Any, **options: Any) -> Any:
         if self.is_blocking:
             return Awaited(blocking.BlockingAppender(client._blocked, **options))
-        return Appender(client, **options)
+        return self._seen(Appender(self._own(client), **options))
+
+    def _opened(self, block: Callable[[], AbstractAsyncContextManager[Any]]) -> AbstractAsyncContextManager[Any]:
+        return block() if self.thread is None else self.thread.entered(block)
+
+    def _own(self, client: Any) -> Any:
+        return client if self.thread is None else client.target
+
+    def _seen(self, made: Any) -> Any:
+        return made if self.thread is None else self.thread.wrapped(made)
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""What only the producer for trio does: it waits beside other tasks, and is cancelled."""
+"""What only the producer for trio does: it waits beside other tasks, and is cancelled. Both appenders."""
 
 from __future__ import annotations
 
@@ -10,19 +10,26 @@ import pytest
 import trio
 import trio.testing
 from trio.testing import MockClock, wait_all_tasks_blocked
-from triolog.protocol.errors import RequestError, RequestTimedOutError
+from triolog.protocol.errors import InvalidRecordError, InvalidRequestError, RequestError, RequestTimedOutError
 from triolog.protocol.native import messages as m
-from triolog.protocol.types import Isolation, TopicPartition
+from triolog.protocol.native.messages import ProduceRequest
+from triolog.protocol.types import CompressionType, Isolation, TopicPartition
+from triolog.server.embedded import BlockingBroker
+from triolog.tools.client.appender import Appender, AppendResult, ExpectedOffsetError
+from triolog.tools.client.blocking import PlainRecord
 from triolog.tools.client.connection import connect
 from triolog.tools.client.consumer import open_consumer
-from triolog.tools.client.errors import ClosedError
+from triolog.tools.client.errors import ClosedError, ConnectionLostError
 from triolog.tools.client.producer import Producer, SentRecord, open_producer
 
 from tests.support.native_server import NativeServer
-
-from .doors import faults_on
+from tests.tools.client.doors import RETRIES, Served, faults_on
 
 T0 = TopicPartition("t", 0)
+
+
+def appended(base_offset: int, end_offset: int) -> AppendResult:
+    return AppendResult(base_offset, end_offset - 1, -1, 0)
 
 
 @asynccontextmanager
@@ -103,9 +110,7 @@ async def test_a_server_that_cannot_be_asked_for_a_topic_is_said(server: NativeS
             await producer.send("t", b"a")
 
 
-async def test_a_transaction_whose_end_is_unknown_is_left_behind_for_another_epoch(
-    server: NativeServer, clock: MockClock
-) -> None:
+async def test_a_transaction_of_unknown_end_leads_to_another_epoch(server: NativeServer, clock: MockClock) -> None:
     async def fail(producer: Producer) -> None:
         async with producer.transaction():
             await (await producer.send("t", b"a", partition=0))
@@ -152,9 +157,7 @@ async def test_a_closed_producer_abandons_what_waits_for_a_producer_id(server: N
 
 
 @pytest.mark.parametrize("kind", [m.ProduceRequest, m.EndTransactionRequest])
-async def test_a_cancelled_commit_leaves_room_for_the_next_transaction(
-    server: NativeServer, clock: MockClock, kind: type[Any]
-) -> None:
+async def test_a_cancelled_commit_is_no_obstacle(server: NativeServer, clock: MockClock, kind: type[Any]) -> None:
     faults_on(server, kind, trio.Event())
     async with producing(server, transactional_id="x") as producer:
         with trio.move_on_after(1) as scope:
@@ -164,3 +167,81 @@ async def test_a_cancelled_commit_leaves_room_for_the_next_transaction(
         async with producer.transaction():
             await producer.send("t", b"b", partition=0)
     assert await committed(server) == [b"b"]
+
+
+@asynccontextmanager
+async def appending(served: Served, **options: Any) -> AsyncIterator[Any]:
+    async with served.client() as client:
+        yield served.door.appender(client, **RETRIES | options)
+
+
+async def test_an_append_goes_where_it_is_expected_or_nowhere(served: Served) -> None:
+    async with appending(served, compression_type=CompressionType.GZIP) as appender:
+        assert await appender.append("t", [b"a", b"b"], expected_offset=0) == appended(0, 2)
+        with pytest.raises(ExpectedOffsetError) as caught:
+            await appender.append("t", [b"c"], expected_offset=1)
+        assert caught.value.log_end_offset == 2
+        assert await appender.append("t", [PlainRecord(5, b"k", b"c")], expected_offset=2) == appended(2, 3)
+        assert await appender.append("t", [b"d"], partition=1) == appended(0, 1)
+        with pytest.raises(InvalidRequestError, match="there are no records"):
+            await appender.append("t", [])
+    records = served.server.logs["t"][0].records()
+    assert [record.value for record in records] == [b"a", b"b", b"c"]
+    assert (records[2].timestamp, records[2].key) == (5, b"k")
+    assert len(served.server.logs["t"][0].producers) == 1
+
+
+@pytest.mark.parametrize("outcome", ["drop", "drop after"])
+async def test_a_lost_answer_is_no_refusal(served: Served, outcome: str) -> None:
+    served.faults_on(ProduceRequest, outcome, outcome, None)
+    async with appending(served) as appender:
+        assert await appender.append("t", [b"a"], expected_offset=0) == appended(0, 1)
+        assert await appender.append("t", [b"b"], expected_offset=1) == appended(1, 2)
+    assert served.values() == [b"a", b"b"]
+
+
+async def test_who_gave_up_begins_as_another_producer(served: Served) -> None:
+    served.faults_on(ProduceRequest, "drop after", InvalidRecordError("no"), None)
+    async with appending(served, delivery_timeout_ms=0) as appender:
+        with pytest.raises(ConnectionLostError):
+            await appender.append("t", [b"a"], expected_offset=0)
+        with pytest.raises(InvalidRecordError):
+            await appender.append("t", [b"b"], expected_offset=1)
+        assert await appender.append("t", [b"c"], expected_offset=1) == appended(1, 2)
+    assert served.values() == [b"a", b"c"]
+
+
+async def test_a_cancelled_append_leaves_no_hole_in_the_sequence(server: NativeServer, clock: MockClock) -> None:
+    held = [trio.Event()]
+    server.faults.append(lambda request: held.pop() if isinstance(request, ProduceRequest) and held else None)
+    async with connect(open_stream=server.open_stream) as client:
+        appender = Appender(client)
+        with trio.move_on_after(1) as waiting:
+            await appender.append("t", [b"a"], expected_offset=0)
+        assert waiting.cancelled_caught
+        assert await appender.append("t", [b"b"], expected_offset=1) == appended(1, 2)
+
+
+async def test_many_who_count_lose_nothing(broker: BlockingBroker) -> None:
+    """Each adds 1 to the last number that it has seen; whoever was too late reads again."""
+    host, port = broker.native
+    losses = 0
+
+    async def count(times: int) -> None:
+        nonlocal losses
+        async with connect(host, port) as client:
+            appender = Appender(client)
+            end = 0
+            while times:
+                try:
+                    await appender.append("t", [b"%d" % (end + 1)], expected_offset=end)
+                    times, end = times - 1, end + 1
+                except ExpectedOffsetError as exc:
+                    losses += 1
+                    end = exc.log_end_offset
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(4):
+            nursery.start_soon(count, 15)
+    assert [int(record.value or b"") for record in broker.fetch("t")] == list(range(1, 61))
+    assert losses > 0

@@ -13,7 +13,7 @@ import trio
 from triolog.server.config.values import Address
 from triolog.server.embedded import EmbeddedBroker, open_broker
 from triolog.tools.console.process.serving import serve_console
-from triolog.tools.console.settings import ConsoleSettings
+from triolog.tools.console.routes import ConsoleSettings
 
 from tests.support.browser_wire import Browser
 

@@ -11,13 +11,14 @@ from triolog.protocol.coordinator.classic_group_records import (
     encode_consumer_protocol,
 )
 from triolog.protocol.native.messages import PlainRecord
+from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker import ConsumerHeartbeat, Join, ShareHeartbeat, Sync
 from triolog.tools.console.views.groups import TOLD_LAGS
 
 from tests.support.streams_groups import joining
-
-from .conftest import Shown, shown_broker, told
+from tests.support.transactions import TransactionalProducer
+from tests.tools.console.conftest import Shown, shown_broker, told
 
 PLACES = [TopicPartition("t", 0), TopicPartition("t", 1)]
 
@@ -89,6 +90,7 @@ async def test_a_group_has_its_lag_by_partition(running: Shown) -> None:
     page = await told(running.browser, "/groups/g")
     assert [(each["offset"], each["high_watermark"], each["lag"]) for each in page["partitions"]] == [(4, 10, 6), (7, 10, 3)]
     assert (page["lag"], page["partitions"][1]["metadata"], page["can_change"]) == (9, "note", True)
+    assert page["uncommitted"] == {"partitions": 0, "records": 0}
     name = "a/b <i>ü</i>?"
     await running.broker.core.offsets.commit(name, [(PLACES[0], 1, None)])
     odd = await running.browser.open("/groups/a%2Fb%20%3Ci%3E%C3%BC%3C%2Fi%3E%3F")
@@ -96,6 +98,13 @@ async def test_a_group_has_its_lag_by_partition(running: Shown) -> None:
     assert "<i>" not in odd.text
     gone = await running.browser.get("/api/groups/nobody")
     assert (gone.status, gone.json["error"]["name"]) == (404, "GROUP_ID_NOT_FOUND")
+
+
+async def test_a_partition_without_a_commit_is_counted_beside_the_lag(running: Shown) -> None:
+    await running.broker.core.offsets.commit("half", [(PLACES[0], 4, None)])
+    page = await told(running.browser, "/groups/half")
+    assert [(each["offset"], each["lag"]) for each in page["partitions"]] == [(4, 6), (None, None)]
+    assert (page["lag"], page["uncommitted"]) == (6, {"partitions": 1, "records": 10})
 
 
 async def lags_with(shown: Shown, group: str, lag: int) -> dict[str, int | None]:
@@ -178,3 +187,56 @@ async def test_deleting_a_group_wants_its_name_typed(running: Shown) -> None:
     assert (refused.status, refused.json["error"]["name"]) == (400, "NOT_CONFIRMED")
     assert (await running.browser.delete("/api/groups/g", {"confirm": "g"})).status == 200
     assert (await told(running.browser, "/groups"))["groups"] == []
+
+
+PLACE = TopicPartition("t", 1)
+
+
+@pytest.fixture
+async def opened() -> AsyncIterator[Shown]:
+    """`mover` has a transaction open in t-1, `idle` none, and producer 77000 one that hangs."""
+    async with shown_broker(
+        config={"retention.ms": "-1"}, topics={"t": 2, "other": 1}, console={"allow_changes": True}
+    ) as shown:
+        await TransactionalProducer.start(shown.broker.core, "idle")
+        await (await TransactionalProducer.start(shown.broker.core, "mover")).produce(PLACE, "v")
+        batch = build_batch([(1, None, b"v", ())], producer_id=77_000, producer_epoch=4, base_sequence=0, is_transactional=True)
+        await shown.broker.core.writer.append(PLACE, batch)
+        await shown.browser.open("/transactions")
+        yield shown
+
+
+async def test_what_is_open_comes_first_and_what_hangs_is_said(opened: Shown) -> None:
+    page = await told(opened.browser, "/transactions")
+    rows = [(each["transactional_id"], each["state"], each["open_ms"] is not None) for each in page["transactions"]]
+    assert rows == [("mover", "Ongoing", True), ("idle", "Empty", False)]
+    producers = [(each["topic"], each["partition"], each["is_hanging"]) for each in page["producers"]]
+    assert sorted(producers) == [("t", 1, False), ("t", 1, True)]
+    assert (page["topic"], {"t", "other"} <= {*page["topics"]}, page["can_change"]) == (None, True, True)
+    found = await told(opened.browser, "/transactions/mover")
+    assert (found["state"], found["partitions"]) == ("Ongoing", [{"topic": "t", "partition": 1}])
+    assert (await opened.browser.get("/api/transactions/nobody")).status == 404
+
+
+async def test_an_open_transaction_and_one_that_hangs_are_aborted(opened: Shown) -> None:
+    done = await opened.browser.post("/api/transactions/abort", {"transactional_id": "mover"})
+    assert done.json == {"transactional_id": "mover", "aborted": True}
+    assert (await told(opened.browser, "/transactions/mover"))["state"] == "CompleteAbort"
+    again = await opened.browser.post("/api/transactions/abort", {"transactional_id": "mover"})
+    assert (again.status, again.json["error"]["name"]) == (400, "INVALID_TXN_STATE")
+    producers = (await told(opened.browser, "/transactions?topic=t"))["producers"]
+    assert [each["transaction_start_offset"] is not None for each in producers] == [True, False]
+    assert (await told(opened.browser, "/transactions?topic=other"))["producers"] == []
+    assert (await opened.browser.get("/api/transactions?topic=nothing")).status == 404
+    done = await opened.browser.post("/api/transactions/abort", {"topic": "t", "partition": 1, "producer_id": 77_000})
+    assert (done.status, done.json["start_offset"]) == (200, 1)
+    assert (await told(opened.browser, "/transactions"))["producers"] == []
+
+
+async def test_what_is_to_be_aborted_has_to_be_named(opened: Shown) -> None:
+    place = {"topic": "t", "partition": 1, "producer_id": 1}
+    for body in (
+        *({}, {"transactional_id": 5}, {"topic": "t"}, {"topic": "t", "partition": 1}),
+        *(place | {"partition": "1"}, place | {"producer_id": "x"}),
+    ):
+        assert (await opened.browser.post("/api/transactions/abort", body)).status == 400, body

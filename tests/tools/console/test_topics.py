@@ -4,14 +4,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 from triolog.protocol.native.messages import PlainRecord
 from triolog.server.embedded import BlockingBroker
-from triolog.tools.console.views import segment_bars
-from triolog.tools.console.views.segment_bars import Bar, merged
+from triolog.tools.client.admin import Admin
+from triolog.tools.client.config import ClientConfig
+from triolog.tools.client.connection import connect
+from triolog.tools.console.around.wear import _disks
+from triolog.tools.console.views import topics
+from triolog.tools.console.views.topics import Bar, merged
+from triolog.tools.console.watching.history import CountedBefore, wear_series
 
 from tests.support.damaged_batches import damage_batch
-
-from .conftest import Shown, shown_broker
+from tests.tools.cli.top.test_wear import NOTHING_TOLD
+from tests.tools.console.conftest import Shown, shown_broker, told
 
 
 async def names(shown: Shown, query: str = "") -> list[str]:
@@ -64,10 +70,8 @@ async def test_a_topic_has_its_partitions_and_where_its_configuration_comes_from
 
 
 @pytest.mark.parametrize("most", [2, 10_000])
-async def test_segments_come_with_their_sizes_and_times_however_many_answers_it_takes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
-) -> None:
-    monkeypatch.setattr(segment_bars, "MAX_DESCRIBED_SEGMENTS", most)
+async def test_segments_come_with_sizes_and_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    monkeypatch.setattr(topics, "MAX_DESCRIBED_SEGMENTS", most)
     async with shown_broker(path=tmp_path) as shown:
         await shown.broker.create_topic("t", partitions=2, config={"segment.bytes": "1024", "retention.ms": "-1"})
         for i in range(5):
@@ -111,3 +115,118 @@ def test_neighbours_become_one_bar_and_nothing_is_left_out() -> None:
         assert [each.base_offset for each in few[1:]] == [each.next_offset for each in few[:-1]]
         assert (few[0].least_timestamp, few[-1].max_timestamp) == (0, 309)
         assert few[-1] == bars[-1]
+
+
+SMALL = {"segment.bytes": "4096", "index.interval.bytes": "100", "retention.ms": "-1"}
+
+
+async def fill(shown: Shown) -> None:
+    await shown.broker.create_topic("t", partitions=2, config=SMALL)
+    for i in range(60):
+        await shown.broker.append("t", [PlainRecord(1_000_000 + 1000 * i, None, b"v" * 200)])
+
+
+async def walked(shown: Shown, query: str = "") -> Any:
+    return await told(shown.browser, f"/topics/t/walk?{query}")
+
+
+async def test_the_way_to_a_time_or_an_offset_and_all_segments_beside_it() -> None:
+    async with shown_broker() as shown:
+        await fill(shown)
+        page = await walked(shown, "at=1037500")
+        assert (page["first"], page["last"], page["partitions"]) == (1_000_000, 1_059_000, 2)
+        assert len(page["segments"]) == page["walk"]["segment_count"] > 2
+        assert page["walk"]["answer"]["offset"] == 38
+        [step] = page["walk"]["segments"]
+        assert step["segment"] <= 38
+        assert 0 <= step["time_index"]["slot"] < step["time_index"]["entries"]
+        assert 0 <= step["offset_index"]["slot"] < step["offset_index"]["entries"]
+        assert sum(read["bytes"] for read in step["reads"]) == step["bytes_scanned"] > 0
+        dragged = await walked(shown, "at=1037500&segments=0")
+        assert dragged.keys() == {"topic", "partition", "at", "offset", "walk", "took_ms"}
+        assert dragged["walk"]["answer"] == page["walk"]["answer"]
+        middle = await walked(shown)
+        assert (middle["at"], middle["walk"]["answer"]["offset"]) == (1_029_500, 30)
+        page = await walked(shown, "offset=17&segments=0")
+        assert (page["at"], page["offset"], page["walk"]["answer"]["batch_base_offset"]) == (None, 17, 17)
+        gone = await shown.browser.get("/api/topics/t/walk?offset=61&segments=0")
+        assert (gone.status, gone.json["error"]["name"]) == (422, "OFFSET_OUT_OF_RANGE")
+        behind = await walked(shown, "at=9223372036854775807")
+        assert behind["walk"]["answer"]["offset"] == -1
+        empty = await walked(shown, "partition=1")
+        assert (empty["first"], empty["last"], empty["walk"]["answer"]["offset"]) == (-1, -1, -1)
+
+
+async def test_what_means_nothing_is_named_and_what_is_not_there_is_not_found(shown: Shown) -> None:
+    for query in ("partition=7", "partition=-1", "at=-1", "at=x", "offset=x", "segments=2", "to=5"):
+        refused = await shown.browser.get(f"/api/topics/flights/walk?{query}")
+        assert refused.status == 400, query
+        assert refused.json["error"]["message"].startswith(f"{query.partition('=')[0]}: ")
+    assert (await shown.browser.get("/api/topics/flights/walk?partition=7&segments=0")).status == 404
+    assert (await shown.browser.get("/api/topics/nothing/walk")).status == 404
+
+
+TELLS_NOTHING: dict[str, Any] = {"disks": [], **dict.fromkeys(NOTHING_TOLD)}
+
+
+def counted(time_ms: int, process: int | None, **disks: int | None) -> dict[str, Any]:
+    directories = [{"disks": name.split("_"), "disk_written_bytes": written} for name, written in disks.items()]
+    return {"time_ms": time_ms, "wear": {"process_written_bytes": process, "directories": directories}}
+
+
+def test_series_are_what_counters_grew_by_each_second_and_a_disk_is_told_once() -> None:
+    after = counted(3000, 5000, sda=900, sdb_sdc=10)
+    assert wear_series(counted(1000, 1000, sda=500, sdb_sdc=None), after) == {"written_by_process": 2000, "disk:sda": 200}
+    assert wear_series(counted(1000, None, sda=901), after) == {}  # another disk, or a machine that started anew
+    assert wear_series({"time_ms": 1000}, after) == {}  # a server that is older
+    rated = {**TELLS_NOTHING, "disks": ["mmcblk0"], "disk_bytes_per_second": 100.0, "disk_bytes_per_appended_byte": 4.5}
+    first, memory = _disks([{"path": "/a", **rated}, {"path": "/b", **rated}, {"path": "/c", **TELLS_NOTHING}])
+    assert (first["name"], first["paths"]) == ("mmcblk0", ["/a", "/b"])
+    assert (first["bytes_per_day"], first["bytes_per_appended_byte"]) == (8_640_000, 4.5)
+    assert (memory["name"], memory["paths"], memory["bytes_per_day"]) == ("", ["/c"], None)
+
+
+async def test_topics_are_counted_by_the_durability_that_they_have(tmp_path: Path) -> None:
+    async with shown_broker(path=tmp_path, durability="group:100") as shown:
+        await shown.broker.create_topic("usual")
+        await shown.broker.create_topic("other")
+        await shown.broker.create_topic("safe", config={"durability": "fsync"})
+        await shown.broker.append("safe", [b"x" * 1000])
+        told = (await shown.browser.get("/api/wear")).json
+        assert told["is_known"] is True
+        modes = {each["mode"]: (each["topics"], each["size_bytes"] > 1000) for each in told["durability"]}
+        assert modes == {"group:100": (2, False), "fsync": (1, True)}
+        assert [each["paths"] for each in told["disks"]] == [[str(tmp_path)]]
+        assert told["history"].keys() == {"times", "series"}
+
+
+async def test_who_is_connected_with_what(shown: Shown) -> None:
+    async with connect(*shown.broker.native, config=ClientConfig(client_id="<b>me</b>")) as client:
+        await Admin(client).alter_quotas({"client-id": "slow"}, {"producer_byte_rate": 1000.0})
+        page = await told(shown.browser, "/connections")
+        names = {each["client_id"]: each for each in page["connections"]}
+        assert names.keys() == {"triolog-console", "<b>me</b>"}
+        mine = names["<b>me</b>"]
+        assert (mine["protocol"], mine["is_encrypted"], mine["is_throttled"]) == ("native", False, False)
+        assert mine["requests_per_second"] is None  # asked for the first time
+        assert page["quotas"] == [{"entity": {"client-id": "slow"}, "values": {"producer_byte_rate": 1000.0}}]
+        assert "<b>" not in (await shown.browser.open("/connections")).text
+        with trio.fail_after(60):
+            while not next(each for each in page["connections"] if each["client_id"] == mine["client_id"])[
+                "requests_per_second"
+            ]:
+                await Admin(client).list_topics()
+                page = await told(shown.browser, "/connections")
+
+
+def test_rates_are_those_since_the_last_count() -> None:
+    counted = CountedBefore()
+    assert counted.rates("a", {"requests": 10}, 1000) == {"requests_per_second": None}
+    counted.keep({"a": {"requests": 10, "sent_bytes": -1}}, 1000)
+    assert counted.rates("a", {"requests": 30, "sent_bytes": -1}, 3000) == {
+        "requests_per_second": 10,
+        "sent_bytes_per_second": None,
+    }
+    counted.keep({"a": {"requests": 11}}, 1100)  # too soon to count from
+    assert counted.rates("a", {"requests": 30}, 3000) == {"requests_per_second": 10}
+    assert counted.rates("b", {"requests": 30}, 3000) == {"requests_per_second": None}

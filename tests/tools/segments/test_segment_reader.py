@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import logging
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 import attrs
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from triolog.protocol.records.batch import end_txn_marker
 from triolog.protocol.records.builder import build_batch
@@ -19,8 +20,9 @@ from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.tools.segments import segment_reader
 from triolog.tools.segments.segment_bytes import SegmentBytes
 from triolog.tools.segments.segment_damage import DamagedSegmentError, ReadMode
-from triolog.tools.segments.segment_log import LogInUseError, PartitionLog, read_logs
+from triolog.tools.segments.segment_log import LogInUseError, PartitionLog, find_end_offset, read_logs
 from triolog.tools.segments.segment_reader import SegmentGoneError, SegmentRead, SplitReader, read_split
+from triolog.tools.segments.segment_times import first_offset_at
 from triolog.tools.segments.segment_transactions import committed_range
 from triolog.tools.segments.splits import LogRange, SegmentSplit, SplitLimits, plan_splits
 
@@ -315,3 +317,136 @@ def test_a_committed_read_is_what_a_scan_of_the_whole_log_says(
     ]
     splits = splits_of(log_in(written.directory), committed=True, split_bytes=split_bytes)
     assert offsets_of(splits, attrs.evolve(READ, chunk_bytes=chunk_bytes, mode=ReadMode.FAILFAST)) == expected
+
+
+WITH_LOSS = attrs.evolve(READ, fail_on_data_loss=False)
+
+
+def cut(path: Path, size: int) -> None:
+    with path.open("r+b") as file:
+        file.truncate(size)
+
+
+@pytest.mark.parametrize("behind", [0, 40, 80])
+def test_a_file_that_is_cut_meanwhile_is_data_loss(tmp_path: Path, behind: int, caplog: pytest.LogCaptureFixture) -> None:
+    """At the start of a batch, inside of its header, and behind that."""
+    written = write_log(tmp_path / "topic-0", [uniform(10)])
+    splits = splits_of(log_in(written.directory))
+    cut(written.log_path, written.batches[5][1] + behind)
+    with pytest.raises(SegmentGoneError, match=f"end at position {written.batches[5][1] + behind} now, 1170 were planned"):
+        offsets_of(splits)
+    assert offsets_of(splits, WITH_LOSS) == list(range(10))
+    assert "may be lost" in caplog.text
+
+
+@pytest.mark.parametrize("behind", [0, 30])
+def test_a_file_that_is_cut_while_a_read_is_planned_ends_there(tmp_path: Path, behind: int) -> None:
+    written = write_log(tmp_path / "topic-0", [uniform(10)])
+    [segment] = log_in(written.directory).segments
+    cut(written.log_path, written.batches[5][1] + behind)
+    assert find_end_offset(segment) == 10
+
+
+@pytest.mark.parametrize("tail", [bytes(5000), uniform(1)[0].encode(20)[:-9]], ids=["zeros", "torn"])
+def test_a_tail_that_is_cut_off_meanwhile_is_no_loss(tmp_path: Path, tail: bytes) -> None:
+    """A broker cuts off what it preallocated when it closes a segment, and what is torn when it starts."""
+    written = write_log(tmp_path / "topic-0", [uniform(10)])
+    whole = written.log_path.stat().st_size
+    with written.log_path.open("ab") as file:
+        file.write(tail)
+    splits = splits_of(log_in(written.directory))
+    cut(written.log_path, whole)
+    assert offsets_of(splits) == written.offsets()
+
+
+def compacted(written: WrittenLog, splits: list[SegmentSplit]) -> list[SegmentSplit]:
+    """Put another file in the place of the first segment's, with the same number of batches, larger ones at other offsets."""
+    [path] = {split.path for split in splits if split.first_offset < written.batches[-1][2].base_offset}
+    batches = [DrawnBatch(times=(0, 1), gap_before=slot % 2, value_bytes=50) for slot in range(20)]
+    other = write_log(Path(path).parents[1] / "other-0", [batches])
+    shutil.copyfile(other.log_path, path)
+    return splits
+
+
+@pytest.mark.parametrize("split_bytes", [1 << 26, 700], ids=["whole", "cut"])
+def test_a_closed_segment_that_is_compacted_meanwhile_is_not_read_by_old_positions(tmp_path: Path, split_bytes: int) -> None:
+    written = write_log(tmp_path / "topic-0", [uniform(20), uniform(1)], index_interval_bytes=0)
+    splits = compacted(written, splits_of(log_in(written.directory), split_bytes=split_bytes))
+    for split in splits[:-1]:
+        with pytest.raises(SegmentGoneError, match="it was compacted or cut"):
+            offsets_of([split])
+        assert offsets_of([split], WITH_LOSS) == []
+    assert offsets_of(splits[-1:]) == [40, 41]
+
+
+def test_a_last_segment_that_is_closed_and_compacted_meanwhile_is_not_read_by_old_positions(tmp_path: Path) -> None:
+    """It may have grown before, so its size tells nothing: the batches where it was cut do."""
+    written = write_log(tmp_path / "topic-0", [uniform(20)], index_interval_bytes=0)
+    splits = splits_of(log_in(written.directory), split_bytes=700)
+    assert len(splits) == 4
+    batches = [DrawnBatch(times=(0, 1), gap_before=slot % 2, value_bytes=50) for slot in range(30)]
+    shutil.copyfile(write_log(tmp_path / "other-0", [batches]).log_path, written.log_path)
+    for split in splits[1:]:
+        with pytest.raises(SegmentGoneError, match=f"offset {split.first_offset} is not at position {split.start_byte} now"):
+            offsets_of([split])
+
+
+LEFT_OUT = {ReadMode.PERMISSIVE: (), ReadMode.DROPMALFORMED: (10, 11)}
+
+
+@given(
+    mode=st.sampled_from(list(LEFT_OUT)),
+    offset=st.sampled_from([11, 15, 19, 1 << 20]),
+    chunk_bytes=st.sampled_from([6 * 117, 6 * 117 + 60]) | st.integers(61, 1500),
+)
+@example(mode=ReadMode.PERMISSIVE, offset=1 << 20, chunk_bytes=6 * 117)
+@example(mode=ReadMode.DROPMALFORMED, offset=11, chunk_bytes=6 * 117 + 60)
+def test_a_wrong_offset_is_seen(
+    tmp_path_factory: pytest.TempPathFactory, mode: ReadMode, offset: int, chunk_bytes: int
+) -> None:
+    written = write_log(tmp_path_factory.mktemp("log") / "topic-0", [uniform(10), uniform(2)])
+    splits = splits_of(log_in(written.directory))
+    overwrite(written, 5, offset.to_bytes(8, "big"))
+    found = offsets_of(splits, attrs.evolve(READ, mode=mode, chunk_bytes=chunk_bytes))
+    assert found == [each for each in written.offsets() if each not in LEFT_OUT[mode]]
+    with pytest.raises(DamagedSegmentError, match=f"position {5 * 117}: base_offset {offset} for 10"):
+        offsets_of(splits, attrs.evolve(READ, mode=ReadMode.FAILFAST, chunk_bytes=chunk_bytes))
+
+
+@pytest.mark.parametrize("mode", [*LEFT_OUT, ReadMode.FAILFAST])
+@pytest.mark.parametrize("tail", [b"", bytes(70), bytes(7)], ids=len)
+@pytest.mark.parametrize(("at", "damage"), [(16, b"\x7f"), (0, b"\x00\x00\x01")], ids=["magic", "offset"])
+def test_a_last_batch_with_damaged_first_bytes_is_read(
+    tmp_path: Path, at: int, damage: bytes, tail: bytes, mode: ReadMode
+) -> None:
+    written = write_log(tmp_path / "topic-0", [uniform(10)])
+    with written.log_path.open("ab") as file:
+        file.write(tail)
+    overwrite(written, 9, damage, at=at)
+    log = log_in(written.directory)
+    assert log.end_offset == 20
+    if mode is ReadMode.FAILFAST:
+        with pytest.raises(DamagedSegmentError, match="position 1053"):
+            offsets_of(splits_of(log), attrs.evolve(READ, mode=mode))
+    else:
+        lost = () if mode is ReadMode.PERMISSIVE else (18, 19)
+        assert offsets_of(splits_of(log), attrs.evolve(READ, mode=mode)) == [each for each in range(20) if each not in lost]
+
+
+@pytest.mark.parametrize("offset", [13, 1 << 40])
+def test_planning_does_not_believe_an_offset_that_those_behind_it_contradict(tmp_path: Path, offset: int) -> None:
+    batches = [DrawnBatch(times=(10 * slot, 10 * slot + 5)) for slot in range(10)]
+    written = write_log(tmp_path / "topic-0", [batches], index_interval_bytes=1 << 20)
+    overwrite(written, 5, offset.to_bytes(8, "big"))
+    log = log_in(written.directory)
+    assert log.end_offset == 20
+    assert [first_offset_at(log, START_MS + 10 * slot + 5) for slot in range(4, 8)] == [9, 11, 13, 15]
+
+
+@pytest.mark.parametrize("high", [4, 5, 6])
+def test_a_batch_of_a_suspect_size_is_read_up_to_the_offset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, high: int) -> None:
+    monkeypatch.setattr(segment_reader, "_LARGEST_TRUSTED_BATCH_BYTES", 150)
+    written = write_log(tmp_path / "topic-0", [uniform(10, value_bytes=100)])
+    wanted = LogRange(log=log_in(written.directory), low=1, high=high)
+    read = attrs.evolve(READ, chunk_bytes=100, mode=ReadMode.FAILFAST)
+    assert offsets_of(plan_splits([wanted], SplitLimits()), read) == list(range(1, high))

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from triolog.tools.bench.kafka.built import locked
+from triolog.tools.bench.kafka.jars import locked
 
 FAST: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -Xlog:disable -Xlog:all=off"
 ROOT: Final = Path(__file__).resolve().parents[3]

@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import duckdb
+import msgpack
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,9 +18,13 @@ from hypothesis import strategies as st
 from triolog.protocol.errors import TriologError
 from triolog.server.embedded import BlockingBroker
 from triolog.tools import arrow
+from triolog.tools.arrow.report import ArrowError
+from triolog.tools.arrow.values.json_values import infer_json, is_deeper
+from triolog.tools.arrow.values.object_values import infer_msgpack
+from triolog.tools.cli.sql.formats import _unique
 from triolog.tools.sql.options import SqlError, SqlOptions
 from triolog.tools.sql.session import ask
-from triolog.tools.sql.topic import Scan
+from triolog.tools.sql.topic import Scan, _names
 
 from tests.support.counts import counts
 
@@ -227,3 +234,94 @@ def test_a_value_that_does_not_parse_is_named_with_its_offset() -> None:
         assert rows_of(broker, "select count(*) from t", options)[0] == [(2,)]
         nulls = SqlOptions(schemas={"t": "a BIGINT"}, errors="null")
         assert rows_of(broker, "select sum(a) from t", nulls)[0] == [(1,)]
+
+
+@pytest.fixture
+def strange() -> Iterator[BlockingBroker]:
+    with BlockingBroker() as running:
+        yield running
+
+
+def rows(strange: BlockingBroker, sql: str, options: SqlOptions | None = None) -> list[dict[str, Any]]:
+    with ask(strange, sql, options or SqlOptions(values={None: "json"}, errors="null")) as answer:
+        return [row for batch in answer.batches() for row in batch.to_pylist()]
+
+
+def nested(depth: int) -> bytes:
+    return b'{"a":' + b"[" * depth + b"]" * depth + b"}"
+
+
+@pytest.mark.parametrize("depth", [500, 3_000, 20_000, 100_000])
+def test_a_value_of_any_depth_does_not_end_the_process(strange: BlockingBroker, depth: int) -> None:
+    strange.create_topic("t")
+    objects = b'{"a":' * depth + b"1" + b"}" * depth
+    strange.append("t", [b'{"a":1}', nested(depth), objects])
+    assert [row["a"] for row in rows(strange, "select a from t")] == [1, None, None]
+    strange.create_topic("deep")
+    strange.append("deep", [nested(depth), objects])
+    with pytest.raises(ArrowError, match="nest deeper than 128 levels"):
+        rows(strange, "select a from deep")
+
+
+def test_depth_does_not_count_what_is_in_strings() -> None:
+    for value in (b'{"a":"' + b"[" * 500 + b'"}', b'{"a":"\\\\\\"' + b"{" * 500 + b'"}', b"[" + b"[]," * 500 + b"[]]"):
+        assert not is_deeper(value, 128)
+    assert is_deeper(b'["]",' * 200 + b"1" + b"]" * 200, 128)
+    assert [is_deeper(nested(depth), 128) for depth in (127, 128)] == [False, True]
+
+
+def test_types_are_inferred_up_to_a_depth() -> None:
+    assert infer_json(pa.array([nested(100), nested(1_000)])).names == ["a"]
+    deep: Any = 1
+    for _ in range(500):
+        deep = {"a": deep}
+    with pytest.raises(ValueError, match="no map"):
+        infer_msgpack(pa.array([msgpack.packb(deep)]))
+    assert infer_msgpack(pa.array([msgpack.packb(deep), msgpack.packb({"b": 1})])).names == ["b"]
+
+
+def test_what_spills_goes_to_a_private_folder(strange: BlockingBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / "triolog-sql").symlink_to(tmp_path / "elsewhere")
+    strange.create_topic("t")
+    strange.append("t", [b'{"a":1}'])
+    for _ in range(2):
+        with ask(strange, "select * from t") as answer, ask(strange, "select 1"):
+            folders = [path for path in tmp_path.iterdir() if not path.is_symlink()]
+            assert [path.stat().st_mode & 0o777 for path in folders] == [0o700, 0o700]
+            assert list(answer.batches())
+        assert [path.name for path in tmp_path.iterdir()] == ["triolog-sql"]
+    with pytest.raises(SqlError):
+        rows(strange, "select nope from t")
+    assert [path.name for path in tmp_path.iterdir()] == ["triolog-sql"]
+
+
+def test_thousands_of_names_that_differ_in_case_only_take_no_minutes() -> None:
+    names = [
+        "".join(letter.upper() if number >> place & 1 else letter for place, letter in enumerate("abcdefghijklm"))
+        for number in range(8_192)
+    ]
+    begin = time.process_time()
+    made = _names(names)
+    assert len(_unique(names + names)) == 2 * len(names)
+    assert time.process_time() - begin < 5
+    assert list(made.values()) == names
+    assert len({name.lower() for name in made}) == len(names)
+
+
+def test_files_and_topics_of_one_name_are_told_apart(strange: BlockingBroker, tmp_path: Path) -> None:
+    before = os.getcwd()
+    os.chdir(tmp_path)
+    try:
+        strange.create_topic("planes.csv")
+        strange.append("planes.csv", [b'{"a":"topic"}'])
+        with pytest.raises(SqlError, match="No files found"):
+            rows(strange, "select * from 'planes.csv'")
+        Path("planes.csv").write_text("a\nfile\n")
+        assert rows(strange, "select a from 'planes.csv'") == [{"a": "file"}]
+        assert rows(strange, 'select a from "planes.csv"') == [{"a": "topic"}]
+        assert rows(strange, "select f.a from \"planes.csv\" t, './planes.csv' f where t.a = 'topic'") == [{"a": "file"}]
+        with pytest.raises(SqlError, match="a file in single quotes and a topic in double ones"):
+            rows(strange, "select * from 'planes.csv', \"planes.csv\"")
+    finally:
+        os.chdir(before)

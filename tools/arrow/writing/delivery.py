@@ -32,8 +32,7 @@ from ...client.exchange import expect
 from ...client.login import LoginConfig
 from ...client.sending.topics import partition_count
 from ...client.tls import TlsConfig
-from ..errors import ArrowError
-from .written import Written
+from ..report import ArrowError, Written
 
 _UNANSWERED: Final = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})
 

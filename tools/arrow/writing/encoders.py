@@ -15,7 +15,7 @@ import msgpack  # type: ignore[import-untyped]
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..errors import ArrowError
+from ..report import ArrowError
 
 FORMATS: Final = ("json", "msgpack", "avro", "raw")
 Encoder = Callable[[pa.RecordBatch], pa.Array]

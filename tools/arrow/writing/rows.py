@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...client.sending.key_hashes import partitions_for_keys
-from ..errors import ArrowError
+from ..report import ArrowError
 from .encoders import Encoder, encoder_of
 
 _RAW: Final = ("key", "value", "timestamp", "headers")

@@ -10,7 +10,7 @@ from typing import Any, Final
 import attrs
 import pyarrow as pa
 
-from ..errors import ArrowError
+from ..report import ArrowError
 
 ROWS: Final = 1 << 14
 """Of a batch that is read from Parquet."""

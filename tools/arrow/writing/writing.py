@@ -8,9 +8,8 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ....protocol.types import CompressionType
-from ..errors import ArrowError
+from ..report import ArrowError, Written
 from ..sources import Source, address_of
-from .written import Written
 
 if TYPE_CHECKING:
     from ...client.login import LoginConfig

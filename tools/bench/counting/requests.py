@@ -25,7 +25,6 @@ from ....protocol.kafka.messages.records import (
     ProduceTopic,
 )
 from ..measuring.wire import FIRST_TIMESTAMP, batch_of, packed, produce_frame, read_answer
-from .kafka_frames import kafka_frame, read_kafka_answer
 from .meters import Counts
 from .rounds import Peer, Rounds
 from .served import (
@@ -39,7 +38,9 @@ from .served import (
     VALUE_BYTES,
     WIDE,
     Served,
+    kafka_frame,
     metadata_request,
+    read_kafka_answer,
     serving,
 )
 

@@ -16,11 +16,9 @@ import attrs
 
 from ..measuring.bench import Bench
 from ..measuring.child import LoadFailedError
-from ..measuring.process import shared_out_mib
-from ..measuring.server import serving
-from ..peers.peer import PeerMissingError, free_port, program_version, running
+from ..measuring.server import serving, shared_out_mib
 from .generator import CLIENT, FAKE, Generator, build_generator, serve_fake, version_in_go_mod
-from .jars import REFERENCE_VERSION, kafka_jars
+from .jars import REFERENCE_VERSION, PeerMissingError, free_port, kafka_jars, program_version, running
 
 TRIOLOG: Final = "triolog"
 KAFKA: Final = "Kafka"

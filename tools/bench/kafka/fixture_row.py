@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from ..measuring.child import LoadFailedError
-from ..measuring.measure import Line, RowResult, absent, at_most, percentile
+from ..measuring.report import Line, RowResult, absent, at_most, percentile
 from .brokers import Brokers
 
 STARTS: Final = 200

@@ -9,15 +9,14 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from ..loads.produce import fill
+from ..loads import fill
 from ..measuring.child import LoadFailedError, run_load
-from ..measuring.measure import Line, RowResult, Target, absent, at_least, at_most, percentile, ratio
+from ..measuring.report import Line, RowResult, Target, absent, at_least, at_most, percentile, ratio
 from ..measuring.server import Server, serving
 from ..measuring.wire import Address, Wire, batch_of, produce_frame
-from ..peers.peer import PeerMissingError
 from .brokers import KAFKA, TRIOLOG, Broker, Brokers
 from .forwarder import FLAGS, VALUE_BYTES, CaughtUp, copied_name, forwarding, mirroring, missing, watch
-from .jars import MIRROR_MAKER, kafka_jars
+from .jars import MIRROR_MAKER, PeerMissingError, kafka_jars
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from ....protocol.extras import how_to_install
 from ...demo.processes import COMMAND
 from ..measuring.child import LoadFailedError
-from ..measuring.process import cpu_s, memory_mib
+from ..measuring.server import cpu_s, memory_mib
 from ..measuring.wire import Address
-from ..peers.peer import ended_after
 from .brokers import JVM_FLAGS, QUIET
-from .jars import MIRROR_MAKER, kafka_jars
+from .jars import MIRROR_MAKER, ended_after, kafka_jars
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer
@@ -64,7 +64,7 @@ class CaughtUp:
 def missing() -> str:
     """Say why forwarding cannot be measured here; empty when it can."""
     if importlib.util.find_spec("confluent_kafka") is None:
-        return "forwarding needs confluent_kafka: pip install 'triolog[forward]'"
+        return f"forwarding needs confluent_kafka: {how_to_install('forward')}"
     return ""
 
 

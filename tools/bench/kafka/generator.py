@@ -20,8 +20,7 @@ from typing import Any, Final
 import attrs
 
 from ..measuring.child import LoadFailedError
-from ..peers.peer import PeerMissingError
-from .built import SOURCES, built_in, locked
+from .jars import SOURCES, PeerMissingError, built_in, locked
 
 BUILD_TIMEOUT_S: Final = 600.0
 LOAD_TIMEOUT_S: Final = 300.0

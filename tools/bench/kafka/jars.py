@@ -1,20 +1,44 @@
-"""Apache Kafka's jars: Maven resolves `peers/kafka/pom.xml` into its own repository once; later runs ask nobody.
+"""Other servers, in processes of their own, and Apache Kafka's jars: Maven resolves `peers/kafka/pom.xml` into its own
+repository once; later runs ask nobody.
 
 The version in there is the one that triolog is compared with and measured beside. `mirror_maker.xml` is for MirrorMaker 2.
+Programs and answers that are made once are kept in a folder below `build/`.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import shutil
+import socket
 import subprocess
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from ..peers.peer import PeerMissingError
-from .built import SOURCES, built_in, locked
+from ..measuring.child import LoadFailedError
+
+ROOT: Final = Path(__file__).resolve().parents[3]
+SOURCES: Final = Path(__file__).resolve().parents[1] / "peers" / "kafka"
+
+
+def built_in(name: str) -> Path:
+    """Return a folder for built programs and answers; create it if need be."""
+    folder = ROOT / "build" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock, so that two runs at once build it once."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
 
 POM: Final = SOURCES / "pom.xml"
 MIRROR_MAKER: Final = SOURCES / "mirror_maker.xml"
@@ -52,3 +76,64 @@ def resolve(pom: Path, cache: Path, options: Sequence[str] = ()) -> str:
             lines = [line for line in (run.stdout + run.stderr).splitlines() if line.strip()]
             raise PeerMissingError(f"mvn ended with {run.returncode} (offline?): {' | '.join(lines[:4])}")
         return Path(answer.name).read_text().strip()
+
+
+READY_TIMEOUT_S: Final = 20.0
+
+
+class PeerMissingError(Exception):
+    """The peer cannot be measured on this machine; the message is what the row says instead of a figure."""
+
+
+def program_version(command: Sequence[str]) -> str:
+    """Return the first line that a program prints about its version."""
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = (run.stdout or run.stderr).splitlines()
+    return lines[0].strip() if lines else "unknown version"
+
+
+def free_port() -> int:
+    """Return a free port, for a peer that cannot choose its own."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def running(
+    command: Sequence[str], port: int, log: Path, *, timeout_s: float = READY_TIMEOUT_S
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a peer for the time of the block, once it accepts connections. Raises LoadFailedError when it does not come up."""
+    with ended_after(command, log, timeout_s) as process:
+        _wait_until_accepting(process, command[0], port, log, timeout_s)
+        yield process
+
+
+@contextmanager
+def ended_after(command: Sequence[str], log: Path, timeout_s: float) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a process for the time of the block, in the folder of its log; kill it when it does not end within `timeout_s`."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, cwd=log.parent)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait_until_accepting(process: subprocess.Popen[bytes], name: str, port: int, log: Path, timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            if process.poll() is not None:
+                break
+            time.sleep(0.01)
+        else:
+            return
+    raise LoadFailedError(f"{name} did not come up: {log.read_text(encoding='utf-8', errors='replace')[-2000:]}")

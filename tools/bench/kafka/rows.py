@@ -13,15 +13,13 @@ import attrs
 
 from ...demo.processes import ProcessFailedError
 from ..measuring.child import LoadFailedError
-from ..measuring.measure import RowResult
-from ..peers.peer import PeerMissingError
+from ..measuring.report import RowResult
 from ..running import Benchmark
+from .broker_rows import consume, join, many_connections, memory, one_connection, produce_large, produce_small, synced, times
 from .brokers import Brokers, open_brokers
 from .fixture_row import fixture
 from .forward_rows import forward, forward_delay
-from .latency_rows import many_connections, one_connection, synced
-from .lookup_rows import join, times
-from .throughput_rows import consume, memory, produce_large, produce_small
+from .jars import PeerMissingError
 
 ROWS: Final[Mapping[str, Callable[[Brokers], RowResult]]] = {
     "produce-1k": produce_large,

@@ -13,7 +13,7 @@ from typing import Any, Final
 import attrs
 
 from .child import LoadFailedError
-from .process import bytes_written
+from .server import bytes_written
 
 SECTOR_BYTES: Final = 512
 SECTORS_WRITTEN: Final = 6

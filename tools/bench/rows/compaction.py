@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from ....protocol.limits import MIB
-from ..loads.compaction import fill_keyed, run_cleaner, write_keyed_log
-from ..loads.open_loop import append_on_schedule
+from ..loads import append_on_schedule, fill_keyed, run_cleaner, write_keyed_log
 from ..measuring.bench import Bench
 from ..measuring.child import LoadFailedError, LoadProcess, run_load
-from ..measuring.measure import Line, RowResult, at_least, at_most, ratio
+from ..measuring.report import Line, RowResult, at_least, at_most, ratio
 from ..measuring.server import Server, serving
 from ..measuring.wire import Wire
 

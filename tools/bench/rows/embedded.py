@@ -14,7 +14,7 @@ from ....protocol.limits import MIB
 from ....server.embedded import aio, open_broker
 from ..measuring.bench import Bench
 from ..measuring.child import run_load
-from ..measuring.measure import Line, RowResult, at_most, percentile
+from ..measuring.report import Line, RowResult, at_most, percentile
 
 INTERPRETERS: Final = 10
 CALLS: Final = 5_000

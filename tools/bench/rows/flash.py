@@ -11,12 +11,11 @@ from typing import Any, Final
 import attrs
 
 from ....protocol.limits import KIB, MIB
-from ..loads.open_loop import append_on_schedule
-from ..loads.produce import produce
+from ..loads import append_on_schedule, produce
 from ..measuring.bench import Bench
 from ..measuring.child import run_load
 from ..measuring.loop_device import DeviceBytes, device_bytes
-from ..measuring.measure import Line, RowResult, absent
+from ..measuring.report import Line, RowResult, absent
 from ..measuring.server import Server, serving
 from ..measuring.wire import Wire, batch_of
 

@@ -10,12 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from ..loads.produce import append_to_each, check_ends
+from ..loads import append_to_each, check_ends
 from ..measuring.bench import Bench
 from ..measuring.child import run_load
-from ..measuring.measure import Line, RowResult, at_most
-from ..measuring.process import cpu_s
-from ..measuring.server import Server, serving
+from ..measuring.report import Line, RowResult, at_most
+from ..measuring.server import Server, cpu_s, serving
 from ..measuring.wire import Wire
 
 TOPICS: Final = 5

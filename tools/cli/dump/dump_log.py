@@ -19,7 +19,8 @@ from typing import Final
 from ....protocol.errors import CorruptRecordError, RequestError
 from ....protocol.limits import INT32_MAX, KIB
 from ....protocol.records.batch import BatchHeader, check_batch
-from ....protocol.records.record import iter_records, walk_records
+from ....protocol.records.record import iter_records
+from ....protocol.records.walk import walk_records
 from ....protocol.types import TimestampType
 from ....server.offline.findings import FaultTally
 from ....server.storage.disk.diskops import FileHandle, drive

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from ....protocol.extras import how_to_install
 from ...export.writers import CSV_HEAD, FORMATS
 from ..terminal.failures import EXIT_FAILED, FailedError
 from ..terminal.output import as_json_value, count_text, flush, printable, say, size_text, timezone_option, warn, write
-from ..terminal.places import TIME_HELP, read_time
+from ..terminal.places import position_option, read_position, time_of
 from ..terminal.progress import open_progress
 from ..terminal.stopped import directory_argument, relative, stopped, topics_option
 from ..terminal.times import Zone
@@ -39,7 +40,7 @@ BASE64_PREFIX: Final = "base64:"
 @click.command
 @directory_argument
 @topics_option
-@click.option("--format", "format_name", type=click.Choice(FORMATS), default="jsonl", show_default=True)
+@click.option("-f", "--format", "format_name", type=click.Choice(FORMATS), default="jsonl", show_default=True)
 @click.option("--target", type=click.Path(file_okay=False), help="Write files into this folder instead of printing.")
 @click.option("--partition-by", type=click.Choice(["day"]), help="A folder for each topic and UTC day. [default with --target]")
 @click.option(
@@ -49,10 +50,20 @@ BASE64_PREFIX: Final = "base64:"
     type=click.Choice(["zstd", "lz4", "snappy", "gzip", "none"]),
     help="Of Parquet and Arrow files.",
 )
-@click.option("--from-offset", type=click.IntRange(0), default=0, help="Start at this offset of each partition.")
-@click.option("--to-offset", type=click.IntRange(0), help="Stop before this offset of each partition.")
-@click.option("--from-time", metavar="TIME", help=f"Records at or after: {TIME_HELP}.")
-@click.option("--to-time", metavar="TIME", help="Records before this time.")
+@position_option(
+    *("-o", "--offset"),
+    also=("--from-offset",),
+    times=("--from-time",),
+    multiple=True,
+    help="Export the records from there on: an offset of each partition, a time, or both.  [default: start]",
+)
+@position_option(
+    "--until",
+    also=("--to-offset",),
+    times=("--to-time",),
+    multiple=True,
+    help="Export the records before it.  [default: end]",
+)
 @click.option(
     "--isolation",
     type=click.Choice(["read_uncommitted", "read_committed"]),
@@ -67,10 +78,8 @@ def command(
     target: str | None,
     partition_by: str | None,
     compression: str,
-    from_offset: int,
-    to_offset: int | None,
-    from_time: str | None,
-    to_time: str | None,
+    offset: tuple[str, ...],
+    until: tuple[str, ...],
     isolation: str | None,
     zone: Zone,
 ) -> None:
@@ -86,8 +95,8 @@ def command(
     from ....protocol.limits import INT64_MAX
     from ....server.offline.stored_records import RecordRange
 
-    from_ms = None if from_time is None else read_time(from_time, zone, "--from-time")
-    to_ms = None if to_time is None else read_time(to_time, zone, "--to-time")
+    from_offset, from_ms = _bound(offset, zone, "--offset")
+    to_offset, to_ms = _bound(until, zone, "--until")
     if target is not None:
         if format_name == "arrow" and compression not in ("zstd", "lz4", "none"):
             raise click.BadParameter("Arrow files have zstd, lz4 or none", param_hint="--compression")
@@ -99,7 +108,7 @@ def command(
             directories=(directory,),
             topics=topics,
             committed=isolation != "read_uncommitted",
-            from_offset=from_offset or None,
+            from_offset=from_offset,
             to_offset=to_offset,
         )
         job = Export(
@@ -115,7 +124,7 @@ def command(
     if format_name not in ("jsonl", "csv") or partition_by is not None:
         raise click.UsageError("--format parquet and arrow, and --partition-by, need --target FOLDER")
     wanted = RecordRange(
-        from_offset=from_offset,
+        from_offset=from_offset or 0,
         to_offset=INT64_MAX if to_offset is None else to_offset,
         from_ms=from_ms,
         to_ms=to_ms,
@@ -125,6 +134,22 @@ def command(
         damages = _export(fs, found, wanted, format_name)
     if damages:
         raise click.exceptions.Exit(EXIT_FAILED)
+
+
+def _bound(texts: tuple[str, ...], zone: Zone, option: str) -> tuple[int | None, int | None]:
+    """Return the offset and the time at which an export begins or ends; None where no position names one."""
+    from ...client.procedures.topics import EARLIEST, LATEST, AtOffset
+
+    offset = time_ms = None
+    for text in texts:
+        place = read_position(text, zone, option)
+        if isinstance(place, AtOffset):
+            offset = place.offset
+        elif (found := time_of(place)) is not None:
+            time_ms = found
+        elif place != (EARLIEST if option == "--offset" else LATEST):
+            raise click.BadParameter(f"{text} is not known without a server. Write an offset or a time", param_hint=option)
+    return offset, time_ms
 
 
 def _export(fs: FileSystem, directory: StoppedDirectory, wanted: RecordRange, format_name: str) -> int:
@@ -230,7 +255,7 @@ def _check_installed() -> None:
         import numpy as _numpy  # noqa: F401
         import pyarrow as _  # noqa: F401
     except ImportError:
-        raise FailedError("--target needs pyarrow: pip install 'triolog[arrow]'") from None
+        raise FailedError(f"--target needs pyarrow: {how_to_install('arrow')}") from None
 
 
 def _export_files(job: Export, target: str, to_line: ToLine | None) -> None:

@@ -11,6 +11,8 @@ import click
 
 from ..terminal.failures import FailedError, NotConnectedError
 from ..terminal.output import count_text, json_option, print_json, say
+from ..terminal.places import POSITION_HELP, position_option, read_position
+from ..terminal.times import LOCAL
 
 ASK_S: Final = 10.0
 
@@ -28,8 +30,7 @@ def state_folder(state_dir: str | None) -> Path:
 
 def ask_link(link: str, state_dir: str | None, request: dict[str, Any], timeout_s: float | None = ASK_S) -> dict[str, Any]:
     """Send a request to a link and return the response. Raises NotConnectedError, FailedError."""
-    from ...forward.process.asking import ask
-    from ...forward.process.place import CONTROL
+    from ...forward.process.place import CONTROL, ask
 
     folder = state_folder(state_dir)
     try:
@@ -93,22 +94,20 @@ def drain(link: str, timeout_s: float | None, state_dir: str | None, as_json: bo
 
 @click.command
 @click.option("--topic", required=True, metavar="NAME", help="The source's topic.")
-@click.option("--partition", type=click.IntRange(0), help="Of this partition only.")
-@click.option("--start", required=True, metavar="PLACE", help="earliest, latest, an offset, or a time in ISO 8601.")
+@click.option("-p", "--partition", type=click.IntRange(0), help="Of this partition only.")
+@position_option(*("-o", "--offset", "start"), also=("--start",), required=True, help=f"Continue there: {POSITION_HELP}.")
 @click.argument("link", required=False)
 @json_option
 @click.pass_context
 def reset(ctx: click.Context, /, link: str | None, topic: str, partition: int | None, start: str, as_json: bool) -> None:
-    """Say where a link goes on with a topic. What forwards it must be stopped before.
+    """Reset the position of a stopped link in a topic.
 
-    The link's own options stand before `reset`: triolog forward --config FILE reset LINK --topic NAME --start earliest.
+    Write the options of the link before `reset`: triolog forward --config FILE reset LINK --topic NAME --offset start.
     """
     from ....protocol.errors import RequestError
-    from ...client.procedures.topics import AtOffset, Place
     from ...forward.errors import ForwardError, SettingsError
+    from ...forward.opening import reset as reset_link
     from ...forward.process.place import LinkPlace, default_state_dir
-    from ...forward.reset import reset as reset_link
-    from ...forward.settings.link_settings import read_start
     from .options import open_source, settings_of
 
     options: dict[str, Any] = ctx.obj["options"]
@@ -122,7 +121,7 @@ def reset(ctx: click.Context, /, link: str | None, topic: str, partition: int | 
         chosen = next((each for each in settings.links if link in (None, each.name)), None)
         if chosen is None:
             raise click.UsageError(f"there is no link {link}; there are {', '.join(names)}")
-        place: Place = AtOffset(int(start)) if start.isascii() and start.isdigit() else read_start(start)
+        place = read_position(start, LOCAL, "--offset")
         held = LinkPlace.take(Path(settings.state_dir or default_state_dir(os.environ)), chosen.name)
         try:
             with open_source(settings, None) as opener:

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from ....protocol.extras import how_to_install
 from ..terminal.failures import FailedError
+from ..terminal.grammar import Group
 from .asking import drain, pause, reset, resume
 from .status import status, top
 
@@ -24,11 +26,11 @@ if TYPE_CHECKING:
 FILE: Final = click.Path(exists=True, dir_okay=False)
 
 
-@click.group(invoke_without_command=True)
-@click.option("--config", "config_file", type=FILE, help="TOML with links: tables [[forward]].")
+@click.group(cls=Group, invoke_without_command=True)
+@click.option("-c", "--config", "config_file", type=FILE, help="TOML with links: tables [[forward]].")
 @click.option("--server-config", type=FILE, hidden=True, help="The same in a server's file.")
 @click.option("--parent", type=int, hidden=True, help="The process that started this one: without it there is none.")
-@click.option("--server", metavar="HOST:PORT", envvar="TRIOLOG_SERVER", show_envvar=True, help="The server that is read.")
+@click.option("-s", "--server", metavar="HOST:PORT", envvar="TRIOLOG_SERVER", show_envvar=True, help="The server that is read.")
 @click.option("--tls-ca", type=FILE, envvar="TRIOLOG_TLS_CA", show_envvar=True, help="TLS with it: PEM with its CA.")
 @click.option("--tls-cert", type=FILE, envvar="TRIOLOG_TLS_CERT", show_envvar=True, help="PEM with a certificate of your own.")
 @click.option("--user", envvar="TRIOLOG_USER", show_envvar=True, help="User who logs in at it.")
@@ -43,7 +45,7 @@ FILE: Final = click.Path(exists=True, dir_okay=False)
 @click.option("--node", metavar="NAME", help="Who this is upstream; by default the server's cluster id.")
 @click.option("--target", metavar="TEMPLATE", help="Names upstream, such as {node}.{topic}.")
 @click.option("--delivery", type=click.Choice(["exactly-once", "at-least-once"]), help="By default exactly once.")
-@click.option("--start", metavar="PLACE", help="Of topics that were never forwarded: earliest (the default), latest or a time.")
+@click.option("--start", metavar="POSITION", help="Where new topics begin: start (the default), end, or a time such as 10m.")
 @click.option("--max-rate", metavar="BYTES", help="Cap on bytes a second.")
 @click.option("--window", "windows", multiple=True, metavar="WINDOW", help="When it may send, such as 'mon-fri 22:00-06:00'.")
 @click.option("--timezone", metavar="ZONE", help="Of the windows; by default the system's.")
@@ -90,7 +92,7 @@ def _forward(**options: Any) -> None:
     from ...forward.process.place import default_state_dir
 
     if importlib.util.find_spec("confluent_kafka") is None:
-        raise click.UsageError("forwarding needs confluent_kafka: pip install 'triolog[forward]'")
+        raise click.UsageError(f"forwarding needs confluent_kafka: {how_to_install('forward')}")
     import trio
 
     from ...forward.process.run_links import run_links

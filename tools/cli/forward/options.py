@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from ..terminal.failures import NotConnectedError
+from ..terminal.places import read_position, time_of
+from ..terminal.times import LOCAL
 
 if TYPE_CHECKING:
     from ...client.login import LoginConfig
@@ -40,10 +43,12 @@ def settings_of(options: dict[str, Any]) -> ForwardSettings:
     """Raises SettingsError, or a usage error."""
     from ....server.config.broker_config import Address
     from ...forward.settings.forward_settings import ForwardSettings, read_file, read_link
-    from ...forward.settings.secrets import Secret
+    from ...forward.settings.link_settings import Secret
 
     given = {key: options[option] for option, key in ONE_LINK.items() if options[option] not in (None, ())}
     given = {key: list(value) if isinstance(value, tuple) else value for key, value in given.items()}
+    if "start" in given:
+        given["start"] = _start(given["start"])
     file = options["config_file"] or options["server_config"]
     if file is not None:
         if given or options["kafka"] or options["secrets"]:
@@ -67,6 +72,18 @@ def settings_of(options: dict[str, Any]) -> ForwardSettings:
     return ForwardSettings(**values)
 
 
+def _start(text: str) -> str | datetime:
+    """Return the value of the key `start` for a position. A usage error for an offset: partitions have different ones."""
+    from ...client.procedures.topics import EARLIEST, LATEST
+
+    place = read_position(text, LOCAL, "--start")
+    if (time_ms := time_of(place)) is not None:
+        return datetime.fromtimestamp(time_ms / 1000, UTC)
+    if place not in (EARLIEST, LATEST):
+        raise click.UsageError(f"--start {text} is not start, end or a time")
+    return "earliest" if place == EARLIEST else "latest"
+
+
 def _kafka(options: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for text in options["kafka"]:
@@ -86,7 +103,7 @@ def _login(settings: ForwardSettings) -> LoginConfig | None:
     """Return the login for the source; it reads the password at every login, so a renewed one is used."""
     from ....protocol.errors import SaslAuthenticationError
     from ...client.login import LoginConfig
-    from ...forward.settings.secrets import Secret
+    from ...forward.settings.link_settings import Secret
 
     if settings.user is None:
         return None

@@ -10,6 +10,7 @@ import click
 
 from ....protocol.types import TopicPartition
 from ..terminal.failures import FailedError
+from ..terminal.grammar import Group
 from ..terminal.output import draw, print_json, printable, say, size_text, table, timezone_option
 from ..terminal.remote import ServerAddress
 from ..terminal.shapes import NOT_KNOWN, ask, asks_server, columns, known
@@ -43,7 +44,7 @@ class Row:
     error: str | None = None
 
 
-@click.group
+@click.group(cls=Group)
 def command() -> None:
     """List the offsets that damage took out of logs, and accept that they are missing.
 

@@ -8,6 +8,7 @@ import click
 
 from ....protocol.errors import ErrorCode
 from ..terminal.failures import FailedError
+from ..terminal.grammar import Group
 from ..terminal.output import count_text, draw, print_json, printable, say, table
 from ..terminal.remote import ServerAddress
 from ..terminal.shapes import NOT_KNOWN, ask, asks_server, check_confirmed, columns, fields, yes_option
@@ -23,7 +24,7 @@ DESCRIBED_AT_A_TIME: Final = 1000
 OFFSET_COLUMNS: Final = columns("<topic", ">partition", ">offset", ">high watermark", ">lag")
 
 
-@click.group
+@click.group(cls=Group)
 def command() -> None:
     """List, describe, reset and delete groups: consumers that share topics, and how far they are."""
 
@@ -126,10 +127,8 @@ def delete(group: str, yes: bool, server: ServerAddress, as_json: bool) -> None:
     """Delete GROUP and what it has committed. One that has members is not deleted."""
 
     async def look(admin: Admin) -> int:
-        from ...groups.offsets import group_offsets
-
         (described,) = await admin.describe_groups(group)
-        return len(described.shared) if described.type == SHARE else len(await group_offsets(admin, group))
+        return len(described.shared) if described.type == SHARE else len(await admin.group_offsets(group))
 
     offsets = ask(server, look)
     question = f"Delete group {group} with {count_text(offsets, 'offset')}?"

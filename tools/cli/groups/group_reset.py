@@ -7,28 +7,34 @@ from typing import TYPE_CHECKING
 import click
 
 from ..terminal.failures import FailedError
+from ..terminal.grammar import ignored, option
 from ..terminal.output import draw, print_json, say, table, timezone_option
-from ..terminal.places import TIME_HELP, read_offset, read_time
+from ..terminal.places import POSITION_HELP, position_option, read_position
 from ..terminal.remote import ServerAddress
-from ..terminal.shapes import ask, asks_server, columns
+from ..terminal.shapes import ask, asks_server, columns, only_partitions_option
 from ..terminal.times import Zone
 from .share_group import number
 
 if TYPE_CHECKING:
     from ...client.admin import Admin
-    from ...client.procedures.topics import Place
-    from ...groups.moves import Move
+    from ...groups.offsets import Move
 
 
 @click.command("reset")
 @click.argument("group")
 @click.argument("topic", required=False)
 @click.option("--all-topics", is_flag=True, help="Every topic that the group has offsets for.")
-@click.option("--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only this one; may be repeated.")
-@click.option("--to", "to_offset", metavar="N|earliest|latest", help="Read on from this offset.")
-@click.option("--to-time", metavar="TIME", help=f"Read on from the first record at or after: {TIME_HELP}.")
-@click.option("--shift", type=int, metavar="N", help="Go so many records on, or back when it is negative.")
-@click.option("--execute", is_flag=True, help="Do it; without this it is only shown.")
+@only_partitions_option
+@position_option(
+    *("-o", "--offset", "position"),
+    also=("--to", "--to-offset"),
+    times=("--to-time", "--to-datetime"),
+    means={"--to-earliest": "start", "--to-latest": "end"},
+    help=f"Continue at this position: {POSITION_HELP}.",
+)
+@option("--shift", also=("--shift-by",), type=int, metavar="N", help="Shift offsets by N records (negative moves back).")
+@click.option("--execute", is_flag=True, help="Reset the offsets.  [default: preview only]")
+@ignored("--dry-run")
 @timezone_option
 @asks_server
 def command(
@@ -36,27 +42,28 @@ def command(
     topic: str | None,
     all_topics: bool,
     partitions: tuple[int, ...],
-    to_offset: str | None,
-    to_time: str | None,
+    position: str | None,
     shift: int | None,
     execute: bool,
     zone: Zone,
     server: ServerAddress,
     as_json: bool,
 ) -> None:
-    """Let GROUP read TOPIC on from another place, forwards or backwards. A group that is not there is made.
+    """Reset the committed offsets of GROUP for TOPIC. A missing group is created.
 
-    A share group is given what lies behind that place once more, done or not.
+    Members of a share group get the records after that position again, whether or not they acknowledged them.
     """
     if (topic is None) is not all_topics:
         raise click.UsageError("name a TOPIC, or all that the group has offsets for with --all-topics")
     if partitions and topic is None:
         raise click.UsageError("--partition belongs to one TOPIC")
-    target = _read_target(to_offset, to_time, shift, zone)
+    if (position is None) is (shift is None):
+        raise click.UsageError("give the new position: either --offset POSITION or --shift N")
+    target = shift or 0 if position is None else read_position(position, zone, "--offset")
 
     async def moved(admin: Admin) -> list[Move]:
-        from ...groups.moves import ResetError, reset, resettable
-        from ...groups.moves import moves as planned
+        from ...groups.offsets import ResetError, reset, resettable
+        from ...groups.offsets import moves as planned
 
         try:
             described = await resettable(admin, group)
@@ -74,17 +81,7 @@ def command(
     headings = columns("<topic", ">partition", ">now at", ">goes to", ">high watermark", ">lag")
     draw(table(headings, [_row(move) for move in moves], title=f"group {group}"))
     if not execute:
-        say("nothing was changed; --execute does it")
-
-
-def _read_target(to_offset: str | None, to_time: str | None, shift: int | None, zone: Zone) -> int | Place:
-    from ...client.procedures.topics import AtTime
-
-    if [to_offset, to_time, shift].count(None) != 2:
-        raise click.UsageError("--to N, --to-time TIME or --shift N says where to; give one of them")
-    if to_offset is not None:
-        return read_offset(to_offset, "--to")
-    return AtTime(read_time(to_time, zone, "--to-time")) if to_time is not None else shift or 0
+        say("nothing was changed. --execute resets the offsets")
 
 
 def _row(move: Move) -> tuple[str, ...]:

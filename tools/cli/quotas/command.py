@@ -8,6 +8,7 @@ from typing import Any, Final
 import click
 
 from ..terminal.failures import FailedError
+from ..terminal.grammar import Group
 from ..terminal.output import draw, json_option, print_json, printable, say, table
 from ..terminal.remote import ServerAddress, server_option_beside_user
 from ..terminal.shapes import ask, columns, read_configs
@@ -20,7 +21,7 @@ DEFAULT: Final = "<default>"
 """As Kafka's own tools show it."""
 
 
-@click.group
+@click.group(cls=Group)
 def command() -> None:
     """List, set and remove client quotas: what a user, a client id, both together, or an address may use."""
 

@@ -18,7 +18,7 @@ CODE_PARAGRAPH = "\b"
 
 def command_page() -> str:
     """A section for each command, in the order of the help; subcommands follow their group."""
-    return "\n\n".join(_sections(main, click.Context(main, info_name="triolog")))
+    return "\n\n".join(_sections(main, click.Context(main, info_name="triolog", **main.context_settings)))
 
 
 def _sections(command: click.Command, context: click.Context) -> Iterator[str]:
@@ -26,7 +26,7 @@ def _sections(command: click.Command, context: click.Context) -> Iterator[str]:
     yield f"```\n{context.command_path} {' '.join(command.collect_usage_pieces(context))}\n```"
     yield from _paragraphs(command.help or "")
     options = [record for param in command.get_params(context) if (record := param.get_help_record(context))]
-    rows = [f"| `{names}` | {_text(help_)} |" for names, help_ in options if help_ and not names.startswith("--help")]
+    rows = [f"| `{names}` | {_text(help_)} |" for names, help_ in options if help_ and not names.endswith("--help")]
     if rows:
         yield "\n".join(["| option | |", "|---|---|", *rows])
     yield from _paragraphs(command.epilog or "")

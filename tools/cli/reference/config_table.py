@@ -16,8 +16,8 @@ from ....protocol.kafka.apis import APIS
 from ....protocol.native import messages
 from ....server.config import KEPT_KEYS, TOPIC_KEYS, ConfigKey
 from ....server.config.broker_config import BROKER_KEYS
-from ....server.listeners.kafka.access import guard as kafka_guard
-from ....server.listeners.native.access import guard as native_guard
+from ....server.listeners.kafka import guard as kafka_guard
+from ....server.listeners.native import guard as native_guard
 from ...forward.settings.forward_settings import PROCESS_KEYS
 from ...forward.settings.link_settings import LINK_KEYS
 

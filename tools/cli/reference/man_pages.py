@@ -29,7 +29,7 @@ def contexts(
     command: click.Command = main, name: str = "triolog", parent: click.Context | None = None
 ) -> Iterator[click.Context]:
     """A context for each command: the group's before those of its commands. Hidden ones are left out."""
-    ctx = command.context_class(command, info_name=name, parent=parent)
+    ctx = command.context_class(command, info_name=name, parent=parent, **command.context_settings)
     yield ctx
     if isinstance(command, click.Group):
         for each in command.list_commands(ctx):

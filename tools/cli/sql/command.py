@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from ....protocol.extras import how_to_install
 from ..terminal.failures import FailedError
+from ..terminal.grammar import option
 from ..terminal.output import timezone_option, write_drawn
 from ..terminal.remote import ServerAddress, access, server_option
 from ..terminal.times import Zone
@@ -42,6 +44,7 @@ def _read_interval(ctx: click.Context, param: click.Parameter, value: str | None
     help="A log directory, or one partition's, instead of a server.",
 )
 @click.option(
+    "-f",
     "--format",
     "format_name",
     type=click.Choice(["table", "csv", "json", "parquet"]),
@@ -72,7 +75,17 @@ def _read_interval(ctx: click.Context, param: click.Parameter, value: str | None
 @click.option(
     "--isolation", type=click.Choice(["read_committed", "read_uncommitted"]), default="read_committed", show_default=True
 )
-@click.option("--rows", type=click.IntRange(1), default=1000, show_default=True, help="Rows of a table at most.")
+@option(
+    "-n",
+    "--max",
+    "rows",
+    also=("--rows",),
+    metavar="N",
+    type=click.IntRange(1),
+    default=1000,
+    show_default=True,
+    help="Show at most N rows of a table.",
+)
 @click.option(
     "--memory-limit", default="1GB", show_default=True, metavar="SIZE", help="Of DuckDB, which puts on disk what is more."
 )
@@ -190,7 +203,7 @@ def _check_installed() -> None:
         import numpy as _numpy  # noqa: F401
         import pyarrow as _pyarrow  # noqa: F401
     except ImportError:
-        raise FailedError("triolog sql needs DuckDB and pyarrow: pip install 'triolog[sql]'") from None
+        raise FailedError(f"triolog sql needs DuckDB and pyarrow: {how_to_install('sql')}") from None
 
 
 def _format_of(output: Path | None) -> str:

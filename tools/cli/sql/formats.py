@@ -36,7 +36,7 @@ def show_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], max_rows: i
     }
     draw(table(heads, rows))
     if has_more:
-        say(f"the first {count_text(max_rows, 'row')}; --rows N shows more, --format csv, json or parquet has all")
+        say(f"the first {count_text(max_rows, 'row')}; --max N shows more, --format csv, json or parquet has all")
 
 
 def write_rows(

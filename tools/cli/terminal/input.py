@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from collections.abc import Sequence
+from io import BytesIO
 from types import TracebackType
 from typing import BinaryIO, Final, Self
 
 import click
+
+from .output import warn
 
 PIECE_BYTES: Final = 64 * 1024
 """Between two pieces other tasks run: larger ones would let answers wait while rows are parsed."""
@@ -25,7 +29,7 @@ class Input:
         self.size_bytes: int | None = None
         try:
             fd = stream.fileno()
-        except OSError:  # no file: a test's
+        except OSError:  # messages of the command line
             return
         self._fd = fd
         status = os.fstat(fd)
@@ -38,11 +42,21 @@ class Input:
     def open(cls, path: str) -> Self:
         """The file, or standard input for `-`; a usage error when it cannot be opened."""
         if path == "-":
+            if sys.stdin.isatty():
+                warn("reading from the terminal: Ctrl-D ends the input")
             return cls("standard input", sys.stdin.buffer)
         try:
             return cls(path, open(path, "rb", buffering=0))
         except OSError as exc:
-            raise click.BadParameter(f"{path} cannot be read: {exc.strerror}", param_hint="FILE") from exc
+            hint = f". To send the text itself: -m {path}" if isinstance(exc, FileNotFoundError) else ""
+            raise click.BadParameter(f"{path} cannot be read: {exc.strerror}{hint}", param_hint="FILE") from exc
+
+    @classmethod
+    def of_messages(cls, messages: Sequence[str]) -> Self:
+        """Messages of the command line, one line each."""
+        if broken := next((each for each in messages if "\n" in each), None):
+            raise click.BadParameter(f"{broken[:40]!r} has more than one line. Use --format json", param_hint="--message")
+        return cls("the command line", BytesIO("".join(f"{each}\n" for each in messages).encode("utf-8", "surrogateescape")))
 
     def __enter__(self) -> Self:
         return self

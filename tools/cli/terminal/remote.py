@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 import click
 
 from .failures import FailedError, NotConnectedError
+from .grammar import F, complete_address, option
 
 if TYPE_CHECKING:
     from ...client.connection import Client
@@ -36,29 +37,29 @@ class ServerAddress(NamedTuple):
 
 
 def _read_address(ctx: click.Context, param: click.Parameter, value: str) -> ServerAddress:
-    """`HOST:PORT` or `[IPV6]:PORT`."""
-    host, _, port = value.rpartition(":")
+    """Host and port; one that is missing is the default's."""
+    host, _, port = complete_address(value, DEFAULT_SERVER).rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+    if not value or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
         raise click.BadParameter(f"{value!r} is not HOST:PORT, as in {DEFAULT_SERVER}", ctx, param)
     return ServerAddress(host, int(port))
 
 
-plain_server_option = click.option(
-    "--server",
+plain_server_option = option(
+    *("-s", "--server"),
+    others=("-b", "--bootstrap-server", "--brokers", "--broker-list"),
+    read_other=lambda text: text.removesuffix(":9092"),  # the server of that Kafka listener
     callback=_read_address,
-    metavar="HOST:PORT",
+    metavar="HOST[:PORT]",
     envvar="TRIOLOG_SERVER",
     default=DEFAULT_SERVER,
     show_default=True,
     show_envvar=True,
-    help="Where the server is.",
+    help="Address of the server's native protocol.",
 )
 
 SAID_META: Final = "triolog.connection"
 """What the options of the connection say, by name."""
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
@@ -79,7 +80,7 @@ def server_option_beside_user(command: F) -> F:
 
 def _with_options(command: F, user: str) -> F:
     file = click.Path(exists=True, dir_okay=False)
-    for option in (
+    for each in (
         _kept(
             "--password-file",
             variable="TRIOLOG_PASSWORD_FILE",
@@ -102,7 +103,7 @@ def _with_options(command: F, user: str) -> F:
         ),
         plain_server_option,
     ):
-        command = option(command)
+        command = each(command)
     return command
 
 
@@ -145,21 +146,19 @@ def _login() -> LoginConfig | None:
 
 def _password(user: str) -> str:
     """Raises FailedError."""
-    if not (password := os.environ.get("TRIOLOG_PASSWORD") or _asked_password(user)):
+    if not (password := os.environ.get("TRIOLOG_PASSWORD") or asked_password(user)):
         raise FailedError(f"the password of {user} is empty")
     return password
 
 
-def _asked_password(user: str) -> str:
-    """From the terminal, whatever the standard input is."""
+def asked_password(user: str, instead: str = "--password-file FILE or TRIOLOG_PASSWORD") -> str:
+    """Ask for a password at the terminal, whatever standard input is. Raises FailedError, which names what to use instead."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", getpass.GetPassWarning)  # it would be shown
             return getpass.getpass(f"Password of {user}: ")
     except (OSError, EOFError, getpass.GetPassWarning) as exc:
-        raise FailedError(
-            f"no terminal to ask for the password of {user}: --password-file FILE or TRIOLOG_PASSWORD has it"
-        ) from exc
+        raise FailedError(f"no terminal to ask for the password of {user}. Use {instead}") from exc
 
 
 def access() -> tuple[TlsConfig | None, LoginConfig | None]:
@@ -189,10 +188,12 @@ def call_server(address: ServerAddress, function: Callable[[Client], Awaitable[T
         error = _first(exc)
         if isinstance(error, ConnectionLostError):
             reason = error.message.removeprefix(f"could not connect to {address}: ")
-            raise NotConnectedError(
-                f"no connection to {address}: {reason}; is `triolog serve` running there? "
-                "--server HOST:PORT or TRIOLOG_SERVER names another one"
-            ) from exc
+            hint = "is `triolog serve` running there? --server HOST:PORT or TRIOLOG_SERVER names another one"
+            if "before it answered hello" in reason:
+                hint = (
+                    f"is {address.port} the port for Kafka clients? Commands use the native one: --server {address.host}:9095"
+                )
+            raise NotConnectedError(f"no connection to {address}: {reason}; {hint}") from exc
         if isinstance(error, SaslAuthenticationError):
             raise NotConnectedError(f"no login at {address}: {error.message}; --user NAME says who logs in") from exc
         if isinstance(error, TriologError):

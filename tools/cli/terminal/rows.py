@@ -5,7 +5,7 @@ with it and in which line; a piece that came is never waited for to grow.
 
 | format | key | value | timestamp |
 |---|---|---|---|
-| lines | none | the line | now |
+| lines | --key, or the line before --key-separator | the line, or the rest of it | now |
 | json, without --key, --timestamp, --value | `key` | `value` | `timestamp` (ms or ISO 8601) |
 | json, with one of them | the field --key | the line, or the field --value | the field --timestamp |
 | csv | the column --key | the row as a JSON object, or the column --value | the column --timestamp |
@@ -69,6 +69,10 @@ class RowOptions:
     key: str | None = None
     value: str | None = None
     timestamp: str | None = None
+    key_separator: str | None = None
+    """Of lines: between key and value."""
+    headers: tuple[tuple[str, bytes], ...] = ()
+    """Of lines."""
     timestamp_unit_ms: int = 1
     zone: Zone = LOCAL
     delimiter: str = ","
@@ -209,7 +213,7 @@ def row_reader(format_name: str, options: RowOptions) -> LineReader | CsvReader:
     if format_name == "csv":
         return CsvReader(options)
     if format_name == "lines":
-        return LineReader(lambda line, data: Row(line, None, data))
+        return LineReader(lambda line, data: _read_line(line, data, options))
     if options.names_fields:
         return LineReader(lambda line, data: _read_object(line, data, options))
     return LineReader(lambda line, data: _read_record(line, data, options))
@@ -227,6 +231,17 @@ def _last_row_end(data: bytes, is_quoted: bool) -> tuple[int, bool]:
             return found + 1, ends_quoted
         end = found
     return 0, ends_quoted
+
+
+def _read_line(line: int, data: bytes, options: RowOptions) -> Row:
+    """A line as a value, with one key and the same headers for all, or after its own key."""
+    key, value = None if options.key is None else options.key.encode(), data
+    if options.key_separator is not None:
+        head, separator, rest = data.partition(options.key_separator.encode())
+        if not separator:
+            raise ValueError(f"has no key: {options.key_separator!r} is not in it")
+        key, value = head, rest
+    return Row(line, key, value, None, options.headers)
 
 
 def _read_json(data: bytes) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from .failures import FailedError
+from .grammar import F, option
 from .output import count_text, json_option, printable, say
 from .remote import ServerAddress, call_server, server_option
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from ...client.connection import Client
     from .progress import NoProgress, ProgressBar
 
-F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 MOST: Final = 10_000
@@ -24,10 +24,32 @@ MOST: Final = 10_000
 NOT_KNOWN: Final = "-"
 """Stands in a table for a value that is missing."""
 
-limit_option = click.option("--limit", type=click.IntRange(0, MOST), default=1_000, show_default=True, help="At most so many.")
-yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
-only_partitions_option = click.option(
-    "--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only of this one; may be repeated."
+limit_option = option(
+    *("-n", "--max", "limit"),
+    also=("--limit",),
+    type=click.IntRange(0, MOST),
+    default=1_000,
+    show_default=True,
+    help="List at most N.",
+    metavar="N",
+)
+yes_option = option("-y", "--yes", also=("--force", "--no-confirm"), is_flag=True, help="Do not ask.")
+only_partitions_option = option(
+    *("-p", "--partition", "partitions"),
+    also=("--partitions",),
+    type=click.IntRange(0),
+    multiple=True,
+    metavar="N",
+    help="Only this partition; may be repeated.",
+)
+
+
+config_option = option(
+    *("-c", "--config", "configs"),
+    also=("--set", "--add-config", "--topic-config"),
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Set a topic key; may be repeated.",
 )
 
 
@@ -82,7 +104,7 @@ def known_values(body: Mapping[str, Any]) -> dict[str, Any]:
 def say_left_out(count: int, one: str) -> None:
     """Say how many entries the limit has left out, if any."""
     if count:
-        say(f"{count_text(count, f'more {one}')}; --limit shows more, up to {MOST:,}")
+        say(f"{count_text(count, f'more {one}')}; --max shows more, up to {MOST:,}")
 
 
 def check_confirmed(yes: bool, question: str, refusal: str) -> None:
@@ -99,13 +121,13 @@ def _is_confirmed(question: str) -> bool:
         return False
 
 
-def read_configs(texts: tuple[str, ...], option: str) -> dict[str, str]:
+def read_configs(texts: tuple[str, ...], option: str, example: str = "retention.ms=-1") -> dict[str, str]:
     """`KEY=VALUE` options as a map; a usage error names the option."""
     config: dict[str, str] = {}
     for text in texts:
         key, found, value = text.partition("=")
         if not found or not key:
-            raise click.BadParameter(f"{text!r} is not KEY=VALUE, as in retention.ms=-1", param_hint=option)
+            raise click.BadParameter(f"{text!r} is not KEY=VALUE, as in {example}", param_hint=option)
         if key in config:
             raise click.BadParameter(f"{key} is given twice", param_hint=option)
         config[key] = value

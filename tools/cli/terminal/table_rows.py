@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from ....protocol.extras import how_to_install
 from .failures import FailedError
 from .progress import MB, open_progress
 from .remote import ServerAddress, access
@@ -36,7 +37,7 @@ def produce_table(server: ServerAddress, file: str, options: TableOptions) -> di
     try:
         import pyarrow as _  # noqa: F401
     except ImportError:
-        raise FailedError(f"--format {options.format_name} needs pyarrow: pip install 'triolog[arrow]'") from None
+        raise FailedError(f"--format {options.format_name} needs pyarrow: {how_to_install('arrow')}") from None
     from ...arrow import ArrowError, write
 
     if not Path(file).is_file():

@@ -86,19 +86,19 @@ def _head(moment: dict[str, Any], title: str, zone: Zone) -> RenderableType:
     )
     lag = f"{count_text(moment['lag'], 'record')} in {count_text(moment['groups'], 'group')}"
     head.add_row("lag", lag)
-    head.add_row("loss window", _loss_window(moment))
+    head.add_row("loss window", loss_window(moment))
     head.add_row("syncs", _syncs(moment))
     wear = moment["wear"] or {"directories": []}
     of_path = {each["path"]: each for each in wear["directories"]}
     for directory in moment["directories"]:
-        head.add_row("disk", _directory(directory, of_path.get(directory["path"])))
+        head.add_row("disk", directory_text(directory, of_path.get(directory["path"])))
     for label, text in wear_lines(wear):
         head.add_row(label, text)
-    head.add_row("logs", _logs(moment))
+    head.add_row("logs", logs_text(moment))
     return head
 
 
-def _loss_window(moment: dict[str, Any]) -> str:
+def loss_window(moment: dict[str, Any]) -> str:
     longest = (moment["wear"] or {}).get("longest_unsynced_ms", 0)
     since = f"; at most {_ms(longest)} since the start" if longest else ""
     if not moment["loss_window_records"]:
@@ -114,7 +114,7 @@ def _syncs(moment: dict[str, Any]) -> RenderableType:
     return Text(text).append(f", {failed:,} failed", "red") if failed else Text(text)
 
 
-def _directory(directory: dict[str, Any], wear: dict[str, Any] | None) -> RenderableType:
+def directory_text(directory: dict[str, Any], wear: dict[str, Any] | None) -> RenderableType:
     from rich.text import Text
 
     path = printable(directory["path"])
@@ -129,7 +129,7 @@ def _directory(directory: dict[str, Any], wear: dict[str, Any] | None) -> Render
     return Text(text, "red" if total and free / total < LOW_SPACE else "")
 
 
-def _logs(moment: dict[str, Any]) -> RenderableType:
+def logs_text(moment: dict[str, Any]) -> RenderableType:
     from rich.text import Text
 
     topics, partitions = count_text(moment["topic_count"], "topic"), count_text(moment["partitions"], "partition")

@@ -6,18 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..terminal.grammar import Group, ignored, option
 from ..terminal.output import count_text, draw, print_json, say, size_text, table
 from ..terminal.remote import ServerAddress
-from ..terminal.shapes import ask, asks_server, check_confirmed, columns, fields, read_configs, yes_option
+from ..terminal.shapes import ask, asks_server, check_confirmed, columns, config_option, fields, read_configs, yes_option
 from .segments import segments
-from .topic_changes import add_partitions, alter, trim
+from .topic_changes import add_partitions, alter, nearest_keys, trim
 
 if TYPE_CHECKING:
     from ....protocol.native.messages import ConfigEntry, PartitionMetadata, TopicMetadata
     from ...client.admin import Admin
 
 
-@click.group
+@click.group(cls=Group)
 def command() -> None:
     """Create, list, describe, change and delete topics."""
 
@@ -30,13 +31,15 @@ command.add_command(trim)
 
 @command.command
 @click.argument("name")
-@click.option("--partitions", type=click.IntRange(1), default=1, show_default=True, help="How many partitions.")
-@click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="A topic key of Kafka's; may be repeated.")
+@option("-p", "--partitions", also=("--partition",), type=click.IntRange(1), default=1, show_default=True, help="How many.")
+@config_option
+@ignored("-r", "--replicas", "--replication-factor", takes_value=True)
 @asks_server
 def create(name: str, partitions: int, configs: tuple[str, ...], server: ServerAddress, as_json: bool) -> None:
     """Create topic NAME. `triolog topics describe` shows every configuration key of a topic."""
     config = read_configs(configs, "--config")
-    created = ask(server, lambda admin: admin.create_topic(name, partitions, config))
+    with nearest_keys(config):
+        created = ask(server, lambda admin: admin.create_topic(name, partitions, config))
     if as_json:
         print_json({"name": name, "topic_id": created.topic_id, "partitions": partitions, "config": config})
     else:

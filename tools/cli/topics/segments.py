@@ -11,7 +11,7 @@ from ....protocol.types import TopicPartition
 from ..terminal.failures import FailedError
 from ..terminal.output import count_text, draw, print_json, printable, say, size_text, table, timezone_option
 from ..terminal.remote import ServerAddress
-from ..terminal.shapes import MOST, NOT_KNOWN, ask, asks_server, columns, known, only_partitions_option
+from ..terminal.shapes import MOST, NOT_KNOWN, ask, asks_server, columns, known, limit_option, only_partitions_option
 from ..terminal.times import Zone, format_time
 
 if TYPE_CHECKING:
@@ -29,9 +29,7 @@ SEGMENT_COLUMNS: Final = columns(
 @click.command
 @click.argument("name")
 @only_partitions_option
-@click.option(
-    "--limit", type=click.IntRange(0, MOST), default=1_000, show_default=True, help="At most so many segments in all."
-)
+@limit_option
 @timezone_option
 @asks_server
 def segments(name: str, partitions: tuple[int, ...], limit: int, zone: Zone, server: ServerAddress, as_json: bool) -> None:
@@ -91,7 +89,7 @@ def _remarks(logs: Sequence[DescribeSegmentsPartitionResponse]) -> Iterator[str]
         if log.gaps_left_out:
             yield f"{place}: {log.gaps_left_out:,} more such ranges; `triolog gaps list {printable(log.topic)}` has them"
         if log.left_out:
-            yield f"{place}: {count_text(log.left_out, 'more segment')}; --limit shows more, up to {MOST:,}"
+            yield f"{place}: {count_text(log.left_out, 'more segment')}; --max shows more, up to {MOST:,}"
 
 
 def _as_json(log: DescribeSegmentsPartitionResponse) -> dict[str, Any]:

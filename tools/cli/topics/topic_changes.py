@@ -2,32 +2,64 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import click
 
 from ....protocol.types import TopicPartition
 from ..terminal.failures import FailedError
+from ..terminal.grammar import nearest, option
 from ..terminal.output import count_text, draw, print_json, say, table, timezone_option
-from ..terminal.places import TIME_HELP, read_place
+from ..terminal.places import POSITION_HELP, position_option, read_position
 from ..terminal.remote import ServerAddress
-from ..terminal.shapes import ask, asks_server, check_confirmed, columns, only_partitions_option, read_configs, yes_option
+from ..terminal.shapes import (
+    ask,
+    asks_server,
+    check_confirmed,
+    columns,
+    config_option,
+    only_partitions_option,
+    read_configs,
+    yes_option,
+)
 from ..terminal.times import Zone
 
 if TYPE_CHECKING:
     from ...client.admin import Admin
 
 
+@contextlib.contextmanager
+def nearest_keys(config: Iterable[str]) -> Iterator[None]:
+    """Name the nearest topic key in the error about an unknown one."""
+    try:
+        yield
+    except FailedError as exc:
+        if "unknown topic configuration key" not in exc.message:
+            raise
+        from ....server.config import TOPIC_KEYS
+
+        near = [each[0] for key in config if key not in TOPIC_KEYS and (each := nearest(key, TOPIC_KEYS))]
+        raise FailedError(exc.message + (f". Did you mean {near[0]}?" if near else "")) from exc
+
+
 @click.command
 @click.argument("name")
-@click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Give the topic a value of its own; may be repeated.")
-@click.option("--unset", "unsets", multiple=True, metavar="KEY", help="Let the server's default hold again; may be repeated.")
+@config_option
+@option(
+    *("--unset", "unsets"),
+    also=("--delete-config", "--delete"),
+    multiple=True,
+    metavar="KEY",
+    help="Use the server's default again; may be repeated.",
+)
 @asks_server
-def alter(name: str, sets: tuple[str, ...], unsets: tuple[str, ...], server: ServerAddress, as_json: bool) -> None:
+def alter(name: str, configs: tuple[str, ...], unsets: tuple[str, ...], server: ServerAddress, as_json: bool) -> None:
     """Change configuration keys of topic NAME: all of them, or none when one is refused."""
-    values = read_configs(sets, "--set")
+    values = read_configs(configs, "--config")
     if not values and not unsets:
-        raise click.UsageError("nothing to change; --set KEY=VALUE or --unset KEY says what")
+        raise click.UsageError("nothing to change. Give --config KEY=VALUE or --unset KEY")
     if twice := values.keys() & set(unsets):
         raise click.UsageError(f"{', '.join(sorted(twice))} is both set and unset")
 
@@ -35,7 +67,8 @@ def alter(name: str, sets: tuple[str, ...], unsets: tuple[str, ...], server: Ser
         await admin.alter_config(name, values, delete=unsets)
         return (await admin.describe_topic(name)).config
 
-    config = ask(server, changed)
+    with nearest_keys(values):
+        config = ask(server, changed)
     if as_json:
         print_json({"name": name, "config": config})
     else:
@@ -62,24 +95,28 @@ def add_partitions(name: str, total: int, server: ServerAddress, as_json: bool) 
 
 @click.command
 @click.argument("name")
-@click.option("--before", metavar="N|latest", help="Delete the records below this offset; latest: all there are.")
-@click.option("--before-time", metavar="TIME", help=f"Delete up to the first record at or after: {TIME_HELP}.")
+@position_option(
+    *("-o", "--offset", "position"),
+    also=("--before",),
+    times=("--before-time",),
+    required=True,
+    help=f"Delete the records before this position: {POSITION_HELP}.",
+)
 @only_partitions_option
 @yes_option
 @timezone_option
 @asks_server
 def trim(
     name: str,
-    before: str | None,
-    before_time: str | None,
+    position: str,
     partitions: tuple[int, ...],
     yes: bool,
     zone: Zone,
     server: ServerAddress,
     as_json: bool,
 ) -> None:
-    """Delete the oldest records of topic NAME. They cannot be read any more at once; their files go soon after."""
-    place = read_place(before, before_time, zone, options=("--before", "--before-time"), purpose="up to where")
+    """Delete the oldest records of topic NAME. Clients stop seeing them at once; the files go soon after."""
+    place = read_position(position, zone, "--offset")
 
     async def look(admin: Admin) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         from ...client.procedures.topics import EARLIEST

@@ -9,6 +9,7 @@ import click
 
 from ....protocol.types import TopicPartition
 from ..terminal.failures import FailedError
+from ..terminal.grammar import Group
 from ..terminal.output import draw, print_json, printable, say, table, timezone_option
 from ..terminal.remote import ServerAddress
 from ..terminal.shapes import (
@@ -38,13 +39,20 @@ PRODUCER_COLUMNS: Final = columns(
 )
 
 
-@click.group
+@click.group(cls=Group)
 def command() -> None:
     """List and describe transactions, and abort those that stay open."""
 
 
 @command.command("list")
-@click.option("--state", "states", type=click.Choice(STATES), multiple=True, help="Only in this state; may be repeated.")
+@click.option(
+    "--state",
+    "states",
+    type=click.Choice(STATES),
+    multiple=True,
+    metavar="STATE",
+    help=f"Only in this state: {', '.join(STATES)}.",
+)
 @click.option("--open-for", type=click.FloatRange(0), metavar="SECONDS", help="Only what has been open for so long.")
 @limit_option
 @timezone_option
@@ -127,7 +135,7 @@ def producers(
 @command.command
 @click.argument("transactional_id", metavar="[ID]", required=False)
 @click.option("--topic", help="Of what hangs: the topic.")
-@click.option("--partition", type=click.IntRange(0), help="Of what hangs: the partition.")
+@click.option("-p", "--partition", type=click.IntRange(0), help="Of what hangs: the partition.")
 @click.option("--producer-id", type=click.IntRange(0), help="Of what hangs: whose it is.")
 @yes_option
 @asks_server

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ..admin import Admin
-from .client import BlockingClient, BlockingDriver, blocking
+from .client import BlockingClient
+from .in_place import blocking
 
 
 class BlockingAdmin:
@@ -11,7 +12,7 @@ class BlockingAdmin:
     raises the first error among the answers."""
 
     def __init__(self, client: BlockingClient) -> None:
-        self._shared = Admin(BlockingDriver(client))
+        self._shared = Admin(client.driver)
 
     create_topic = blocking(Admin.create_topic)
     create_topics = blocking(Admin.create_topics)
@@ -38,6 +39,11 @@ class BlockingAdmin:
     abort_hanging_transaction = blocking(Admin.abort_hanging_transaction)
     describe_quotas = blocking(Admin.describe_quotas)
     alter_quotas = blocking(Admin.alter_quotas)
+    describe_users = blocking(Admin.describe_users)
+    alter_users = blocking(Admin.alter_users)
+    describe_acls = blocking(Admin.describe_acls)
+    create_acls = blocking(Admin.create_acls)
+    delete_acls = blocking(Admin.delete_acls)
     check_may_change = blocking(Admin.check_may_change)
     offsets = blocking(Admin.offsets)
     offsets_for_times = blocking(Admin.offsets_for_times)

@@ -1,39 +1,19 @@
-"""Appends one by one, for programs without trio that decide by what they have read; see `Appender`."""
+"""Appends one by one, for blocking programs that decide by what they have read; see `Appender`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
-import attrs
-
-from ....protocol.native.messages import PlainRecord
-from ....protocol.types import TopicPartition
+from ..appender import Appender
 from ..config import ProducerConfig
-from ..sending.append_once import Appended, Appends
-from .client import BlockingClient, BlockingDriver, finished
+from .client import BlockingClient
+from .in_place import blocking
 
 
 class BlockingAppender:
-    """Appends over a client; of ProducerConfig it knows the timeouts, the backoff and the compression. Owner: one thread, the
-    client's."""
+    """Appends over a client, as `Appender`. Owner: one thread, the client's."""
 
     def __init__(self, client: BlockingClient, config: ProducerConfig | None = None, **options: Any) -> None:
-        self._driver = BlockingDriver(client)
-        self._appends = Appends(attrs.evolve(ProducerConfig() if config is None else config, **options))
+        self._shared = Appender(client, config, **options)
 
-    def append(
-        self,
-        topic: str,
-        records: Iterable[bytes | PlainRecord],
-        *,
-        partition: int = 0,
-        expected_offset: int | None = None,
-    ) -> Appended:
-        """Append values, or PlainRecords, as one batch; with `expected_offset` only if the partition ends there.
-
-        Raises ExpectedOffsetError, whose `log_end_offset` says where it does; nothing is appended then. What may pass is
-        tried again for `delivery_timeout_ms`. After another error whether it was appended is unknown.
-        """
-        append = self._appends.begin(TopicPartition(topic, partition), records, expected_offset)
-        return finished(self._appends.make(append, self._driver))
+    append = blocking(Appender.append)

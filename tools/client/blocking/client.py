@@ -3,46 +3,41 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import time
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
 
 import attrs
 
 from ....protocol import limits
 from ....protocol.errors import RequestError, SaslAuthenticationError
+from ....protocol.following import BlockingFollow
 from ....protocol.native.messages import (
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
-    ExplainRequest,
-    ExplainResponse,
     FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
     HelloResponse,
     MetadataRequest,
     MetadataResponse,
-    OffsetsForTimesRequest,
-    OffsetsForTimesResponse,
     ProduceRequest,
     ProduceResponse,
     RequestMessage,
     ResponseMessage,
 )
 from ..backoff import Backoff, Retries
-from ..config import AddressSource, ClientConfig
+from ..config import DEFAULT_PORT, ClientConfig, Server, address_of
 from ..errors import ClosedError, ConnectionLostError
-from ..exchange import expect, is_answered
+from ..exchange import expect, is_answered, wait_ms
+from ..log_calls import LogCalls
 from ..procedures.driving import Driver
 from ..procedures.topics import Procedure, checked
 from .connection import BlockingConnection
+from .in_place import InPlace, blocking, made
+from .transaction import BlockingLogTransaction
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -93,8 +88,12 @@ class Started:
 class BlockingClient:
     """A server to talk to. Connects at the first call, and anew when a connection is lost; calls are not repeated."""
 
-    def __init__(self, address: AddressSource, config: ClientConfig | None = None) -> None:
-        self._address = address
+    def __init__(self, server: Server = "localhost", config: ClientConfig | None = None, *, port: int = DEFAULT_PORT) -> None:
+        """`server`: "host", "host:port", a pair, or a callable that returns a pair before every attempt. `port`: of a server
+        given as a host only. Raises ValueError."""
+        self.driver = BlockingDriver(self)
+        self._shared = LogCalls(self.driver)
+        self._address = address_of(server, port)
         self._config = ClientConfig() if config is None else config
         self._connection: BlockingConnection | None = None
         self._backoff = Backoff(self._config.reconnect_backoff_ms, self._config.reconnect_backoff_max_ms)
@@ -142,20 +141,21 @@ class BlockingClient:
         finally:
             self._deadline = before
 
-    def call(self, request: RequestMessage, wait_ms: int = 0) -> ResponseMessage | None:
+    def call(self, request: RequestMessage) -> ResponseMessage | None:
         """Send any request; None for a produce with acks 0.
 
         Raises what the server answered, ConnectionLostError, or RequestTimedOutError, after which the connection is lost.
         """
-        deadline = time.monotonic() + self.timeout_s(wait_ms)
+        deadline = time.monotonic() + self.timeout_s(wait_ms(request))
         connection = self.connected()
         correlation_id = connection.start(request, deadline)
         return connection.finish(correlation_id, deadline) if is_answered(request) else None
 
-    def start(self, request: RequestMessage, wait_ms: int = 0) -> Started:
+    def start(self, request: RequestMessage) -> Started:
         """Send any request that is answered, and do not wait. Raises ConnectionLostError, RequestTimedOutError."""
-        connection, deadline = self.connected(), time.monotonic() + self.timeout_s(wait_ms)
-        return Started(self, connection, connection.start(request, deadline), wait_ms, deadline)
+        may_wait_ms = wait_ms(request)
+        connection, deadline = self.connected(), time.monotonic() + self.timeout_s(may_wait_ms)
+        return Started(self, connection, connection.start(request, deadline), may_wait_ms, deadline)
 
     def retried(self, ask: Callable[[], T], retries: Retries) -> T:
         """Repeat what asks this client until there is an answer, or raise what it failed with."""
@@ -172,7 +172,7 @@ class BlockingClient:
         def ask() -> FetchPartitionResponse:
             nonlocal ahead
             sent, ahead = ahead, None
-            response = self.fetch(request) if sent is None else expect(FetchResponse, sent.wait())
+            response = self.call_fetch(request) if sent is None else expect(FetchResponse, sent.wait())
             [entry] = checked(response.partitions)
             return entry
 
@@ -181,9 +181,21 @@ class BlockingClient:
     def fetch_ahead(self, request: FetchRequest) -> Started | None:
         """Ask now for what `fetch_partition` takes later; None when it cannot be asked now, and that asks itself then."""
         try:
-            return self.start(request, request.max_wait_ms)
+            return self.start(request)
         except RequestError:
             return None
+
+    create_topic = blocking(LogCalls.create_topic)
+    delete_topic = blocking(LogCalls.delete_topic)
+    topics = blocking(LogCalls.topics)
+    describe_topic = blocking(LogCalls.describe_topic)
+    append = blocking(LogCalls.append)
+    append_by_key = blocking(LogCalls.append_by_key)
+    fetch = blocking(LogCalls.fetch)
+    offset_for_time = blocking(LogCalls.offset_for_time)
+    offsets_for_times = blocking(LogCalls.offsets_for_times)
+    follow = made(lambda follow: BlockingFollow(follow, InPlace()), LogCalls.follow)
+    transaction = made(BlockingLogTransaction, LogCalls.transaction)
 
     def run(self, procedure: Procedure[T]) -> T:
         """Drive a procedure to its result; what a call raises ends it."""
@@ -207,32 +219,16 @@ class BlockingClient:
 
     def produce(self, request: ProduceRequest) -> ProduceResponse | None:
         """Append; None for acks 0. Errors of partitions stand in their entries, here and below."""
-        response = self.call(request, request.timeout_ms)
+        response = self.call(request)
         return None if response is None else expect(ProduceResponse, response)
 
-    def fetch(self, request: FetchRequest) -> FetchResponse:
+    def call_fetch(self, request: FetchRequest) -> FetchResponse:
         """Read, waiting as long as the request says."""
-        return expect(FetchResponse, self.call(request, request.max_wait_ms))
-
-    def offsets_for_times(self, request: OffsetsForTimesRequest) -> OffsetsForTimesResponse:
-        """Look timestamps up."""
-        return expect(OffsetsForTimesResponse, self.call(request))
-
-    def explain(self, request: ExplainRequest) -> ExplainResponse:
-        """Look offsets or timestamps up and tell how."""
-        return expect(ExplainResponse, self.call(request))
+        return expect(FetchResponse, self.call(request))
 
     def metadata(self, request: MetadataRequest) -> MetadataResponse:
         """Describe topics."""
         return expect(MetadataResponse, self.call(request))
-
-    def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
-        """Create topics."""
-        return expect(CreateTopicsResponse, self.call(request))
-
-    def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-        """Delete topics."""
-        return expect(DeleteTopicsResponse, self.call(request))
 
     def describe_configs(self, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
         """Show configurations."""
@@ -251,6 +247,9 @@ class BlockingDriver(Driver):
     def __init__(self, client: BlockingClient) -> None:
         self._client = client
 
+    def lock(self) -> AbstractAsyncContextManager[object]:
+        return contextlib.nullcontext()
+
     async def run(self, procedure: Procedure[T]) -> T:
         return self._client.run(procedure)
 
@@ -265,22 +264,3 @@ class BlockingDriver(Driver):
 
     def shielded(self, seconds: float) -> AbstractContextManager[object]:
         return contextlib.nullcontext()
-
-
-def finished(coroutine: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that waits for nothing but such a driver."""
-    try:
-        coroutine.send(None)
-    except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]
-    raise AssertionError(f"{coroutine!r} waits for something else than a call")
-
-
-def blocking(function: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
-    """The method that runs this one of `_shared` to its end."""
-
-    @functools.wraps(function)
-    def call(self: Any, *arguments: P.args, **options: P.kwargs) -> T:
-        return finished(function(self._shared, *arguments, **options))
-
-    return call  # type: ignore[return-value]

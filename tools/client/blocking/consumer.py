@@ -23,7 +23,8 @@ from ..errors import ClosedError
 from ..exchange import expect
 from ..procedures.topics import EARLIEST, LATEST
 from ..reading import Fetch, FetchedBatch
-from .client import BlockingClient, BlockingDriver, Started, blocking
+from .client import BlockingClient, Started
+from .in_place import blocking
 
 T = TypeVar("T")
 
@@ -39,7 +40,7 @@ class BlockingConsumer:
     def __init__(self, client: BlockingClient, config: ConsumerConfig | None = None, **options: Any) -> None:
         self._client = client
         self._config = attrs.evolve(ConsumerConfig() if config is None else config, **options)
-        self._shared = Assignment(BlockingDriver(client), self._config, self._forget_ahead)
+        self._shared = Assignment(client.driver, self._config, self._forget_ahead)
         self._ahead: _Ahead | None = None
         self._backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
         self._retry_at = -float("inf")  # no fetch before
@@ -130,7 +131,7 @@ class BlockingConsumer:
         fetch = self._shared._reading.next_fetch()
         if fetch is None:
             return None
-        self._ahead = _Ahead(fetch, self._client.start(fetch.request, fetch.request.max_wait_ms))
+        self._ahead = _Ahead(fetch, self._client.start(fetch.request))
         return self._ahead
 
     def _reset_lost(self) -> None:

@@ -30,7 +30,8 @@ from ..sending.partition_queue import Batch, Delivery
 from ..sending.request_limits import record_size
 from ..sending.topics import ProducedTopic, Sending
 from ..transaction import TransactionCalls
-from .client import BlockingClient, BlockingDriver, Started, finished
+from .client import BlockingClient, Started
+from .in_place import finished
 from .transaction import BlockingTransaction
 
 MIN_POLL_MS: Final = 1
@@ -71,7 +72,7 @@ class BlockingProducer(Sending):
         self._ask_backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
         self._ask_at = -float("inf")  # for a producer id, not before
         if self._config.transactional_id is not None:
-            self._transactions = TransactionCalls(BlockingDriver(client), self._config, self._accumulator, self._flush_in_place)
+            self._transactions = TransactionCalls(client.driver, self._config, self._accumulator, self._flush_in_place)
             finished(self._transactions.initialize())
 
     def __enter__(self) -> Self:
@@ -223,7 +224,7 @@ class BlockingProducer(Sending):
     def _send_request(self, deliveries: list[Delivery]) -> None:
         request = self._request(deliveries)
         try:
-            started = self._client.start(request, request.timeout_ms)
+            started = self._client.start(request)
         except TriologError as exc:
             self._accumulator.limit_frames(self._client.max_frame_bytes)  # perhaps of another server
             self._fail(deliveries, exc)

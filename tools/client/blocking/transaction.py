@@ -11,8 +11,8 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from ..transaction import Transaction, TransactionCalls
-from .client import blocking, finished
+from ..transaction import LogTransaction, Transaction, TransactionCalls
+from .in_place import blocking, finished
 
 
 class BlockingTransaction:
@@ -20,7 +20,7 @@ class BlockingTransaction:
 
     def __init__(self, calls: TransactionCalls) -> None:
         self._calls = calls
-        self._shared = Transaction(calls)
+        self._shared: Transaction = Transaction(calls)
 
     begin = blocking(Transaction.begin)
     send_offsets = blocking(Transaction.send_offsets)
@@ -32,8 +32,20 @@ class BlockingTransaction:
         finished(self._calls.abort(float("inf") if timeout_s is None else timeout_s))
 
     def __enter__(self) -> Self:
-        finished(self._calls.begin())
+        finished(self._shared.begin())
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None) -> None:
         finished(self._shared.__aexit__(kind, value, traceback))
+
+
+class BlockingLogTransaction(BlockingTransaction):
+    """A transaction with appends of its own, as LogTransaction."""
+
+    def __init__(self, shared: LogTransaction) -> None:
+        self._calls = shared.calls
+        self._shared = shared
+
+    begin = blocking(LogTransaction.begin)
+    append = blocking(LogTransaction.append)
+    commit_offsets = blocking(LogTransaction.commit_offsets)

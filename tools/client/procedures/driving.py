@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import TypeVar
 
 from ....protocol.errors import RequestError
@@ -21,6 +21,10 @@ T = TypeVar("T")
 
 class Driver(ABC):
     """The interface to a client, and to its way to wait."""
+
+    @abstractmethod
+    def lock(self) -> AbstractAsyncContextManager[object]:
+        """Return a block that one task at a time is in."""
 
     @abstractmethod
     async def run(self, procedure: Procedure[T]) -> T:

@@ -12,7 +12,7 @@ from ....protocol.native.messages import (
     EndTransactionRequest,
     FetchOffsetsRequest,
     InitProducerRequest,
-    OffsetsPartition,
+    Partition,
     TransactionProducer,
 )
 from ....protocol.types import NO_OFFSET, TopicPartition
@@ -62,7 +62,7 @@ def fetch_offsets(
     group: str, partitions: Iterable[TopicPartition] | None, require_stable: bool
 ) -> Procedure[dict[TopicPartition, CommittedOffset]]:
     """Return a group's committed offsets for these partitions, or for all; partitions without one are left out."""
-    asked = None if partitions is None else tuple(OffsetsPartition(*partition) for partition in partitions)
+    asked = None if partitions is None else tuple(Partition(*partition) for partition in partitions)
     response = yield FetchOffsetsRequest(group, asked, require_stable)
     return {
         TopicPartition(entry.topic, entry.partition): CommittedOffset(entry.offset, entry.metadata)

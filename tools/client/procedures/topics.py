@@ -41,7 +41,15 @@ class AtTime:
     timestamp: int
 
 
-Place = AtOffset | AtTime
+@attrs.frozen
+class Shifted:
+    """A place in a partition: so many records after another place, or before it when negative; not before the start."""
+
+    origin: AtTime
+    records: int
+
+
+Place = AtOffset | AtTime | Shifted
 EARLIEST: Final = AtTime(EARLIEST_TIMESTAMP)
 """The log start offset."""
 LATEST: Final = AtTime(LATEST_TIMESTAMP)
@@ -102,6 +110,10 @@ def locate(
     """The offset that a place is at, in each partition. A time after the last record is the end of what can be read."""
     if isinstance(place, AtOffset):
         return dict.fromkeys(partitions, place.offset)
+    if isinstance(place, Shifted):
+        starts = yield from locate(partitions, EARLIEST, isolation)
+        origins = yield from locate(partitions, place.origin, isolation)
+        return {partition: max(starts[partition], origin + place.records) for partition, origin in origins.items()}
     found = yield from lookup_times(dict.fromkeys(partitions, place.timestamp), isolation)
     offsets = {partition: entry.offset for partition, entry in found.items()}
     beyond = [partition for partition, offset in offsets.items() if offset == NO_OFFSET]

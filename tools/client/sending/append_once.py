@@ -7,27 +7,26 @@ nobody knows any more what became of one, the next begins as another producer.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
 
 import attrs
 
 from ....protocol.errors import ExpectedOffsetError, InvalidRequestError, RequestError
-from ....protocol.native.messages import InitProducerRequest, PlainRecord, ProducePartition, ProduceRequest
+from ....protocol.native.messages import (
+    ACKS_ALL,
+    InitProducerRequest,
+    ProducePartition,
+    ProducePartitionResponse,
+    ProduceRequest,
+)
 from ....protocol.records.batch import increment_sequence
 from ....protocol.records.builder import build_batch
-from ....protocol.types import NO_OFFSET, TopicPartition
+from ....protocol.records.plain_records import PlainRecord, WrongRecordsNamed, keyed
+from ....protocol.types import NO_OFFSET, AppendResult, TopicPartition
 from ..config import ProducerConfig
 from ..procedures.driving import Driver
 from ..procedures.topics import Procedure
 from .partition_queue import ProducerIdentity
-
-
-class Appended(NamedTuple):
-    """The result of an append: the first record's offset, and the partition's end offset after the last record."""
-
-    base_offset: int
-    end_offset: int
 
 
 @attrs.define(eq=False, repr=False)
@@ -35,40 +34,56 @@ class Append:
     """Records for the end of a partition; with `expected_offset` only if that is there. `data` once they are a batch."""
 
     partition: TopicPartition
-    records: list[PlainRecord]
+    records: Sequence[PlainRecord]
     expected_offset: int | None
     data: bytes | None = None
 
 
 class Appends:
-    """Those of one appender. Owner: it makes one at a time."""
+    """Appends of one producer, one at a time. Owner: an appender, a partition of a client, or a transaction."""
 
-    def __init__(self, config: ProducerConfig) -> None:
+    def __init__(self, config: ProducerConfig, driver: Driver) -> None:
         self._config = config
+        self._driver = driver
+        self._turn = driver.lock()
         self._identity: ProducerIdentity | None = None
         self._sequences: dict[TopicPartition, int] = {}
 
-    @staticmethod
-    def begin(partition: TopicPartition, records: Iterable[bytes | PlainRecord], expected_offset: int | None) -> Append:
-        """The next one. Raises InvalidRequestError without records."""
-        plain = [PlainRecord(None, None, each) if isinstance(each, bytes) else each for each in records]
-        if not plain:
+    def assume(self, identity: ProducerIdentity) -> None:
+        """Append as this producer, whose sequences start at 0 unless it is the producer of the last append."""
+        if identity != self._identity:
+            self._identity = identity
+            self._sequences.clear()
+
+    async def append(
+        self,
+        partition: TopicPartition,
+        records: Iterable[bytes | PlainRecord],
+        *,
+        key: bytes | None = None,
+        expected_offset: int | None = None,
+        passes: Callable[[RequestError], bool] = lambda error: error.retriable,
+    ) -> AppendResult:
+        """Append the records as one batch; retry for `delivery_timeout_ms` after an error that `passes`. `key`: of the values
+        that are no tuples. After any error but ExpectedOffsetError, or cancelled, the outcome is unknown. Raises TypeError for
+        what is no record, InvalidRequestError without records; then nothing is appended."""
+        append = Append(partition, keyed(list(records), key), expected_offset)
+        if not append.records:
             raise InvalidRequestError(f"{partition}: there are no records to append")
-        return Append(partition, plain, expected_offset)
+        driver, timeout_ms = self._driver, self._config.delivery_timeout_ms
+        async with self._turn:
+            try:
+                with WrongRecordsNamed(partition.topic, append.records):
+                    return await driver.retried(
+                        lambda: driver.run(self._attempt(append)), timeout_ms, self._config, passes=passes
+                    )
+            except ExpectedOffsetError:
+                raise
+            except BaseException:
+                self._identity = None  # another producer continues, because the outcome is unknown
+                raise
 
-    async def make(self, append: Append, driver: Driver) -> Appended:
-        """Make it, tried again for `delivery_timeout_ms`. After another error than ExpectedOffsetError, or cancelled, nobody
-        knows what became of it."""
-        try:
-            timeout_ms = self._config.delivery_timeout_ms
-            return await driver.retried(lambda: driver.run(self.attempt(append)), timeout_ms, self._config)
-        except ExpectedOffsetError:
-            raise
-        except BaseException:
-            self.give_up()
-            raise
-
-    def attempt(self, append: Append) -> Procedure[Appended]:
+    def _attempt(self, append: Append) -> Procedure[AppendResult]:
         """Try it. Raises the server's error; what is retriable may be tried again."""
         if self._identity is None:
             made = yield InitProducerRequest()
@@ -78,20 +93,14 @@ class Appends:
         if append.data is None:
             append.data = self._batch_of(append, self._identity, sequence)
         entry = ProducePartition(*append.partition, append.data, append.expected_offset)
-        response = yield ProduceRequest((entry,), timeout_ms=self._config.request_timeout_ms)
+        config = self._config
+        response = yield ProduceRequest((entry,), ACKS_ALL, config.request_timeout_ms, config.transactional_id)
         (answer,) = response.partitions
         error: RequestError | None = answer.failure
         if error is None:
             self._sequences[append.partition] = increment_sequence(sequence, count)
-            end = NO_OFFSET if answer.base_offset == NO_OFFSET else answer.base_offset + count
-            return Appended(answer.base_offset, end)
-        if not error.retriable and not isinstance(error, ExpectedOffsetError):
-            self.give_up()
+            return append_result(answer, count)
         raise error
-
-    def give_up(self) -> None:
-        """Nobody knows what became of the last one."""
-        self._identity = None
 
     def _batch_of(self, append: Append, identity: ProducerIdentity, sequence: int) -> bytes:
         now_ms = time.time_ns() // 1_000_000
@@ -106,4 +115,11 @@ class Appends:
             producer_id=identity.producer_id,
             producer_epoch=identity.producer_epoch,
             base_sequence=sequence,
+            is_transactional=config.transactional_id is not None,
         )
+
+
+def append_result(answer: ProducePartitionResponse, count: int) -> AppendResult:
+    """Return the place of `count` records, of which an answer has the first."""
+    last_offset = NO_OFFSET if answer.base_offset == NO_OFFSET else answer.base_offset + count - 1
+    return AppendResult(answer.base_offset, last_offset, answer.log_append_time, answer.log_start_offset)

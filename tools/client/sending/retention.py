@@ -37,6 +37,6 @@ class RetentionWatch:
         return (
             f"records of {timestamp} are older than topic {self._topic} keeps any (retention.ms={self._retention_ms}, "
             f"{self._retention_ms / DAY_MS:g} days): the server will delete them. To keep them: "
-            f"`triolog topics alter {self._topic} --set retention.ms=-1`, or create the topic with retention.ms=-1; or let "
+            f"`triolog topics alter {self._topic} --config retention.ms=-1`, or create the topic with retention.ms=-1; or let "
             f"their age count from now: message.timestamp.type=LogAppendTime"
         )

@@ -12,8 +12,7 @@ from typing import Any, Final
 
 import trio
 
-from ...forward.process.asking import ask_in_trio
-from ...forward.process.place import CONTROL
+from ...forward.process.place import CONTROL, ask_in_trio
 from ..errors import ApiError
 from ..routes import Call, Route, change, page
 from ..watching.watcher import now_ms

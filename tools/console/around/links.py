@@ -12,8 +12,7 @@ from typing import Any, Final
 import attrs
 import trio
 
-from ...forward.process.asking import ask_in_trio
-from ...forward.process.place import CONTROL, PAUSED, links_in
+from ...forward.process.place import CONTROL, PAUSED, ask_in_trio, links_in
 from ..errors import ApiError
 
 ASK_S: Final = 5.0

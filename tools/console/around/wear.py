@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from ....protocol.native.messages import TopicMetadata
 from ..routes import Call, Route, page
-from ..watching.history import shortened
-from ..watching.rates import DISK, PROCESS, disk_name
+from ..watching.history import DISK, PROCESS, disk_name, shortened
 from ..watching.watcher import now_ms
 
 POINTS: Final = 180

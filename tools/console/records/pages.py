@@ -116,7 +116,7 @@ async def _read(
     counts = dict.fromkeys(places, 0)
     while (fetch := reading.next_fetch()) is not None:
         before, has_come = [reading.position(name) for name in reading.partitions], False
-        response: FetchResponse = await of.client.fetch(fetch.request)
+        response: FetchResponse = await of.client.call_fetch(fetch.request)
         for batch in reading.accept(fetch, response):
             number, has_come = batch.partition.partition, True
             for record in (await unpacked(batch))[: most - counts[number]]:
@@ -156,7 +156,7 @@ async def record_at(client: Client, partition: TopicPartition, offset: int) -> R
     reading.assign({partition: offset}, {partition: offset + 1})
     fetch = reading.next_fetch()
     assert fetch is not None
-    response = await client.fetch(fetch.request)
+    response = await client.call_fetch(fetch.request)
     for batch in reading.accept(fetch, response):
         found: list[Record] = await unpacked(batch)
         if found:

@@ -141,7 +141,7 @@ class Search:
         newest: dict[int, deque[Row]] = {number: deque(maxlen=self.limit - self.found) for number in self._begin}
         while (fetch := reading.next_fetch()) is not None:
             before, has_come = self._offsets(reading), False
-            response = await self.client.fetch(fetch.request)
+            response = await self.client.call_fetch(fetch.request)
             for batch in reading.accept(fetch, response):
                 has_come, number = True, batch.partition.partition
                 self._count(batch)

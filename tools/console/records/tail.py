@@ -19,7 +19,7 @@ from ...client.connection import Client
 from ...client.procedures.topics import LATEST, locate
 from ...client.reading import FetchedBatch, Reading
 from ..events import EventQueue
-from ..parameters import exact
+from ..routes import exact
 from .contents import shown_record
 from .pages import unpacked
 from .search import Needle
@@ -60,7 +60,7 @@ class Tail:
         reading.assign({TopicPartition(self.topic, partition): offset for partition, offset in self.places.items()}, {})
         queue.put("records", self._event(reading))
         while (fetch := reading.next_fetch()) is not None:
-            response = await self.client.fetch(fetch.request)
+            response = await self.client.call_fetch(fetch.request)
             batches = list(reading.accept(fetch, response))
             await self._take(batches)
             for name in list(reading.lost):

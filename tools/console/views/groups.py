@@ -10,12 +10,10 @@ from ....protocol.native.messages import DescribedGroup, GroupMember, SharedPart
 from ....protocol.types import NO_OFFSET, TopicPartition
 from ...client.admin import Admin
 from ...client.procedures.topics import EARLIEST, LATEST, AtOffset, AtTime, Place
-from ...groups.moves import SHARE, Move, ResetError, moves, resettable
-from ...groups.moves import reset as carry_out
-from ...groups.offsets import GroupOffset, group_lags, group_offsets, readers_of
+from ...groups.offsets import SHARE, GroupOffset, Move, ResetError, group_lags, group_offsets, moves, readers_of, resettable
+from ...groups.offsets import reset as carry_out
 from ..errors import ApiError, BadParameterError
-from ..parameters import exact
-from ..routes import Call, Route, change, data, page
+from ..routes import Call, Route, change, data, exact, page
 from ..watching.watcher import now_ms
 
 MAX_GROUPS: Final = 500
@@ -88,7 +86,10 @@ def _summary(group: DescribedGroup) -> dict[str, Any]:
 
 
 async def group(call: Call) -> dict[str, Any]:
-    """Its partitions with lag and reader, its members, its lag over 15 minutes."""
+    """Return a group's partitions with lag and reader, its members, and its lag over 15 minutes.
+
+    `uncommitted` counts partitions of its topics without a committed offset, and their records, which are no part of the lag.
+    """
     admin, name = call.watcher.admin, call.path["group"]
     described = await _described(admin, name)
     readers = readers_of(described)
@@ -97,6 +98,7 @@ async def group(call: Call) -> dict[str, Any]:
     known = [each.lag for each in offsets if each.lag is not None] + [
         each.lag for each in described.shared if each.lag != NO_OFFSET
     ]
+    unread = [each.unread for each in offsets if each.unread is not None]
     return {
         "status": call.watcher.status.to_json(),
         **_summary(described),
@@ -104,6 +106,7 @@ async def group(call: Call) -> dict[str, Any]:
         "partitions": [_partition(each, readers.get(each.partition)) for each in offsets],
         "shared": [_shared(each) for each in described.shared],
         "lag": exact(sum(known)) if known else None,
+        "uncommitted": {"partitions": len(unread), "records": exact(sum(unread))},
         "history": call.watcher.history.read([f"group:{name}"], now_ms(), POINTS),
         "can_change": call.settings.allow_changes,
     }

@@ -1,15 +1,22 @@
-"""The overview: is the server ready, what goes in and out, what a power cut could take, how long the disk lasts, what is
-damaged, who lags behind, how links of the forwarder are. The same is told as an event with each sample."""
+"""The server as a whole. The overview: whether it is ready, what goes in and out, what a power cut could take, how long the
+disk lasts, damage, lagging groups, links of the forwarder; the same is sent as an event with each sample. Its clients:
+versions, bytes, throttling, limits, and rates since the last response of the same view. And logging in and out: a user's rights
+are enforced by the server.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from ....server.listeners.http.messages import HttpAnswer
+from ....protocol.errors import RequestError
+from ....server.listeners.http.access import JSON, HttpAnswer
+from ...client.login import LoginConfig
 from ..around.links import KnownLinks
+from ..errors import ApiError
 from ..events import EventQueue, event_stream
-from ..routes import Call, Route, data, page
+from ..routes import Call, Route, data, exact, of_console, page
 from ..watching.history import shortened
 from ..watching.watcher import CHARTED, Watcher, now_ms
 
@@ -154,3 +161,72 @@ ROUTES: Final[tuple[Route, ...]] = (
     data("/history", history, ("series", "points")),
     data("/events", events),
 )
+
+
+MAX_CONNECTIONS: Final = 500
+RATED: Final = ("requests", "received_bytes", "sent_bytes")
+
+
+async def connections(call: Call) -> dict[str, Any]:
+    """The oldest first."""
+    admin, counts = call.watcher.admin, call.watcher.counts
+    listed = await admin.list_connections(MAX_CONNECTIONS)
+    time_ms = now_ms()
+    rows = []
+    latest: dict[str, dict[str, int]] = {}
+    for each in listed.connections:
+        body = each.to_body()
+        name = f"{each.listener} {each.peer}"
+        latest[name] = {field: body[field] for field in RATED}
+        row = {field: None if value in ("", -1) else value for field, value in body.items()}
+        row["since_timestamp"] = exact(each.since_timestamp)
+        rows.append(row | counts.rates(name, latest[name], time_ms))
+    counts.keep(latest, time_ms)
+    quotas: list[Any] = []
+    refused = None
+    try:
+        quotas = [{"entity": entity, "values": values} for entity, values in await admin.describe_quotas()]
+    except RequestError as exc:
+        refused = exc.message
+    return {
+        "status": call.watcher.status.to_json(),
+        "now_ms": time_ms,
+        "connections": rows,
+        "left_out": listed.left_out,
+        "quotas": quotas,
+        "quotas_refused": refused,
+    }
+
+
+CONNECTIONS_ROUTES: Final[tuple[Route, ...]] = (page("/connections", connections),)
+
+
+MAX_CHARS: Final = 1000
+
+
+async def log_in(call: Call) -> HttpAnswer:
+    """`{"user", "password"}`; answers with the cookie of a session, and the CSRF token that belongs to it."""
+    user, password = call.field("user", str), call.field("password", str)
+    if not 0 < len(user) <= MAX_CHARS or not 0 < len(password) <= MAX_CHARS:
+        raise ApiError(400, "BAD_PARAMETER", "user and password: both are needed")
+    settings = call.settings
+    login = LoginConfig(user=user, password=password)
+    watcher = Watcher(settings.server, settings.tls, login, call.watcher.describe)
+    cookie = await call.sessions.log_in(user, watcher)
+    if call.session is not None:
+        call.sessions.log_out(call.cookie)
+    return _told({"user": user, "csrf_token": call.sessions.csrf_token(cookie)}, call.sessions.cookie_header(cookie))
+
+
+async def log_out(call: Call) -> HttpAnswer:
+    """Ends the session and its connection."""
+    call.sessions.log_out(call.cookie)
+    cookie = call.sessions.new_cookie()
+    return _told({"csrf_token": call.sessions.csrf_token(cookie)}, call.sessions.cookie_header(cookie))
+
+
+def _told(value: dict[str, Any], header: tuple[str, str]) -> HttpAnswer:
+    return HttpAnswer(200, json.dumps(value).encode() + b"\n", JSON, (header,))
+
+
+SIGN_IN_ROUTES: Final[tuple[Route, ...]] = (of_console("/login", log_in), of_console("/logout", log_out))

@@ -1,24 +1,36 @@
-"""The records of a topic: pages from an offset, a time or the end, one record in full, a search, the live tail."""
+"""The records of a topic: pages from an offset, a time or the end, one record in full, a search, the live tail; writing one by
+hand.
+
+And the time walk: how the server finds a time, or an offset, in one partition: which segment, which slots of its indexes, which
+bytes. A browser requests it again and again while somebody drags, so one answer is one call of `explain`, with all segments
+only on request.
+"""
 
 from __future__ import annotations
 
+import json
+import random
+import time
 from collections.abc import Mapping
 from typing import Any, Final
 
 import attrs
+import msgpack  # type: ignore[import-untyped]
 
 from ....protocol.limits import INT64_MAX
-from ....protocol.types import Isolation, Record, TimeRange, TopicPartition
-from ....server.listeners.http.messages import HttpAnswer
-from ...client.procedures.topics import LATEST, AtTime, locate
+from ....protocol.native.messages import ProducePartition, ProduceRequest
+from ....protocol.records.builder import build_batch
+from ....protocol.records.partitioners import partition_for_key
+from ....protocol.types import NO_TIMESTAMP, Isolation, Record, TimeRange, TopicPartition
+from ....server.listeners.http.access import HttpAnswer
+from ...client.procedures.topics import LATEST, AtOffset, AtTime, Place, locate, lookup_times
 from ..errors import ApiError, BadParameterError
 from ..events import EventQueue, event_stream
-from ..parameters import Parameters, exact
 from ..records.contents import KINDS, shown_record
 from ..records.pages import Page, PagedTopic, Places, newer, older, record_at
 from ..records.search import PLACES, Needle, Search
 from ..records.tail import Tail
-from ..routes import Call, Route, data, page
+from ..routes import Call, Parameters, Route, change, data, exact, page
 
 DEFAULT_LIMIT: Final = 50
 MAX_LIMIT: Final = 500
@@ -296,3 +308,136 @@ ROUTES: Final[tuple[Route, ...]] = (
     data("/topics/{topic}/search", search, (*WHERE, *SEARCHED, "offset", "at", "to", "order", "limit")),
     data("/topics/{topic}/tail", tail, (*WHERE, *SEARCHED)),
 )
+
+
+Walk = dict[str, Any]
+SEGMENTS: Final = "log_segments"
+
+
+async def walk(call: Call) -> Walk:
+    """`partition` (0), `at` (ms) or `offset`, the middle of the log's time without either; `segments=0`: without those of the
+    whole log."""
+    topic, query, admin = call.path["topic"], call.query, call.watcher.admin
+    partition = query.integer("partition", 0)
+    at, offset = query.integer("at", most=INT64_MAX), query.offset("offset")
+    if at is not None and offset is not None:
+        raise BadParameterError("offset", "there is at already")
+    named = TopicPartition(topic, partition)
+    told: Walk = {"topic": topic, "partition": partition}
+    if query.choice("segments", ("0", "1"), "1") == "1":
+        described = await admin.describe_topic(topic)
+        if partition >= len(described.partitions):
+            raise BadParameterError("partition", f"{topic} has no partition {partition}")
+        whole = await admin.explain(named, AtTime(0), with_segments=True)
+        segments = whole[SEGMENTS]
+        first, last = await _bounds(call, named, segments)
+        told |= {
+            "status": call.watcher.status.to_json(),
+            "partitions": len(described.partitions),
+            "segments": _exact(segments),
+            "first": exact(first),
+            "last": exact(last),
+        }
+        if at is None and offset is None:
+            at = max(0, (first + last) // 2)
+    place: Place = AtTime(at or 0) if offset is None else AtOffset(offset)
+    begun_s = time.perf_counter()
+    found = await admin.explain(named, place)
+    took_ms = (time.perf_counter() - begun_s) * 1000
+    return told | {
+        "at": None if at is None else exact(at),
+        "offset": None if offset is None else exact(offset),
+        "walk": _exact(found),
+        "took_ms": round(took_ms, 2),
+    }
+
+
+async def _bounds(call: Call, named: TopicPartition, segments: list[Walk]) -> tuple[int, int]:
+    """The first and the last time of the log, -1 without any. What the server has not looked at yet begins with its first
+    record, as far as anybody knows."""
+    last = max((each["max_timestamp"] for each in segments), default=NO_TIMESTAMP)
+    known = [each["least_timestamp"] for each in segments if each["least_timestamp"] != NO_TIMESTAMP]
+    if segments and segments[0]["least_timestamp"] == NO_TIMESTAMP != last:
+        found = (await call.watcher.client.run(lookup_times({named: 0})))[named].timestamp
+        known += [found] if found != NO_TIMESTAMP else []
+    return min(known, default=last), last
+
+
+def _exact(value: Any) -> Any:
+    """The same for JSON, with integers that JavaScript keeps."""
+    if isinstance(value, dict):
+        return {name: _exact(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_exact(each) for each in value]
+    return exact(value) if type(value) is int else value
+
+
+WALK_ROUTES: Final[tuple[Route, ...]] = (page("/topics/{topic}/walk", walk, ("partition", "at", "offset", "segments")),)
+
+
+PRODUCED_KINDS: Final = ("text", "json", "msgpack", "hex")
+MAX_HEADERS: Final = 100
+
+
+async def produce(call: Call) -> dict[str, Any]:
+    """`{"partition", "key", "key_as", "value", "value_as", "headers": [[name, text], ...], "timestamp"}`; null is null, and a
+    partition that is not said is chosen by the key, as Kafka's clients do it. Answers where the record went."""
+    topic = call.path["topic"]
+    key, value = _bytes(call, "key"), _bytes(call, "value")
+    timestamp = call.field("timestamp", int, None)
+    if timestamp is not None and not 0 <= timestamp <= INT64_MAX:
+        raise BadParameterError("timestamp", f"{timestamp} is no time in ms")
+    described = await call.watcher.admin.describe_topic(topic)
+    partition = call.field("partition", int, None)
+    if partition is None:
+        count = len(described.partitions)
+        partition = random.randrange(count) if key is None else partition_for_key(key, count)
+    if not 0 <= partition < len(described.partitions):
+        raise BadParameterError("partition", f"{topic} has no partition {partition}")
+    now_ms = time.time_ns() // 1_000_000
+    batch = build_batch([(now_ms if timestamp is None else timestamp, key, value, _headers(call))])
+    response = await call.watcher.client.produce(ProduceRequest((ProducePartition(topic, partition, batch),)))
+    if response is None:
+        raise ApiError(503, "NO_ANSWER", "whether the record was appended is not known")
+    (answer,) = response.partitions
+    if answer.failure is not None:
+        raise answer.failure
+    return {"topic": topic, "partition": partition, "offset": exact(answer.base_offset)}
+
+
+def _bytes(call: Call, name: str) -> bytes | None:
+    text, kind = call.field(name, str, None), call.field(f"{name}_as", str, "text")
+    if kind not in PRODUCED_KINDS:
+        raise BadParameterError(f"{name}_as", f"{kind[:100]!r} is none of {', '.join(PRODUCED_KINDS)}")
+    if text is None:
+        return None
+    try:
+        if kind == "hex":
+            return bytes.fromhex(text)
+        if kind in ("json", "msgpack"):
+            read = json.loads(text)
+            return text.encode() if kind == "json" else bytes(msgpack.packb(read))
+        return str(text).encode()
+    except (ValueError, RecursionError, OverflowError) as exc:
+        raise BadParameterError(name, f"is no {kind}: {exc}") from None
+
+
+def _headers(call: Call) -> tuple[tuple[str, bytes | None], ...]:
+    given = call.field("headers", list, [])
+    if len(given) > MAX_HEADERS:
+        raise BadParameterError("headers", f"of more than {MAX_HEADERS}")
+    headers = []
+    for each in given:
+        match each:
+            case [str(name), (str() | None) as value]:
+                try:
+                    name.encode()
+                    headers.append((name, None if value is None else value.encode()))
+                except UnicodeEncodeError as exc:
+                    raise BadParameterError("headers", f"cannot be written as UTF-8: {exc}") from None
+            case _:
+                raise BadParameterError("headers", "each is [name, text or null]")
+    return tuple(headers)
+
+
+PRODUCE_ROUTES: Final[tuple[Route, ...]] = (change("POST", "/topics/{topic}/records", produce),)

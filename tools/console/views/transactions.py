@@ -13,8 +13,7 @@ from ....protocol.limits import INT64_MAX
 from ....protocol.native.messages import DescribeProducersPartitionResponse
 from ....protocol.types import TopicPartition
 from ..errors import BadParameterError
-from ..parameters import exact
-from ..routes import Call, Route, change, data, page
+from ..routes import Call, Route, change, data, exact, page
 from ..watching.watcher import now_ms
 
 MAX_TRANSACTIONS: Final = 500

@@ -26,8 +26,7 @@ from ...client.tls import TlsConfig
 from ...statistics.rates import moment
 from ..errors import ApiError
 from ..events import EventQueue, encoded
-from .history import History
-from .rates import CountedBefore, wear_series
+from .history import CountedBefore, History, wear_series
 
 WATCHED_S: Final = 1.0
 UNWATCHED_S: Final = 5.0

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from ....protocol.extras import how_to_install
 from ..flights import find_source, load_flights
 from ..showing import EXIT_NOT_INSTALLED, Demo, DemoError, run
 
@@ -31,7 +32,7 @@ def command(to: str | None, seed: int, as_json: bool) -> None:
         raise click.UsageError(f"invalid --to {to}: use HOST:PORT")
     source = find_source()
     if importlib.util.find_spec("confluent_kafka") is None:
-        raise DemoError("forwarding needs confluent_kafka: pip install 'triolog[forward]'", EXIT_NOT_INSTALLED)
+        raise DemoError(f"forwarding needs confluent_kafka: {how_to_install('forward')}", EXIT_NOT_INSTALLED)
     from .small_disk import small_disk
     from .story import run_edge_story
     from .week import in_a_week

@@ -24,8 +24,7 @@ from ...client.admin import Admin
 from ...client.config import ClientConfig
 from ...client.connection import Client, connect
 from ...client.producer import SentRecord, open_producer
-from ...forward.process.asking import ask
-from ...forward.process.place import CONTROL
+from ...forward.process.place import CONTROL, ask
 from ..flights import Flight, send_flight
 from ..processes import Process, serve_arguments
 from ..showing import Demo
@@ -116,7 +115,7 @@ class _Stage:
 
     def connect(self) -> Any:
         """Connect a client to the source."""
-        return connect(address=self.source.address, config=ClientConfig(client_id="edge-demo"))
+        return connect(self.source.address, config=ClientConfig(client_id="edge-demo"))
 
     async def start_forwarder(self, *options: str) -> None:
         host, port = self.source.address

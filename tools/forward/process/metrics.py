@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from ....protocol.errors import InvalidConfigError
+from ....protocol.extras import how_to_install
 from ....server.config.broker_config import Address
 from ..errors import SettingsError
-from ..progress import LinkProgress
+from ..progress import LinkProgress, LinkState
 from ..settings.forward_settings import ForwardSettings
-from ..states import LinkState
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -89,13 +89,13 @@ async def answering_metrics(settings: ForwardSettings, links: Callable[[], Seque
 
 def _listener(settings: ForwardSettings, address: Address, links: Callable[[], Sequence[LinkProgress]]) -> Listener:
     if any(importlib.util.find_spec(name) is None for name in ("prometheus_client", "h11")):
-        raise SettingsError("metrics need prometheus_client and h11: pip install 'triolog[metrics]'")
+        raise SettingsError(f"metrics need prometheus_client and h11: {how_to_install('metrics')}")
     from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
     from prometheus_client.exposition import CONTENT_TYPE_LATEST
     from prometheus_client.registry import Collector
 
-    from ....server.listeners.http.access import READING, HttpAccess, read_token
-    from ....server.listeners.http.server import HttpAnswer, HttpRequest, http_listener
+    from ....server.listeners.http.access import READING, HttpAccess, HttpAnswer, HttpRequest, read_token
+    from ....server.listeners.http.server import http_listener
 
     class Links(Collector):
         def collect(self) -> Iterator[Metric]:

@@ -18,11 +18,9 @@ import attrs
 import trio
 
 from ....server.config.values import Address
-from ....server.service.reloading import Change
-from ....server.service.service import Service
+from ....server.service.service import Change, Service
 from ..settings.forward_settings import ForwardSettings, read_file
-from .asking import ask
-from .place import CONTROL, default_state_dir
+from .place import CONTROL, ask, default_state_dir
 from .supervised_child import SupervisedChild, reachable
 
 ASK_S: Final = 1.0

@@ -17,9 +17,7 @@ from ....server.config.broker_config import Address
 from ....server.config.broker_settings import is_loopback
 from ....server.config.key import ConfigKey, bool_key, described, keys_of, parsed_key, text_key
 from ..errors import SettingsError
-from .link_settings import LINK_KEYS, REQUIRED, LinkSettings, read_name
-from .names import target_name
-from .secrets import Secret, read_secret
+from .link_settings import LINK_KEYS, REQUIRED, LinkSettings, Secret, read_name, read_secret, target_name
 
 TABLES: Final = "forward"
 PROCESS_TABLE: Final = "forward_process"

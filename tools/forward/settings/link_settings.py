@@ -1,24 +1,93 @@
-"""The settings of one link: the keys of a `[[forward]]` table. Each field declares its key: default, range, meaning."""
+"""The settings of one link: the keys of a `[[forward]]` table, each of which declares its default, range and meaning; the
+selection of its topics and their names upstream; and secrets.
+
+In a settings file `{ file = "/run/secrets/kafka" }` and `{ variable = "KAFKA_PASSWORD" }` stand for a text, which is shown
+nowhere. A password that stands in the file itself is refused, since such files are copied, backed up and shown to others.
+"""
 
 from __future__ import annotations
 
 import enum
+import os
 import re
 import zoneinfo
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, tzinfo
+from pathlib import Path
 from typing import Any, Final
 
 import attrs
 
+from ....protocol.errors import RequestError
 from ....protocol.limits import KIB, MIB
 from ....protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ....server.config.key import ConfigKey, bool_key, described, enum_key, int_key, keys_of, parsed_key, text
+from ....server.storage.disk.paths import check_topic_name, is_internal
 from ...client.procedures.topics import EARLIEST, LATEST, AtTime
 from ..errors import SettingsError
-from ..pacing.windows import Window, parse_window
-from .names import check_pattern, check_target, topic_name, topic_names
-from .secrets import Secret, is_secret, read_value
+from ..pacing import Window, parse_window
+
+FIELDS: Final = ("topic", "node", "link")
+_FIELD: Final = re.compile(r"\{([^{}]*)\}")
+
+
+def check_pattern(text: str) -> str:
+    """A regular expression. Raises ValueError."""
+    try:
+        re.compile(text)
+    except re.error as exc:
+        raise ValueError(f"{text!r} is no regular expression: {exc}") from exc
+    return text
+
+
+def check_target(text: str) -> str:
+    """A template of names. Raises ValueError."""
+    unknown = [name for name in _FIELD.findall(text) if name not in FIELDS]
+    if unknown or re.search(r"[{}]", _FIELD.sub("", text)):
+        raise ValueError(f"{text!r} may have {', '.join(f'{{{name}}}' for name in FIELDS)}, and nothing else in braces")
+    return text
+
+
+def target_name(template: str, **values: str) -> str:
+    """Return the upstream name of a topic."""
+    return _FIELD.sub(lambda match: values[match[1]], template)
+
+
+def wanted_topics(names: Iterable[str], pattern: str | None, there: Iterable[str]) -> list[str]:
+    """Those that are there and meant. A pattern means whole names, and no topic of the server's own."""
+    named = set(names)
+    matches = None if pattern is None else re.compile(pattern)
+    return sorted(
+        name for name in there if name in named or (matches is not None and not is_internal(name) and matches.fullmatch(name))
+    )
+
+
+def ranks(priority: Iterable[str], topics: Iterable[str]) -> Mapping[str, int]:
+    """In which order topics go: the first of `priority` first, then all that it does not name."""
+    order = list(priority)
+    return {topic: order.index(topic) if topic in order else len(order) for topic in topics}
+
+
+def topic_names(value: Any) -> tuple[str, ...]:
+    """A list of topics, or a text with commas. Raises ValueError."""
+    names = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{value!r} is not a list of topics")
+    for name in names:
+        topic_name(name)
+        if is_internal(name):
+            raise ValueError(f"{name} has what a server keeps for itself; it cannot be forwarded")
+    return tuple(dict.fromkeys(names))
+
+
+def topic_name(value: Any) -> str:
+    """The name of a topic. Raises ValueError."""
+    try:
+        check_topic_name(str(value))
+    except RequestError as exc:
+        raise ValueError(exc.message) from exc
+    return str(value)
+
 
 LOCAL: Final = "local"
 
@@ -217,3 +286,68 @@ LINK_KEYS: Final[Mapping[str, ConfigKey]] = keys_of(LinkSettings)
 REQUIRED: Final = ("name", "to")
 
 __all__ = ["EARLIEST", "LATEST", "LINK_KEYS", "REQUIRED", "Compression", "Delivery", "LinkSettings", "read_name"]
+
+
+SECRET_ENDINGS: Final = (".password", ".secret", ".pem", "oauthbearer.config", "client.assertion")
+MAX_SECRET_BYTES: Final = 64 * 1024
+
+
+@attrs.frozen
+class Secret:
+    """The location of a secret. The link reads it for each connection, so that a renewed secret takes effect."""
+
+    kind: str
+    """`file` or `variable`."""
+    name: str
+
+    def read(self) -> str:
+        """Raises OSError, ValueError."""
+        if self.kind == "variable":
+            found = os.environ.get(self.name)
+            if found is None:
+                raise ValueError(f"the environment has no variable {self.name}")
+            return found
+        with Path(self.name).open("rb") as stream:
+            data = stream.read(MAX_SECRET_BYTES + 1)
+        if len(data) > MAX_SECRET_BYTES:
+            raise ValueError(f"{self.name} has more than {MAX_SECRET_BYTES} bytes")
+        return data.decode().rstrip("\r\n")
+
+
+def is_secret(key: str) -> bool:
+    """Return whether a setting of librdkafka is secret."""
+    return key.endswith(SECRET_ENDINGS)
+
+
+def read_secret(value: Any) -> Secret:
+    """Read the location of a secret from a settings value. Raises ValueError, which repeats nothing that may be secret."""
+    if not isinstance(value, dict) or len(value) != 1 or not {"file", "variable"} & set(value):
+        raise ValueError('a secret is { file = "PATH" } or { variable = "NAME" }')
+    ((kind, name),) = value.items()
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"{kind} = {name!r} is not a text")
+    return Secret(kind, name)
+
+
+def read_value(key: str, value: Any) -> str | Secret:
+    """A setting of librdkafka as a settings file has it. Raises ValueError."""
+    if isinstance(value, dict):
+        return read_secret(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, str | int | float):
+        raise ValueError(f"{value!r} is neither a text nor a number")
+    if is_secret(key):
+        raise ValueError('secrets do not stand in the file itself: { file = "PATH" } or { variable = "NAME" }')
+    return str(value)
+
+
+def resolved(values: Mapping[str, str | Secret]) -> dict[str, str]:
+    """The texts. Raises ValueError that names the key, not what was found."""
+    found = {}
+    for key, value in values.items():
+        try:
+            found[key] = value.read() if isinstance(value, Secret) else value
+        except (OSError, ValueError) as exc:
+            raise ValueError(f"{key} cannot be read: {exc}") from exc
+    return found

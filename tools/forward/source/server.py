@@ -29,8 +29,7 @@ from ...client.procedures.groups import CommittedOffset
 from ...client.procedures.topics import AtTime, Procedure
 from ...client.tls import TlsConfig
 from ..errors import SourceFailedError, TopicStoppedError
-from .places import MAX_WAIT_MS, Places, is_lost, timestamps_at
-from .source import OffsetRange, Piece, SourceTopic
+from .source import MAX_WAIT_MS, OffsetRange, Piece, Places, SourceTopic, is_lost, timestamps_at
 
 LOGGER: Final = logging.getLogger(__name__)
 CLIENT_ID: Final = "triolog-forward"
@@ -146,7 +145,7 @@ class ServerSource:
         request = self._places.plan_fetch(left_ms if not self._pieces else self._wait_ms)
         if request is None:
             return None
-        self._ahead = self._client.start(request, request.max_wait_ms)
+        self._ahead = self._client.start(request)
         return self._ahead
 
     def _settle(self, answer: FetchPartitionResponse) -> None:

@@ -17,8 +17,7 @@ import attrs
 from ....protocol.types import TopicPartition
 from ...client.procedures.groups import CommittedOffset
 from ..errors import ForwardError, LinkStoppedError, RecordsRefusedError, TargetRefusedError, TryAgainError
-from .connection import CALL_S, UpstreamClients, kafka_exception
-from .verdict import PURGED, SIZE_CODES, Verdict, judge, words
+from .connection import CALL_S, PURGED, SIZE_CODES, UpstreamClients, Verdict, judge, kafka_exception, words
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, KafkaException, Message, Producer

@@ -80,7 +80,7 @@ def resume(
         raise TopicStoppedError(
             partition.topic,
             f"it was deleted and made again: {where} has offset {known.offset} of the topic with id {mark.topic_id}, this one "
-            f"is {topic_id}; `triolog forward reset --topic {partition.topic} --start earliest` forwards the new one from its "
+            f"is {topic_id}; `triolog forward reset --topic {partition.topic} -o start` forwards the new one from its "
             "beginning",
         )
     if known.offset > there.end_offset:
@@ -88,7 +88,7 @@ def resume(
             partition.topic,
             f"the source is behind: {where} has partition {partition.partition} up to {known.offset} and the source ends at "
             f"{there.end_offset}, as after a restore from an older backup; `triolog forward reset --topic {partition.topic} "
-            "--start latest` goes on with what comes from now on, `--start earliest` sends everything again",
+            "-o end` goes on with what comes from now on, `-o start` sends everything again",
         )
     if upstream is None:
         note = f"{partition}: the upstream has no offset any more; going on at {known.offset}, as noted in the source"
@@ -106,7 +106,7 @@ def check_topic(topic: str, topic_id: str, forwarded_id: str | None, noted_ids: 
         raise TopicStoppedError(
             topic,
             f"it was deleted and made again: the topic with id {forwarded_id} was forwarded, this one is {topic_id}; "
-            f"`triolog forward reset --topic {topic} --start earliest` forwards the new one from its beginning",
+            f"`triolog forward reset --topic {topic} -o start` forwards the new one from its beginning",
         )
 
 
@@ -117,5 +117,5 @@ def check_last(partition: TopicPartition, mark: Mark, timestamp: int) -> None:
             partition.topic,
             f"the source is another one: the record at offset {mark.last_offset} of partition {partition.partition} has time "
             f"{timestamp}, and the one that was forwarded last had {mark.timestamp}, as after a restore from an older backup "
-            f"that has grown since; `triolog forward reset --topic {partition.topic} --start OFFSET` says where to go on",
+            f"that has grown since; `triolog forward reset --topic {partition.topic} -o OFFSET` says where to go on",
         )

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..errors import TopicStoppedError, TryAgainError
 from ..source.source import SourceTopic
-from .connection import BATCH_BYTES, CONNECT_S, UpstreamClients
-from .verdict import Verdict, judge, words
+from .connection import BATCH_BYTES, CONNECT_S, UpstreamClients, Verdict, judge, words
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer

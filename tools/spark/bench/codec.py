@@ -20,7 +20,7 @@ from ....protocol.records.columnar.decode import Wanted, decode_batches
 from ....protocol.records.columnar.encode import Encoding, encode_batches
 from ....protocol.records.columnar.schema import COLUMNS
 from ....protocol.records.record import iter_records
-from ...bench.measuring.measure import Line, at_least
+from ...bench.measuring.report import Line, at_least
 
 if TYPE_CHECKING:
     import pyarrow as pa

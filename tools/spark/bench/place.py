@@ -16,8 +16,7 @@ from ...bench.measuring.bench import Bench, Scale
 from ...bench.measuring.server import Server, serving
 from ...client.blocking import BlockingAdmin, BlockingClient
 from ..session import session
-from ..sink.delivery import ProduceOutbox
-from ..sink.server_link import ServerLink
+from ..sink.delivery import ProduceOutbox, ServerLink
 from .cpu import cpu_used_s
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from ....protocol.errors import TriologError
-from ...bench.measuring.measure import Line, RowResult, at_least, at_most, ratio
+from ...bench.measuring.report import Line, RowResult, at_least, at_most, ratio
 from ...bench.running import Benchmark
 from ...export.layout import Export
 from ...export.log_pieces import LogSource

@@ -40,10 +40,8 @@ from ...cli.compact import check_policies
 from ...cli.terminal.output import count_text, json_option, print_json, say, size_text
 from ...cli.terminal.shapes import fields
 from ...cli.terminal.stopped import directory_argument, stopped
-from ...export.manifest import Manifest
-from ...export.pieces import Piece, Result
-from .job_session import job_session, manifest_option, master_option, watched
-from .runner import Progress, no_progress, run_pieces
+from ...export.manifest import Manifest, Piece, Result
+from .job_session import Progress, job_session, manifest_option, master_option, no_progress, run_pieces, watched
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

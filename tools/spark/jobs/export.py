@@ -10,8 +10,7 @@ import click
 
 from ...cli.terminal.output import count_text, json_option, print_json, say, size_text
 from ...cli.terminal.stopped import topics_option
-from .job_session import directories_argument, job_session, master_option, watched
-from .runner import Progress, no_progress, run_pieces
+from .job_session import Progress, directories_argument, job_session, master_option, no_progress, run_pieces, watched
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -22,10 +22,8 @@ from ....protocol.errors import TriologError
 from ....protocol.limits import MIB
 from ...cli.terminal.output import count_text, json_option, print_json, say
 from ...cli.terminal.remote import ServerAddress, plain_server_option
-from ...export.manifest import Manifest, absolute
-from ...export.pieces import Piece
-from .job_session import job_session, manifest_option, master_option, watched
-from .runner import Progress, no_progress, report
+from ...export.manifest import Manifest, Piece, absolute
+from .job_session import Progress, job_session, manifest_option, master_option, no_progress, report, watched
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -19,11 +19,10 @@ import pyarrow.compute as pc
 
 from ...client.sending.key_hashes import murmur2_of_keys
 from ...export.log_pieces import LogSource, Splits, plan_pieces
-from ...export.manifest import Manifest
-from ...export.pieces import Result
+from ...export.manifest import Manifest, Result
 from ...segments.segment_damage import ReadMode
 from ...segments.segment_reader import SegmentRead, read_split
-from .runner import Progress, no_progress, run_pieces
+from .job_session import Progress, no_progress, run_pieces
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -22,10 +22,8 @@ from ...cli.terminal.findings import finding_row, finding_text, say_after
 from ...cli.terminal.output import count_text, flush, json_line, json_option, say, size_text, write
 from ...cli.terminal.shapes import fields
 from ...cli.terminal.stopped import directory_argument, stopped, topics_option
-from ...export.manifest import Manifest
-from ...export.pieces import Piece, Result
-from .job_session import job_session, manifest_option, master_option, watched
-from .runner import Progress, no_progress, run_pieces
+from ...export.manifest import Manifest, Piece, Result
+from .job_session import Progress, job_session, manifest_option, master_option, no_progress, run_pieces, watched
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,32 +1,38 @@
 """The data source `triolog_segments`: `spark.read.format("triolog_segments").load(directory)`. Batch reads only.
 
-The driver plans: it lists the directories (or leases the files of a running server), turns bounds into offsets and cuts
-splits along the indexes. Tasks read their splits by path, so every executor needs the directory under the same name. No
-server is asked, but for the lease. Spark finds the source through `pyspark_triolog_segments`.
+The driver plans: it lists the directories (or leases the files of a running server), turns bounds into offsets and cuts splits
+along the indexes. Tasks read their splits by path, so every executor needs the directory under the same name. No server is
+asked, but for the lease. Spark finds the source through `pyspark_triolog_segments`.
+
+The call `lease_segments` gives the files of a running server names of their own, which neither retention nor compaction takes
+away before the lease ends. A task renews the lease when it begins and while it reads; a lease that nobody renews ends after
+`leaseMs`, so a task that waits longer for its turn finds no files (SegmentGoneError). Nobody ends it earlier: Spark does not
+report the end of a batch read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 import attrs
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from ....protocol.limits import INT64_MAX
+from ....protocol.native.messages import LeasePartitionResponse
 from ....protocol.types import NO_OFFSET, TopicPartition
-from ...segments.segment_log import PartitionLog, read_logs
+from ...segments.segment_log import PartitionLog, SegmentFile, read_logs
 from ...segments.segment_reader import SegmentRead, read_split
 from ...segments.segment_times import first_offset_at
 from ...segments.segment_transactions import committed_range, last_stable_offset
 from ...segments.splits import LogRange, SegmentSplit, SplitLimits, pack_splits, plan_splits
 from ..sink.worker import settle
 from ..source.bounds import PartitionRange
-from ..source.broker import Question, TopicMissingError
-from ..source.options import Assigned, Matching, Subscribed
-from ..source.ranges import OffsetRange
-from ..source.reader import resolve
+from ..source.broker import Broker, Question, TopicMissingError
+from ..source.options import Assigned, Matching, ReadOptions, Subscribed
+from ..source.reader import OffsetRange, resolve
 from ..source.schema import columns_of, spark_schema
-from .segment_lease import SegmentLease, lease_logs
 from .segments_options import SERVER, SegmentOptions
 
 if TYPE_CHECKING:
@@ -164,3 +170,62 @@ def _with_stable_ends(logs: Sequence[PartitionLog], options: SegmentOptions) -> 
 def _readable_end(log: PartitionLog, options: SegmentOptions) -> int:
     stable = log.last_stable_offset if options.is_committed else None
     return log.end_offset if stable is None else max(log.log_start_offset, min(stable, log.end_offset))
+
+
+_RENEWALS: Final = 3
+"""In the time of one lease, so that two may come late."""
+
+
+@attrs.frozen
+class SegmentLease:
+    """A lease and who gave it. Picklable."""
+
+    options: ReadOptions
+    lease_id: str
+    lease_ms: int
+
+    def keeper(self) -> Callable[[], None]:
+        """A function to call often, which renews the lease when it is time; for the first time now.
+
+        Raises RequestError when the lease has ended, BrokerUnavailableError.
+        """
+        renewed_at = -float("inf")
+
+        def renew() -> None:
+            nonlocal renewed_at
+            if time.monotonic() - renewed_at >= self.lease_ms / 1000 / _RENEWALS:
+                Broker(self.options).lease_segments([], self.lease_ms, self.lease_id)
+                renewed_at = time.monotonic()
+
+        return renew
+
+
+def lease_logs(options: ReadOptions, lease_ms: int) -> tuple[SegmentLease, list[PartitionLog]]:
+    """Lease the partitions that are selected, as they are now, up to the high watermark.
+
+    TopicMissingError, RequestError for a partition that cannot be leased, BrokerUnavailableError.
+    """
+    broker = Broker(options)
+    response = broker.lease_segments(list(broker.ranges()), lease_ms)
+    return SegmentLease(options, response.lease_id, lease_ms), [_log_of(entry) for entry in response.partitions]
+
+
+def _log_of(entry: LeasePartitionResponse) -> PartitionLog:
+    ends = [segment.base_offset for segment in entry.segments[1:]] + [INT64_MAX]
+    return PartitionLog(
+        topic_partition=TopicPartition(entry.topic, entry.partition),
+        segments=tuple(
+            SegmentFile(
+                base_offset=segment.base_offset,
+                end_offset=end_offset,
+                path=segment.path,
+                size_bytes=segment.size_bytes,
+                is_leased=True,
+            )
+            for segment, end_offset in zip(entry.segments, ends, strict=False)
+        ),
+        log_start_offset=entry.log_start_offset,
+        end_offset=entry.high_watermark,
+        directory=entry.directory or "",
+        last_stable_offset=entry.last_stable_offset,
+    )

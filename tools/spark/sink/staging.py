@@ -15,12 +15,11 @@ from ....protocol.native.messages import (
     StageRequest,
     StageResponse,
 )
-from ....protocol.records.crc32c import crc32c
+from ....protocol.records.batch import crc32c
 from ....protocol.types import TopicPartition
 from ...client.blocking.outbox import Blobs, Refused
 from ...client.exchange import expect
-from .delivery import TaskOutbox
-from .server_link import DeliveryError, ServerLink
+from .delivery import DeliveryError, ServerLink, TaskOutbox
 
 
 @attrs.frozen

@@ -27,8 +27,7 @@ from ....protocol.native.messages import (
     StagedTask,
 )
 from ....protocol.records.columnar.encode import Encoding, encode_batches
-from .delivery import ProduceOutbox, TaskOutbox
-from .server_link import DeliveryError, GivenUpError, ServerLink
+from .delivery import DeliveryError, GivenUpError, ProduceOutbox, ServerLink, TaskOutbox
 from .staging import StageOutbox
 from .write_options import WriteOptions
 from .write_rows import Routing

@@ -1,13 +1,18 @@
-"""The bounds of a read, as its options give them, and the offsets that result.
+"""The bounds of a read, as its options give them, and the offsets that result: as the JSON that Spark keeps in a checkpoint,
+and how many partitions share a limit.
 
-Precedence and edges are those of Spark's Kafka source (KafkaSourceProvider, KafkaOffsetReader): a time for all partitions
-beats a time for each, which beats offsets; a time means the first record at or after it; an end is exclusive.
+Precedence and edges are those of Spark's Kafka source (KafkaSourceProvider, KafkaOffsetReader): a time for all partitions beats
+a time for each, which beats offsets; a time means the first record at or after it; an end is exclusive.
+
+Spark compares offsets as text, so they are written in one way only: Kafka's own, `{"topic": {"0": 23}}`, topics in order,
+partitions in order of their numbers. An entry of a checkpoint is therefore valid as `startingOffsets`.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
@@ -161,3 +166,51 @@ def _named_offset(offset: int, range_: PartitionRange) -> int:
 def _listed(partitions: list[TopicPartition]) -> str:
     shown = ", ".join(map(str, partitions[:5]))
     return f"{shown} and {len(partitions) - 5} more" if len(partitions) > 5 else shown
+
+
+OffsetMap = Mapping[TopicPartition, int]
+
+
+def to_json(offsets: OffsetMap) -> dict[str, dict[str, int]]:
+    """The one way to write them; `json.dumps` of it is the same text for the same offsets."""
+    written: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        written.setdefault(topic, {})[str(partition)] = int(offset)
+    return written
+
+
+def from_json(value: Mapping[str, Any]) -> dict[TopicPartition, int]:
+    """Parse a checkpoint's offsets. OptionError when it holds anything else, as after a change of the source."""
+    try:
+        return {
+            TopicPartition(topic, int(partition)): int(offset)
+            for topic, partitions in value.items()
+            for partition, offset in partitions.items()
+        }
+    except (AttributeError, ValueError, TypeError) as exc:
+        raise OptionError(
+            f"the checkpoint has the offsets {json.dumps(value)}, which are not of this source; use a checkpoint of its own"
+        ) from exc
+
+
+def backlog(start: OffsetMap, end: OffsetMap) -> dict[TopicPartition, int]:
+    """Offsets between the two, of the partitions that have any."""
+    return {
+        partition: last - start[partition] for partition, last in end.items() if partition in start and last > start[partition]
+    }
+
+
+def prorate(start: OffsetMap, end: OffsetMap, limit: int) -> dict[TopicPartition, int]:
+    """`end`, brought so near to `start` that there are about `limit` offsets between, each partition's share by its backlog.
+
+    A share below one offset is one, so that every partition moves and the sum may pass the limit by one for each of them
+    (Kafka: KafkaMicroBatchStream.rateLimit). Partitions of `end` that `start` lacks stay where they are.
+    """
+    waiting = backlog(start, end)
+    total = sum(waiting.values())
+    limited = dict(end)
+    if total <= limit:
+        return limited
+    for partition, size in waiting.items():
+        limited[partition] = start[partition] + min(size, max(1, limit * size // total))
+    return limited

@@ -40,13 +40,11 @@ from ....protocol.errors import TriologError
 from ....protocol.native.messages import SplitPoint
 from ....protocol.types import TopicPartition
 from ..sink.worker import settle
-from . import data_loss, offsets
+from . import bounds, reader
 from .bounds import PartitionRange
 from .broker import Broker, Cut
-from .fetching import read_range
 from .options import ReadOptions
-from .ranges import OffsetRange, estimated_bytes, plan_ranges
-from .reader import start_offsets
+from .reader import OffsetRange, estimated_bytes, plan_ranges, read_range, start_offsets
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,7 +81,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._initial is None:
             self._known = self._broker.ranges()
             starts = start_offsets(self._broker, self._options, self._known)
-            self._initial = offsets.to_json({partition: start for partition, (start, _) in starts.items()})
+            self._initial = bounds.to_json({partition: start for partition, (start, _) in starts.items()})
         return self._initial
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -105,23 +103,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the end of the next batch; `start` itself when there is none. DataLossError, BrokerUnavailableError."""
         if self._is_to_be_pinned(start):
             return start
-        begin = offsets.from_json(start)
+        begin = bounds.from_json(start)
         end = self._available(begin)
         self._check_vanished(begin, end)
         begin |= self._starts_of_new(begin, end)
         end = self._shrink_checked(begin, end)
         end = self._limited(begin, end, limit)
-        return start if end == offsets.from_json(start) else offsets.to_json(end)
+        return start if end == bounds.from_json(start) else bounds.to_json(end)
 
     def reportLatestOffset(self) -> Json | None:
         """Return the ends of the logs, as of the last check; for the progress report."""
-        return offsets.to_json({partition: range_.high for partition, range_ in self._known.items()}) or None
+        return bounds.to_json({partition: range_.high for partition, range_ in self._known.items()}) or None
 
     def commit(self, end: Json) -> None:
         """Everything below `end` is done with. With `kafka.group.id` that is published; Spark's checkpoint is what counts."""
         if self._options.group is not None:
             try:
-                self._broker.commit_group(self._options.group, offsets.from_json(end))
+                self._broker.commit_group(self._options.group, bounds.from_json(end))
             except TriologError as exc:
                 _LOG.warning("group %s: offsets were not published: %s", self._options.group, exc)
 
@@ -135,7 +133,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Json, end: Json) -> list[InputPartition]:
         """The tasks of a batch. DataLossError for offsets that are not there any more."""
         self._is_pinned = True  # a batch that is run has its end in the checkpoint
-        begin, until = offsets.from_json(start), offsets.from_json(end)
+        begin, until = bounds.from_json(start), bounds.from_json(end)
         known = self._looked_up()
         begin |= self._starts_of_new(begin, until)
         ranges = []
@@ -144,10 +142,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if low >= high:  # a pinned first batch that is run again, or a log that has shrunk and was reported
                 continue
             if partition not in known:
-                data_loss.report(self._options.fail_on_data_loss, data_loss.vanished(partition, low))
+                reader.report(self._options.fail_on_data_loss, reader.vanished(partition, low))
                 continue
             if low < known[partition].low:
-                data_loss.report(self._options.fail_on_data_loss, data_loss.expired(partition, low, known[partition].low))
+                reader.report(self._options.fail_on_data_loss, reader.expired(partition, low, known[partition].low))
                 low = known[partition].low
             ranges.append(OffsetRange(*partition, low, high))
         return list(plan_ranges(self._broker, self._options, ranges, known))
@@ -188,7 +186,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _check_vanished(self, begin: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> None:
         for partition in sorted(begin.keys() - end.keys()):
-            data_loss.report(self._options.fail_on_data_loss, data_loss.vanished(partition, begin[partition]))
+            reader.report(self._options.fail_on_data_loss, reader.vanished(partition, begin[partition]))
 
     def _starts_of_new(
         self, begin: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
@@ -198,7 +196,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for partition in sorted(end.keys() - begin.keys()):
             starts[partition] = self._known[partition].low if partition in self._known else 0
             if starts[partition] > 0:
-                data_loss.report(self._options.fail_on_data_loss, data_loss.expired(partition, 0, starts[partition]))
+                reader.report(self._options.fail_on_data_loss, reader.expired(partition, 0, starts[partition]))
         return starts
 
     def _shrink_checked(
@@ -207,7 +205,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The ends as they were given. Data loss is reported where a log ends below the offset that the query has reached."""
         for partition, offset in sorted(end.items()):
             if offset < begin[partition]:
-                data_loss.report(self._options.fail_on_data_loss, data_loss.shrunk(partition, begin[partition], offset))
+                reader.report(self._options.fail_on_data_loss, reader.shrunk(partition, begin[partition], offset))
         return dict(end)
 
     def _limited(
@@ -215,10 +213,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> dict[TopicPartition, int]:
         if isinstance(limit, ReadAllAvailable):  # also with options: a trigger that takes everything at once
             return end
-        if self._is_to_wait(sum(offsets.backlog(begin, end).values())):
+        if self._is_to_wait(sum(bounds.backlog(begin, end).values())):
             return {partition: begin[partition] for partition in begin if partition in end}
         if isinstance(limit, ReadMaxRows):
-            return offsets.prorate(begin, end, limit.max_rows)
+            return bounds.prorate(begin, end, limit.max_rows)
         if isinstance(limit, ReadMaxBytes):
             return self._limited_by_bytes(begin, end, limit.max_bytes)
         return end
@@ -244,7 +242,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """`end`, brought so near to `begin` that about `limit` bytes of log lie between; each partition moves by one piece."""
         waiting = [
             OffsetRange(*partition, begin[partition], begin[partition] + size)
-            for partition, size in sorted(offsets.backlog(begin, end).items())
+            for partition, size in sorted(bounds.backlog(begin, end).items())
         ]
         sizes = [estimated_bytes(range_, self._known.get(range_.name)) for range_ in waiting]
         total = sum(sizes)

@@ -8,34 +8,36 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import attrs
-from triolog.protocol.kafka.messages.share_groups import ShareFetchRequest
+from triolog.protocol.kafka.messages.share_groups import (
+    DescribeShareGroupOffsetsRequest,
+    ShareFetchRequest,
+    ShareGroupDescribeRequest,
+    ShareGroupHeartbeatRequest,
+)
 
+from tests.kafka.differential.answers import differences
+from tests.kafka.differential.script import LAST, Difference
+from tests.kafka.differential.sharing import steps
+from tests.kafka.differential.sharing.steps import BRIEF, CLASSIC, LOCK_MS, SHARED, Sharing
+from tests.kafka.differential.sides import DEADLINE_S, Late, Side
+from tests.kafka.differential.world import Step, Topic
 from tests.support.kafka_admin import GROUP_TYPE, NO_ID, SET, alter_incrementally, create_topics, new_topic
-from tests.support.kafka_asking import ask
-from tests.support.kafka_wire import KafkaWire
-
-from ..answers import differences
-from ..script import LAST, Difference
-from ..sides import DEADLINE_S, Late, Side
-from ..world import Step, Topic
-from . import member_steps, reading_steps
-from .deviations import excuse
-from .world import CLASSIC, LOCK_MS, SHARED, Sharing
+from tests.support.kafka_wire import KafkaWire, ask
 
 WEIGHTS: Final[Mapping[Callable[[Sharing], Step], int]] = {
-    reading_steps.produce: 10,
-    reading_steps.fetch: 30,
-    reading_steps.acknowledge: 28,
-    reading_steps.drop: 1,
-    member_steps.heartbeat: 6,
-    member_steps.odd_heartbeat: 4,
-    member_steps.describe: 3,
-    member_steps.list_groups: 2,
-    member_steps.describe_offsets: 5,
-    member_steps.alter_offsets: 3,
-    member_steps.delete_offsets: 2,
-    member_steps.delete_groups: 1,
-    member_steps.other_kind: 3,
+    steps.produce: 10,
+    steps.fetch: 30,
+    steps.acknowledge: 28,
+    steps.drop: 1,
+    steps.heartbeat: 6,
+    steps.odd_heartbeat: 4,
+    steps.describe: 3,
+    steps.list_groups: 2,
+    steps.describe_offsets: 5,
+    steps.alter_offsets: 3,
+    steps.delete_offsets: 2,
+    steps.delete_groups: 1,
+    steps.other_kind: 3,
 }
 CONFIG: Final = {
     "share.auto.offset.reset": "earliest",
@@ -74,11 +76,11 @@ class SharingScript:
         """So many requests, behind those that make topics and let everybody join."""
         for side in (self.kafka, self.ours):
             self._prepare(side)
-        yield from self._take(member_steps.commit(self.world, CLASSIC))
+        yield from self._take(steps.commit(self.world, CLASSIC))
         for reader in self.world.readers:
-            yield from self._take(member_steps.join(self.world, reader))
+            yield from self._take(steps.join(self.world, reader))
         for group in LOCK_MS:
-            for step in reading_steps.look_around(self.world, self.world.joined(group)[0]):
+            for step in steps.look_around(self.world, self.world.joined(group)[0]):
                 yield from self._take(step)
         for turn, make in enumerate(self.world.rng.choices(list(WEIGHTS), list(WEIGHTS.values()), k=count)):
             self.world.turn = turn
@@ -129,7 +131,7 @@ class SharingScript:
             group = self.world.unsettled.pop()
             for side in (self.kafka, self.ours):
                 self._settle(side, group)
-            yield from self._take(member_steps.described(self.world, group))
+            yield from self._take(steps.described(self.world, group))
 
     def _sides(self, member: str) -> tuple[Side, Side]:
         if member == "":
@@ -187,3 +189,73 @@ def _assigned(group: Any) -> set[tuple[str, int]]:
 def _another(side: Side) -> Side:
     """A connection beside it, which knows the same names."""
     return Side(side.address, KafkaWire.connect(side.address), side.reading)
+
+
+def excuse(step: Step, ours: Any, theirs: Any) -> None:
+    if isinstance(step.body, ShareGroupHeartbeatRequest):
+        ours["assignment"] = theirs["assignment"]
+    if isinstance(step.body, ShareFetchRequest):
+        _leave_out_nothing(ours)
+        _leave_out_nothing(theirs)
+        _excuse_unasked_acknowledgements(ours, theirs)
+    if isinstance(step.body, DescribeShareGroupOffsetsRequest):
+        _excuse_starts(ours, theirs)
+    if isinstance(step.body, ShareGroupDescribeRequest):
+        for one, two in zip(ours["groups"], theirs["groups"], strict=True):
+            _excuse_order(one, two)
+            _excuse_who_has_which(one, two)
+
+
+def _leave_out_nothing(answer: Any) -> None:
+    """Kafka tells some partitions of which there is nothing to tell."""
+    for topic in answer["responses"]:
+        topic["partitions"] = [each for each in topic["partitions"] if _says_something(each)]
+    answer["responses"] = [topic for topic in answer["responses"] if topic["partitions"]]
+
+
+def _excuse_unasked_acknowledgements(ours: Any, theirs: Any) -> None:
+    """Beside a partition whose records are acknowledged, Kafka tells twice of one that there is not."""
+    for mine, other in zip(ours["responses"], theirs["responses"], strict=False):
+        for one, two in zip(mine["partitions"], other["partitions"], strict=False):
+            if one["error_code"] == two["error_code"] == two["acknowledge_error_code"] and not one["acknowledge_error_code"]:
+                two["acknowledge_error_code"] = 0
+
+
+def _says_something(partition: Any) -> bool:
+    return bool(partition["error_code"] or partition["acknowledge_error_code"] or partition["acquired_records"])
+
+
+def _excuse_starts(ours: Any, theirs: Any) -> None:
+    """When locks end, Kafka stores the start of before, and of what is done with behind it all, some or nothing."""
+    for mine, other in zip(ours["groups"], theirs["groups"], strict=True):
+        if mine["group_id"] != BRIEF or len(mine["topics"]) != len(other["topics"]):
+            continue
+        for topic, same in zip(mine["topics"], other["topics"], strict=True):
+            for one, two in zip(topic["partitions"], same["partitions"], strict=True):
+                behind = one["start_offset"] - two["start_offset"]
+                if behind > 0 and two["start_offset"] >= 0 and 0 <= two["lag"] - one["lag"] <= behind:
+                    two["start_offset"], two["lag"] = one["start_offset"], one["lag"]
+
+
+def _excuse_order(*sides: Any) -> None:
+    """Members, and the topics of each, come in the order of Kafka's hash maps."""
+    for group in sides:
+        group["members"].sort(key=lambda member: repr(member["member_id"]))
+        for member in group["members"]:
+            member["subscribed_topic_names"].sort()
+
+
+def _excuse_who_has_which(ours: Any, theirs: Any) -> None:
+    """Kafka gives out partitions in the order of the hashes of their topics' ids, which are chosen by chance."""
+    if _assigned_in(ours) == _assigned_in(theirs) and len(ours["members"]) == len(theirs["members"]):
+        for one, two in zip(ours["members"], theirs["members"], strict=True):
+            one["assignment"] = two["assignment"]
+
+
+def _assigned_in(group: Any) -> set[tuple[str, int]]:
+    return {
+        (topic["topic_name"], number)
+        for member in group["members"]
+        for topic in member["assignment"]["topic_partitions"]
+        for number in topic["partitions"]
+    }

@@ -1,4 +1,7 @@
-"""Encoding columns makes byte for byte the batches that BatchBuilder makes of the same records."""
+"""Encoding columns makes byte for byte the batches that BatchBuilder makes of the same records.
+
+The schema that Spark compares by name, order, type and nullability.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from triolog.protocol.records.batch import check_batch, parse_header
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.records.columnar import decode, encode, schema
 from triolog.protocol.records.columnar.encode import Encoded, Encoding, encode_batches
+from triolog.protocol.records.columnar.schema import COLUMNS, arrow_schema
 from triolog.protocol.records.record import iter_records
 from triolog.protocol.types import CompressionType, Record
 
@@ -200,3 +204,30 @@ def test_what_no_batch_can_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_default_timestamp_before_the_epoch_is_refused() -> None:
     with pytest.raises(ValueError, match="default timestamp -2"):
         encode_batches(values_of(b"v"), Encoding(default_timestamp=-2))
+
+
+def test_the_schema_is_spark_s_kafka_source_s_with_headers() -> None:
+    assert arrow_schema(COLUMNS) == pa.schema(
+        [
+            ("key", pa.binary()),
+            ("value", pa.binary()),
+            ("topic", pa.string()),
+            ("partition", pa.int32()),
+            ("offset", pa.int64()),
+            ("timestamp", pa.timestamp("us", tz="UTC")),
+            ("timestampType", pa.int32()),
+            ("headers", pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))),
+        ]
+    )
+    assert all(field.nullable for field in arrow_schema(COLUMNS))
+
+
+def test_columns_come_in_the_order_that_is_asked_for() -> None:
+    assert arrow_schema(("offset", "key")).names == ["offset", "key"]
+    assert arrow_schema(()).names == []
+
+
+@pytest.mark.parametrize("columns", [("offset", "size"), ("key", "key"), ("Key",)])
+def test_unknown_and_repeated_columns_are_refused(columns: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match="each is to be one of key, value, topic"):
+        arrow_schema(columns)

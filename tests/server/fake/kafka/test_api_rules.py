@@ -15,11 +15,11 @@ from triolog.server.fake.faults.rules import rule_of
 from triolog.server.fake.kafka.watched import Watch
 from triolog.server.listeners.kafka.error_answers import error_codes
 
-from tests.support.kafka_asking import ask
 from tests.support.kafka_quotas import EXACT, PRODUCED, USER, altering, asking
 from tests.support.kafka_server import TOPIC, KafkaServer
 from tests.support.kafka_stream import KafkaStream, connected
-from tests.support.streams_requests import CHANGELOG, REPARTITION, SOURCE, heartbeat
+from tests.support.kafka_wire import ask
+from tests.support.streams_members import CHANGELOG, REPARTITION, SOURCE, heartbeat
 
 SHARED: Final = "group"
 STREAMS: Final = "app"

@@ -20,7 +20,7 @@ from tests.support.kafka_stream import connected
 from tests.support.share_members import ACCEPT, GROUP, ShareMember, ranges
 
 EARLIEST: Final = ShareConfig(offset_reset=OffsetReset.EARLIEST)
-NOT_LEADER: Final = ErrorCode.NOT_LEADER_OR_FOLLOWER
+NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 @pytest.fixture

@@ -16,15 +16,15 @@ from triolog.server.fake.kafka.watched import Watch
 from tests.support import kafka_server as support
 from tests.support.brokers import PARTITION, until
 from tests.support.gate_fs import GateFileSystem
-from tests.support.kafka_asking import ask
 from tests.support.kafka_server import TOPIC, KafkaServer, batch, fetch_partition, fetch_request, produce_request, produced
 from tests.support.kafka_stream import KafkaStream
+from tests.support.kafka_wire import ask
 from tests.support.logs import START_MS
 
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def rule(watch: Watch, **told: Any) -> Fault:
+def rule(watch: Watch, **told: Any) -> Fault[Any]:
     return watch.faults.add(rule_of(told))
 
 

@@ -1,14 +1,27 @@
-"""`broker.groups`: lags of any group; of share groups and Streams groups state, members, and how one is taken out."""
+"""`broker.groups`: lags of any group; of share groups and Streams groups state, members, and how one is taken out.
+`wait_assigned` waits until members have partitions, all of them. A misspelt name is an error that has the right one, or part
+of the error of a wait. It is never an empty answer. Lag counts records that a group has yet to read: markers, aborted records
+and empty offsets are not among them."""
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from triolog.server.broker import ShareHeartbeat
-from triolog.server.embedded import open_broker
+from triolog.protocol.coordinator.classic_group_records import (
+    CONSUMER_PROTOCOL_TYPE,
+    ConsumerPartitions,
+    ConsumerProtocolAssignment,
+    encode_consumer_protocol,
+)
+from triolog.protocol.errors import ErrorCode, RequestError, UnknownTopicOrPartitionError
+from triolog.protocol.types import TopicPartition
+from triolog.server.broker import Broker, Join, ShareHeartbeat, Sync
+from triolog.server.embedded import MEMORY, BlockingBroker, EmbeddedBroker, open_broker
+from triolog.server.fake.faults.rules import RuleError
 
 from tests.support.share_groups import KeptShareStates
 from tests.support.streams_groups import joining
@@ -49,3 +62,193 @@ async def test_records_that_were_deleted_are_not_waited_for() -> None:
             await broker.groups.wait_no_lag("g", "t", timeout_s=0.02)
         await broker.delete_records("t")
         await broker.groups.wait_no_lag("g", "t")
+
+
+T, G = "orders", "baristas"
+SHORT_S = 0.02
+
+
+async def join(core: Broker, assignment: bytes, protocol_type: str = CONSUMER_PROTOCOL_TYPE, member_id: str = "") -> str:
+    """The one member of a group, stable with an assignment."""
+    request = Join(
+        group_id=G,
+        protocol_type=protocol_type,
+        protocols=(("range", b""),),
+        session_timeout_ms=30_000,
+        member_id=member_id,
+        requires_known_member_id=False,
+    )
+    joined = await core.groups.join(request)
+    member = joined.member_id
+    await core.groups.sync(
+        Sync(group_id=G, generation=joined.generation, member_id=member, assignments=((member, assignment),))
+    )
+    return member
+
+
+def assigned(*partitions: int) -> bytes:
+    places = [ConsumerPartitions(topic=T, partitions=list(partitions))] if partitions else []
+    return encode_consumer_protocol(ConsumerProtocolAssignment(assigned_partitions=places), 0)
+
+
+async def test_a_stable_group_whose_members_have_no_partitions_is_waited_for() -> None:
+    async with open_broker(MEMORY, native=None, topics={T: 2}) as broker:
+        member = await join(broker.core, assigned())
+        with pytest.raises(TimeoutError, match="Stable with 1 of 1 members; no member has a partition: the topics"):
+            await broker.groups.wait_assigned(G, timeout_s=SHORT_S)
+        await join(broker.core, assigned(1), member_id=member)  # a rebalance in steps: partition 0 is still on its way
+        with pytest.raises(TimeoutError, match="Stable with 1 of 1 members; no member has orders-0"):
+            await broker.groups.wait_assigned(G, timeout_s=SHORT_S)
+        await join(broker.core, assigned(0, 1), member_id=member)
+        (found,) = await broker.groups.wait_assigned(G)
+        assert [each.partition for each in found.partitions] == [0, 1]
+
+
+async def test_a_group_of_another_protocol_needs_no_partitions() -> None:
+    async with open_broker(MEMORY, native=None) as broker:
+        member = await join(broker.core, b"connectors", "connect")
+        assert [each.member_id for each in await broker.groups.wait_assigned(G)] == [member]
+
+
+async def asked(call: Callable[[], Any]) -> Any:
+    """What a call answers, at once or awaited."""
+    found = call()
+    return await found if inspect.isawaitable(found) else found
+
+
+async def test_a_misspelt_group_has_no_lag_but_an_error() -> None:
+    async with open_broker(MEMORY, native=None, topics=[T]) as broker:
+        await broker.append(T, [b"a"])
+        await broker.groups.commit(G, {TopicPartition(T, 0): 1})
+        for call in (broker.groups.lag("barista"), broker.groups.lag("barista", T), broker.groups.lag("Baristas")):
+            with pytest.raises(RequestError, match=r"there is no group .* \(did you mean 'baristas'") as caught:
+                await call
+            assert caught.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+        with pytest.raises(RequestError, match="there is no share group 'baristas'"):
+            broker.share_groups.lag(G)
+        for wait in (
+            broker.groups.wait_no_lag("barista", T, timeout_s=SHORT_S),
+            broker.groups.wait_committed("barista", T, 1, timeout_s=SHORT_S),
+            broker.groups.wait_assigned("barista", timeout_s=SHORT_S),
+        ):
+            with pytest.raises(TimeoutError, match=r"there is no group 'barista' \(did you mean 'baristas'"):
+                await wait
+        assert broker.groups.is_known(G)
+        assert not broker.groups.is_known("barista")
+
+
+async def test_a_misspelt_topic_is_named_with_the_right_one() -> None:
+    async with open_broker(MEMORY, native=None, topics=[T]) as broker:
+        await broker.groups.commit(G, {TopicPartition(T, 0): 0})
+        groups, shares, log = broker.groups, broker.share_groups, broker.log("order")
+        for call in (
+            lambda: groups.lag(G, "order"),
+            lambda: groups.committed(G, "order"),
+            lambda: groups.wait_no_lag(G, "order"),
+            lambda: shares.partitions(G, "order"),
+            lambda: shares.wait_done(G, "order"),
+            lambda: shares.delivery_counts(G, "order"),
+            log.records,
+            log.end_offsets,
+            lambda: log.wait_for(1),
+        ):
+            with pytest.raises(UnknownTopicOrPartitionError, match=r"no topic 'order' \(did you mean 'orders'"):
+                await asked(call)
+        with pytest.raises(TimeoutError, match=r"no topic 'order' \(did you mean 'orders'"):
+            await groups.wait_committed(G, "order", 1, timeout_s=SHORT_S)
+
+
+async def test_misspelt_apis_errors_and_states_are_refused() -> None:
+    async with open_broker(MEMORY, native=None, topics=[T]) as broker:
+        requests = broker.requests
+        for call in (requests.count, requests.find):
+            with pytest.raises(ValueError, match=r"no API 'Prodduce' \(did you mean 'Produce'"):
+                call("Prodduce")
+            with pytest.raises(ValueError, match=r"no error 'NOT_LEADER_OR_FOLOWER' \(did you mean 'NOT_LEADER_OR_FOLLOWER'"):
+                call("Produce", error="NOT_LEADER_OR_FOLOWER")
+        with pytest.raises(ValueError, match="did you mean 'Produce'"):
+            await requests.wait_for("Prodduce")
+        assert requests.count("PRODUCE") == requests.count("list-offsets") == 0
+        with pytest.raises(RuleError, match="did you mean 'produce'"):
+            broker.faults.add("Prodduce", hold=True)
+        with pytest.raises(RuleError, match="did you mean 'NOT_LEADER_OR_FOLLOWER'"):
+            broker.faults.add("Produce", error="NOT_LEADER_OR_FOLOWER")
+        with pytest.raises(ValueError, match=r"no state 'availabel' \(did you mean 'available'"):
+            broker.share_groups.in_state(G, T, "availabel")
+
+
+@pytest.mark.parametrize("given", [{"topics": "orders"}, {"records": {"orders": "abc"}}, {"records": {"orders": b"abc"}}])
+def test_one_text_in_place_of_a_list_is_refused_before_the_broker_starts(given: Any) -> None:
+    with pytest.raises(TypeError, match="expected a list"):
+        BlockingBroker(MEMORY, native=None, **given).start()
+
+
+READ_TOPIC, READERS = "topic", "group"
+FIRST, SECOND = TopicPartition(READ_TOPIC, 0), TopicPartition(READ_TOPIC, 1)
+
+
+async def transact(broker: EmbeddedBroker, name: str, batches: int, *, commits: bool) -> None:
+    transaction = broker.transaction(name)
+    await transaction.begin()
+    for number in range(batches):
+        await transaction.append(READ_TOPIC, [(None, b"%d" % number, b"v", ())] * 3)
+    await (transaction.commit() if commits else transaction.abort())
+
+
+@pytest.mark.parametrize("commits", [True, False])
+async def test_a_marker_at_the_end_is_not_waited_for(commits: bool) -> None:
+    async with open_broker(MEMORY, native=None, topics=[READ_TOPIC]) as broker:
+        await broker.append(READ_TOPIC, [b"a", b"b"])
+        await transact(broker, "till", 2, commits=commits)
+        records = await broker.log(READ_TOPIC).fetch()
+        assert len(records) == (8 if commits else 2)
+        await broker.groups.commit(READERS, {FIRST: 1})
+        assert await broker.groups.lag(READERS, READ_TOPIC) == len(records) - 1
+        with pytest.raises(TimeoutError, match=rf"behind in topic by {{0: {len(records) - 1}}}"):
+            await broker.groups.wait_no_lag(READERS, READ_TOPIC, timeout_s=0.02)
+        await broker.groups.commit(READERS, {FIRST: records[-1].offset + 1})
+        await broker.groups.wait_no_lag(READERS, READ_TOPIC, timeout_s=0.02)
+        assert await broker.groups.lag(READERS) == await broker.groups.lag(READERS, READ_TOPIC) == 0
+
+
+async def test_a_topic_of_aborted_records_alone_has_no_lag() -> None:
+    async with open_broker(MEMORY, native=None, topics=[READ_TOPIC]) as broker:
+        await transact(broker, "till", 3, commits=False)
+        await broker.groups.wait_no_lag(READERS, READ_TOPIC, timeout_s=0.02)
+        assert await broker.groups.lag(READERS, READ_TOPIC) == 0
+
+
+async def test_holes_of_compaction_and_deleted_records_have_no_lag() -> None:
+    config = {"cleanup.policy": "compact,delete", "min.cleanable.dirty.ratio": "0.01"}
+    async with open_broker(MEMORY, native=None) as broker:
+        await broker.create_topic(READ_TOPIC, config=config)
+        await broker.append(READ_TOPIC, [(None, b"%d" % (number % 2), b"v", ()) for number in range(10)])
+        await broker.groups.commit(READERS, {FIRST: 0})
+        assert await broker.groups.lag(READERS, READ_TOPIC) == 10
+        await broker.log(READ_TOPIC).compact()
+        assert await broker.groups.lag(READERS, READ_TOPIC) == len(await broker.log(READ_TOPIC).fetch()) == 2
+        await broker.delete_records(READ_TOPIC)
+        assert await broker.groups.lag(READERS, READ_TOPIC) == 0
+
+
+async def test_an_open_transaction_has_no_lag_and_records_after_it_have() -> None:
+    async with open_broker(MEMORY, native=None, topics=[READ_TOPIC]) as broker:
+        await broker.append(READ_TOPIC, [b"a"])
+        await broker.groups.commit(READERS, {FIRST: 1})
+        transaction = broker.transaction("till")
+        await transaction.begin()
+        await transaction.append(READ_TOPIC, [b"pending"])
+        assert await broker.groups.lag(READERS, READ_TOPIC) == 0
+        await broker.append(READ_TOPIC, [b"plain"])
+        assert await broker.groups.lag(READERS, READ_TOPIC) == 1
+        await transaction.commit()
+        assert await broker.groups.lag(READERS, READ_TOPIC) == 2
+
+
+async def test_a_partition_without_a_commit_counts_as_in_the_waits() -> None:
+    async with open_broker(MEMORY, native=None, topics={READ_TOPIC: 2}) as broker:
+        await broker.append(READ_TOPIC, [b"a", b"b", b"c"], partition=1)
+        await broker.groups.commit(READERS, {FIRST: 0})
+        assert await broker.groups.lag(READERS) == await broker.groups.lag(READERS, READ_TOPIC) == 3
+        await broker.groups.commit(READERS, {SECOND: 2})
+        assert await broker.groups.lag(READERS) == 1

@@ -14,8 +14,7 @@ from triolog.server.config.broker_config import Address
 from triolog.server.embedded import MEMORY, BlockingBroker
 
 from tests.support.kafka_wire import CLIENT_ID, KafkaWire
-from tests.support.streams_members import StreamsMember
-from tests.support.streams_requests import CHANGELOG, GROUP, MEMBER, REPARTITION, SOURCE, heartbeat
+from tests.support.streams_members import CHANGELOG, GROUP, MEMBER, REPARTITION, SOURCE, StreamsMember, heartbeat
 
 PARTITIONS: Final = 2
 SESSION_S: Final = 45
@@ -197,8 +196,7 @@ def test_a_fork_begins_with_topology_members_and_tasks_and_goes_its_own_way(
 
 def test_of_a_group_that_nobody_knows_there_is_nothing(broker: BlockingBroker) -> None:
     assert broker.streams_groups.groups() == {}
-    with pytest.raises(RequestError) as caught:
+    with pytest.raises(RequestError, match=r"^GROUP_ID_NOT_FOUND"):
         broker.streams_groups.describe("nobody")
-    assert caught.value.code is ErrorCode.GROUP_ID_NOT_FOUND
     with pytest.raises(TimeoutError, match="there is no Streams group nobody, not Stable with 1 after"):
         broker.streams_groups.wait_stable("nobody", timeout_s=0.02)

@@ -17,7 +17,7 @@ from trio.testing import MockClock
 from triolog.protocol.coordinator.offsets import OFFSETS_TOPIC
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.server import broker as door
-from triolog.server.groups.share.member import ShareHeartbeat
+from triolog.server.groups.share.groups import ShareHeartbeat
 
 from tests.support.brokers import PARTITION, TOPIC, listings, one_partition, until
 from tests.support.gate_fs import GateFileSystem, held
@@ -124,7 +124,7 @@ async def test_a_heartbeat_without_news_is_answered_at_once(fast_path: Path, kin
         for _ in range(3):
             mock_clock.jump(SESSION_S - 1)
             with trio.testing.assert_no_checkpoints():
-                answer = kind.coordinator(broker).heartbeat_now(beat)
+                answer = kind.coordinator(broker).try_heartbeat(beat)
             assert answer == await kind.heartbeat(broker, beat)
             assert (answer.member_epoch, answer.assignment) == (beat.member_epoch, None)
         assert kind.members(broker) == {"a"}
@@ -133,15 +133,15 @@ async def test_a_heartbeat_without_news_is_answered_at_once(fast_path: Path, kin
 async def test_a_heartbeat_that_changes_or_waits_is_not_answered_at_once(fast_path: Path, kind: Kind) -> None:
     async with kind.serving(fast_path) as broker:
         coordinator = kind.coordinator(broker)
-        assert coordinator.heartbeat_now(kind.join) is None
+        assert coordinator.try_heartbeat(kind.join) is None
         assert GROUP not in coordinator
         beat = await kind.settled(broker)
         for news in ({"member_epoch": -1}, {"member_epoch": 9}, {"member_id": "b"}, kind.news):
-            assert coordinator.heartbeat_now(attrs.evolve(beat, **news)) is None, news
+            assert coordinator.try_heartbeat(attrs.evolve(beat, **news)) is None, news
         async with coordinator._locks.hold(GROUP):
-            assert coordinator.heartbeat_now(beat) is None, "somebody else's change comes first"
+            assert coordinator.try_heartbeat(beat) is None, "somebody else's change comes first"
         coordinator.close()
-        assert coordinator.heartbeat_now(beat) is None
+        assert coordinator.try_heartbeat(beat) is None
 
 
 async def test_a_silent_member_is_removed_in_memory_and_in_the_log(fast_path: Path, kind: Kind, mock_clock: MockClock) -> None:
@@ -284,12 +284,12 @@ async def test_heartbeats_with_missing_topics_or_tasks_to_give_up_have_to_wait(f
         joined = await kind.heartbeat(broker, topology=WORD_COUNT)
         assert joined.missing_topics
         beat = door.StreamsHeartbeat(group_id=GROUP, member_id="a", member_epoch=joined.member_epoch)
-        assert broker.groups.streams.heartbeat_now(beat) is None
+        assert broker.groups.streams.try_heartbeat(beat) is None
         assert (await kind.heartbeat(broker, beat)).missing_topics == joined.missing_topics
     async with kind.serving(fast_path / "2") as broker:
         beat = await kind.settled(broker)
         await kind.heartbeat(broker, member_id="b")
-        assert broker.groups.streams.heartbeat_now(beat) is None
+        assert broker.groups.streams.try_heartbeat(beat) is None
 
 
 @pytest.mark.parametrize("kind", ["consumer"], indirect=True)

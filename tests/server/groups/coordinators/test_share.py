@@ -14,7 +14,7 @@ from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker, CommittingMember, GroupState
 from triolog.server.groups.assigned.values import HeartbeatAnswer
-from triolog.server.groups.share.member import ShareHeartbeat
+from triolog.server.groups.share.groups import ShareHeartbeat
 from triolog.server.groups.share.states import ShareStateSummary
 
 from tests.server.groups.coordinators.test_assigned import CLASSIC, CONSUMER, GROUP
@@ -69,7 +69,7 @@ async def test_a_member_joins_reads_and_leaves(broker: Broker, states: KeptShare
     answer = await heartbeat(broker)
     assert (answer.member_epoch, answer.assignment) == (2, frozenset())
     assert states.states == {(GROUP, *each): ShareStateSummary(2, -1, 0, 0) for each in the_topic(broker)}
-    assert broker.groups.share.heartbeat_now(BEAT) is None, "it has partitions to report"
+    assert broker.groups.share.try_heartbeat(BEAT) is None, "it has partitions to report"
     answer = await heartbeat(broker, BEAT)
     assert (answer.member_epoch, answer.assignment) == (3, the_topic(broker))
     assert await heartbeat(broker, LEAVE) == HeartbeatAnswer(member_id="a", member_epoch=-1)

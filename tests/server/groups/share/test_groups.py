@@ -1,16 +1,28 @@
 """Heartbeats of share groups, step by step. Epochs, codes and messages are those that Apache Kafka 4.3.1 answered to the same
-requests, but that it makes assignments at most once in a second."""
+requests, but that it makes assignments at most once in a second. The assignor `simple`, as properties of any assignment.
+Histories of a share group: members that come, go, die and lose answers, topics that change, states that come late, restarts.
+**When everybody has spoken twice and all states are there, every partition of a subscribed topic has a reader who is
+subscribed to it, and everybody knows what he has.** At any time the log, compacted or not, says what memory says."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
+import attrs
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import invariant, precondition, rule
 from triolog.protocol.coordinator.share_group_records import SHARE_GROUP_RECORDS
 from triolog.protocol.errors import ErrorCode, RequestError
-from triolog.server.groups.assigned.values import AssignedGroupSettings, MemberTimes
+from triolog.server.groups.assigned.values import AssignedGroupSettings, HeartbeatAnswer, MemberTimes, Partitions
+from triolog.server.groups.consumer.assignors import Subscriber
+from triolog.server.groups.share.groups import assign_simple
 from triolog.server.groups.values import GroupState
 
+from tests.server.groups.histories import SESSION_MS, Client, MemberHistories
 from tests.support.consumer_groups import Topics
 from tests.support.share_groups import GROUP, DrivenShareGroups
 
@@ -219,3 +231,183 @@ def test_the_first_heartbeat_writes_what_kafka_does_in_its_order(driven: DrivenS
         (10, True),
         (11, False),
     ]
+
+
+A, B, C = TOPICS = [bytes([number]) * 16 for number in range(3)]
+NAMES: Final = "abcdefgh"
+
+assignables = st.dictionaries(st.sampled_from(TOPICS), st.sets(st.integers(0, 6), min_size=1).map(sorted), max_size=len(TOPICS))
+owned = st.frozensets(st.tuples(st.sampled_from(TOPICS), st.integers(0, 6)), max_size=12)
+subscribers = st.builds(Subscriber, topics=st.frozensets(st.sampled_from(TOPICS)), owned=owned)
+groups = st.dictionaries(st.sampled_from(NAMES), subscribers, max_size=8)
+
+Group = Mapping[str, Subscriber]
+Assignable = dict[bytes, list[int]]
+
+
+def all_partitions(assignable: Mapping[bytes, Sequence[int]], topics: frozenset[bytes]) -> set[tuple[bytes, int]]:
+    return {(topic, number) for topic in topics for number in assignable.get(topic, ())}
+
+
+def same(names: str, *topics: bytes, owned_by: Mapping[str, Partitions] | None = None) -> Group:
+    before = owned_by or {}
+    return {name: Subscriber(topics=frozenset(topics), owned=before.get(name, frozenset())) for name in names}
+
+
+def again(group: Group, before: Mapping[str, Partitions]) -> Group:
+    return {name: attrs.evolve(each, owned=before.get(name, frozenset())) for name, each in group.items()}
+
+
+@given(groups, assignables)
+def test_everybody_has_only_what_he_is_subscribed_to_and_every_partition_somebody(group: Group, assignable: Assignable) -> None:
+    assigned = assign_simple(group, assignable)
+    assert assigned.keys() == group.keys()
+    for name, partitions in assigned.items():
+        assert partitions <= all_partitions(assignable, group[name].topics)
+    wanted = all_partitions(assignable, frozenset().union(*(each.topics for each in group.values())))
+    assert frozenset().union(*assigned.values()) == wanted
+
+
+@given(groups, assignables)
+def test_who_is_subscribed_to_something_has_something(group: Group, assignable: Assignable) -> None:
+    assigned = assign_simple(group, assignable)
+    for name, each in group.items():
+        assert bool(assigned[name]) == bool(all_partitions(assignable, each.topics))
+
+
+@given(groups, assignables)
+def test_a_second_run_moves_nothing(group: Group, assignable: Assignable) -> None:
+    first = assign_simple(group, assignable)
+    assert assign_simple(again(group, first), assignable) == first
+
+
+@given(st.sets(st.sampled_from(NAMES), min_size=1), assignables)
+@example({"a"}, {A: [0]})
+def test_members_differ_by_one_at_most_when_they_begin_with_nothing(names: set[str], assignable: Assignable) -> None:
+    sizes = [len(each) for each in assign_simple(same("".join(names), *TOPICS), assignable).values()]
+    assert max(sizes) - min(sizes) <= 1
+
+
+@given(st.sets(st.sampled_from(NAMES), min_size=1), assignables, st.dictionaries(st.sampled_from(NAMES), owned))
+def test_nobody_has_more_than_his_part(names: set[str], assignable: Assignable, before: dict[str, Partitions]) -> None:
+    partitions = all_partitions(assignable, frozenset(TOPICS))
+    assigned = assign_simple(same("".join(names), *TOPICS, owned_by=before), assignable)
+    if not partitions:
+        return
+    sharing = -(-len(names) // len(partitions))
+    readers = Counter(partition for each in assigned.values() for partition in each)
+    assert max(readers.values()) <= sharing
+    assert max(len(each) for each in assigned.values()) <= -(-sharing * len(partitions) // len(names))
+
+
+@given(st.sets(st.sampled_from(NAMES), min_size=1), assignables, st.dictionaries(st.sampled_from(NAMES), owned))
+def test_nobody_gives_up_what_fits(names: set[str], assignable: Assignable, before: dict[str, Partitions]) -> None:
+    """Where what all had was balanced it stays."""
+    group = same("".join(names), *TOPICS)
+    first = assign_simple(group, assignable)
+    smaller = {name: frozenset(sorted(each)[1:]) for name, each in first.items()}
+    second = assign_simple(again(group, smaller), assignable)
+    assert all(smaller[name] <= second[name] for name in names)
+
+
+@pytest.mark.parametrize(
+    ("names", "counts", "shared"),
+    [
+        ("ab", {A: 4}, {"a": "A0 A2", "b": "A1 A3"}),
+        ("abc", {A: 1}, {"a": "A0", "b": "A0", "c": "A0"}),
+        ("abc", {A: 2}, {"a": "A0 A1", "b": "A0", "c": "A1"}),
+        ("ab", {A: 1, B: 2}, {"a": "A0 B1", "b": "B0"}),
+    ],
+)
+def test_small_groups(names: str, counts: dict[bytes, int], shared: dict[str, str]) -> None:
+    assigned = assign_simple(same(names, *counts), {topic: range(count) for topic, count in counts.items()})
+    letters = {A: "A", B: "B", C: "C"}
+    shown = {name: " ".join(f"{letters[topic]}{number}" for topic, number in sorted(each)) for name, each in assigned.items()}
+    assert shown == shared
+
+
+def test_who_is_subscribed_to_one_topic_shares_it_with_who_is_subscribed_to_two() -> None:
+    group = {"a": Subscriber(topics=frozenset({A})), "b": Subscriber(topics=frozenset({A, B}))}
+    assert assign_simple(group, {A: range(2), B: range(1)}) == {"a": {(A, 0)}, "b": {(A, 1), (B, 0)}}
+
+
+TOPIC_NAMES = ("t", "u", "v")
+names = st.sets(st.sampled_from(TOPIC_NAMES), min_size=1).map(lambda each: tuple(sorted(each)))
+
+
+class Histories(MemberHistories):
+    nothing = Partitions()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.topics = Topics()
+        self.topics.create("t", 4)
+        self.driven = DrivenShareGroups(self.topics)
+
+    def heartbeat(self, client: Client, *, is_full: bool) -> HeartbeatAnswer:
+        return self.driven.heartbeat(client.member_id, client.epoch, client.wants if is_full or not client.epoch else None)
+
+    @rule(target=MemberHistories.clients, names=names)
+    def join(self, names: tuple[str, ...]) -> object:
+        return self.add(names)
+
+    @rule(client=MemberHistories.clients, names=names)
+    def subscribe_to(self, client: Client, names: tuple[str, ...]) -> None:
+        if client in self.living:
+            client.wants = names
+            self.speak(client, is_full=True)
+
+    @rule(name=st.sampled_from(TOPIC_NAMES), partitions=st.integers(1, 5))
+    def change_topic(self, name: str, partitions: int) -> None:
+        found = self.topics.find(name)
+        if found is None:
+            self.topics.create(name, partitions)
+        elif partitions > found.partitions:
+            self.topics.grow(name, partitions)
+        else:
+            self.topics.delete(name)
+
+    @rule()
+    def make_states(self) -> None:
+        self.driven.make_states()
+
+    @precondition(lambda self: self.living)
+    @rule()
+    def settle(self) -> None:
+        self.driven.pass_time(self.driven.now_ms + SESSION_MS)  # the dead are out
+        for _ in range(3):
+            for client in self.living:
+                self.speak(client, is_full=True)
+            self.driven.make_states()
+        for client in self.living:
+            self.speak(client)
+        found = {name: self.topics.find(name) for name in TOPIC_NAMES}
+        ids = {topic.topic_id: name for name, topic in found.items() if topic is not None}
+        for client in self.living:
+            assert client.has == self.driven.group.members[client.member_id].assigned
+            assert {ids[topic_id] for topic_id, _ in client.has} <= set(client.wants)
+        wanted = {name for client in self.living for name in client.wants if found[name] is not None}
+        read = frozenset().union(*(client.has for client in self.living))
+        assert read == frozenset().union(*(self.topics.all_of(name) for name in wanted))
+        assert set(self.driven.group.members) == {client.member_id for client in self.living}
+
+    @invariant()
+    def the_log_says_what_memory_says(self) -> None:
+        there, replayed = self.driven.groups.find(GROUP), self.driven.replayed().find(GROUP)
+        assert (there is None) == (replayed is None)
+        if there is not None and replayed is not None:
+            assert there.describe() == replayed.describe()
+            assert (there.targets, there.states, there.subscriptions) == (
+                replayed.targets,
+                replayed.states,
+                replayed.subscriptions,
+            )
+
+    @invariant()
+    def members_have_timers_and_nobody_else(self) -> None:
+        group = self.driven.groups.find(GROUP)
+        assert len(self.driven.groups.timers) == (0 if group is None else len(group.members))
+
+
+TestHistories = Histories.TestCase
+TestHistories.settings = settings(stateful_step_count=40)

@@ -92,28 +92,6 @@ async def test_many_frames_larger_than_the_memory_for_all_are_all_answered(fast_
             nursery.start_soon(produce, number % 3)
 
 
-@pytest.mark.parametrize("how", ["unfinished", "parked", "waiting"])
-async def test_what_a_peer_held_returns_when_it_goes(server: BothListeners, how: str) -> None:
-    budget = server.admission.budget
-    async with kafka_peers(server, 4) as peers, trio.open_nursery() as nursery:
-        for peer in peers:
-            if how == "parked":
-                await peer.send_raw(frame(fetch_request(fetch_partition(), max_wait_ms=LONG_MS), 11, 1))
-            else:
-                size = BUDGET_BYTES if how == "waiting" else 100 * KIB
-                nursery.start_soon(send_as_taken, peer, support.unfinished_frame(50 * MIB, size))
-        await until(lambda: len([each for each in budget.shares if each.held]) == 4)
-        if how == "waiting":
-            await until(lambda: budget.is_waited_for)
-        nursery.cancel_scope.cancel()
-        await trio.lowlevel.cancel_shielded_checkpoint()
-        for peer in peers:
-            peer.stream.socket.close()
-        with trio.CancelScope(shield=True):
-            await until(lambda: budget.held == 0 and server.kafka.listener.connections == 0)
-    assert budget.used == 0
-
-
 async def test_a_frame_before_hello_is_small(server: BothListeners) -> None:
     async with established(server) as clients, server.native_client(say_hello=False) as attacker:
         await attacker.send_raw((MAX_UNKNOWN_BYTES + 1).to_bytes(4, "big") + bytes(100))
@@ -147,16 +125,12 @@ async def test_answers_that_nobody_reads_have_a_limit_and_readers_are_served(ser
                 await attacker.send_raw(frame(asked, 11, 1) * 20)
             await until(lambda: answers.used > 0)
             await clients.are_served(ANSWERS)
-            unsent = sum(session.transport.unsent_bytes for session in kafka_sessions(server))
+            unsent = sum(session.transport.unsent_bytes for session in server.kafka.sessions())
             assert unsent <= BUDGET_BYTES + len(attackers) * MIB
             for _ in range(3):
                 answer = await clients.kafka.call(fetch_request(fetch_partition(partition=2), max_bytes=50 * MIB), 11)
                 assert len(answer.responses[0].partitions[0].records) >= 900_000, "the first batch comes whole"
     await until(lambda: answers.used == 0)
-
-
-def kafka_sessions(server: BothListeners) -> list[Any]:
-    return [served.serve.__self__ for served in server.kafka.listener._served]  # type: ignore[attr-defined]
 
 
 async def test_peers_that_leave_parked_requests_behind_give_their_places_back(fast_path: Path) -> None:
@@ -247,7 +221,7 @@ async def test_a_parked_join_of_a_peer_that_left_ends(fast_path: Path) -> None:
 async def test_peers_that_vanish_are_found_out_within_a_minute(server: BothListeners) -> None:
     async with server.kafka_client() as client:
         await client.call(HELLO, 3)
-        endpoint = kafka_sessions(server)[0].transport.stream.socket
+        endpoint = server.kafka.sessions()[0].transport.stream.socket
         options = [socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT]
         idle_s, interval_s, probes = (endpoint.getsockopt(socket.IPPROTO_TCP, option) for option in options)
         assert endpoint.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)

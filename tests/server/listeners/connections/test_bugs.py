@@ -227,7 +227,7 @@ async def broken(*_: Any) -> Any:
 
 async def test_a_native_call_is_told_of_a_bug_and_others_are_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(native._CALLS, messages.ListGroupsRequest, broken)
-    monkeypatch.setattr(native.topic_calls, "metadata", lambda *_: {}["missing"])
+    monkeypatch.setattr(native.log_calls, "metadata", lambda *_: {}["missing"])
     async with both_listeners(tmp_path) as server:
         for message in (messages.ListGroupsRequest(), messages.MetadataRequest()):
             async with server.native_client() as client:
@@ -277,8 +277,7 @@ async def test_a_bug_at_one_departure_leaves_other_peers_watched(tmp_path: Path,
 
 
 def is_parked(server: KafkaServer) -> bool:
-    sessions = [served.serve.__self__ for served in server.listener._served]  # type: ignore[attr-defined]
-    return any(session._parked is not None for session in sessions)
+    return any(session._parked is not None for session in server.sessions())
 
 
 def broken_departure(*_: Any) -> None:

@@ -1,21 +1,36 @@
-"""One socket: what is received, what is sent in which order, and peers that take nothing."""
+"""One socket: what is received, what is sent in which order, and peers that take nothing. The listening sockets of a server:
+one port, whatever the host resolves to. However many connections a peer makes to have them ended, the log has a few lines of
+them."""
 
 from __future__ import annotations
 
+import errno
+import logging
 import os
 import socket
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
 
 import attrs
 import pytest
 import trio
 import trio.testing
 from triolog.protocol.limits import MIB
+from triolog.server.config.broker_config import Address
 from triolog.server.listeners.connections import transport as transports
+from triolog.server.listeners.connections.counters import AGAIN_S, LINES, Seldom
+from triolog.server.listeners.connections.sockets import Admission
+from triolog.server.listeners.native.calls import native_listener
 from triolog.server.loop.turns import Gathering
 
-from tests.support.brokers import until
+from tests.support.attackers import both_listeners
+from tests.support.brokers import running_broker, until
+from tests.support.kafka_server import batch, kafka_server, produce_request
+from tests.support.kafka_stream import connected
+from tests.support.kafka_wire import frame
 
 PATIENCE_S = 30.0
 SMALL_BUFFER_BYTES = 4096
@@ -234,3 +249,107 @@ async def test_lingering_on_a_closed_socket_is_fine() -> None:
     async with pair() as ends:
         await ends.transport.stream.aclose()
         await ends.transport.linger()
+
+
+needs_more_loopback_addresses = pytest.mark.skipif(sys.platform != "linux", reason="has 127.0.0.1 only")
+
+
+@attrs.frozen
+class Resolver(trio.abc.HostnameResolver):
+    """Every host has these addresses."""
+
+    hosts: tuple[str, ...]
+
+    async def getaddrinfo(self, host: Any, port: Any, *_: Any, **__: Any) -> list[Any]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (each, int(port))) for each in self.hosts]
+
+    async def getnameinfo(self, sockaddr: Any, flags: int) -> tuple[str, str]:
+        raise NotImplementedError
+
+
+@needs_more_loopback_addresses
+async def test_a_host_with_two_addresses_is_listened_on_at_the_port_that_is_told(tmp_path: Path) -> None:
+    hosts = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
+    trio.socket.set_custom_hostname_resolver(Resolver(hosts))
+    async with running_broker(tmp_path) as broker, trio.open_nursery() as nursery:
+        listener = native_listener(broker, Address(host="many.test", port=0), Admission.of(broker.config))
+        address = await nursery.start(listener.run)
+        assert address.host == hosts[0]
+        for host in hosts:
+            stream = await trio.open_tcp_stream(host, address.port)
+            await stream.aclose()
+        nursery.cancel_scope.cancel()
+
+
+@needs_more_loopback_addresses
+async def test_an_address_that_is_taken_is_named_and_no_other_one_stays_open(tmp_path: Path) -> None:
+    """A socket that stayed open would be found as left behind; its port may be somebody else's by now."""
+    trio.socket.set_custom_hostname_resolver(Resolver(("127.0.0.1", "127.0.0.2")))
+    with socket.create_server(("127.0.0.2", 0)) as taken:
+        port = taken.getsockname()[1]
+        async with running_broker(tmp_path) as broker:
+            with pytest.raises(OSError, match=f"cannot listen on many.test:{port}") as refused:
+                await native_listener(broker, Address(host="many.test", port=port), Admission.of(broker.config)).run()
+        assert refused.value.errno == errno.EADDRINUSE
+
+
+TIMES: Final = 3 * LINES
+NONSENSE: Final = b"\xff" * 8
+REFUSED: Final = frame(produce_request(batch("x"), partition=1000, acks=0), 9, 1)
+"""It has no answer, so that its connection ends."""
+
+
+async def end(address: tuple[str, int], data: bytes) -> None:
+    async with connected(address) as client:
+        await client.send_raw(data)
+        while await client.stream.receive_some():
+            """The last word of the native protocol."""
+
+
+@pytest.mark.parametrize(
+    ("protocol", "data"),
+    [("kafka", NONSENSE), ("kafka", REFUSED), ("native", NONSENSE)],
+    ids=["Kafka nonsense", "acks 0", "native nonsense"],
+)
+async def test_ends_of_one_kind_are_said_a_few_times(
+    fast_path: Path, protocol: str, data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "triolog")
+    async with both_listeners(fast_path) as server:
+        for _ in range(TIMES):
+            await end(server.kafka.address if protocol == "kafka" else server.native_address, data)
+        assert server.admission.counters(protocol).refused == TIMES
+    said = [record for record in caplog.records if "is disconnected: " in record.getMessage()]
+    assert len(said) == TIMES
+    assert [record.levelno for record in said] == [logging.WARNING] * LINES + [logging.DEBUG] * (TIMES - LINES)
+
+
+async def test_ends_of_another_kind_are_said_beside_the_first_ones(fast_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "triolog")
+    async with kafka_server(fast_path) as server:
+        for data in [NONSENSE] * TIMES + [REFUSED]:
+            await end(server.address, data)
+    assert sum("is disconnected: " in message for message in caplog.messages) == LINES + 1
+    assert "acks=0 failed" in caplog.text
+
+
+async def test_a_long_client_id_does_not_hide_why_its_connection_ended(
+    fast_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Found by drawn requests: the line was cut before its reason."""
+    caplog.set_level(logging.WARNING, "triolog")
+    async with both_listeners(fast_path) as server:
+        await end(server.kafka.address, frame(produce_request(batch("x"), partition=1000, acks=0), 9, 1, "c" * 20_000))
+    [said] = [message for message in caplog.messages if "is disconnected: " in message]
+    assert "acks=0 failed" in said
+
+
+async def test_a_minutes_first_line_says_what_was_left_out(autojump_clock: object, caplog: pytest.LogCaptureFixture) -> None:
+    logger, seldom = logging.getLogger("triolog.test"), Seldom()
+    for _ in range(TIMES):
+        seldom.warn(logger, "a", "ended")
+    await trio.sleep(AGAIN_S)
+    for _ in range(2):
+        seldom.warn(logger, "a", "again")
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert warnings == ["ended"] * LINES + [f"again ({TIMES - LINES} more like it were not said)", "again"]

@@ -1,19 +1,142 @@
-"""The HTTP listener: what it answers, what it refuses, and how connections end."""
+"""The HTTP listener: what it answers, what it refuses, and how connections end. Which HTTP requests are answered: not those
+that a page of somebody else has a browser send, nor those without the token. Peers that hold connections of an HTTP listener
+and ask for nothing keep no probe out."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 import trio
 import trio.testing
+from triolog.protocol.errors import InvalidConfigError
 from triolog.server.config.broker_config import Address
 from triolog.server.listeners.connections.sockets import Listener
 from triolog.server.listeners.http import session as http
-from triolog.server.listeners.http.messages import HttpAnswer, HttpRequest, Send, Stream
+from triolog.server.listeners.http.access import Answer, HttpAccess, HttpAnswer, HttpRequest, Send, Stream, read_token
 from triolog.server.listeners.http.server import http_listener
+from triolog.server.system.open_files import http_connections
+from triolog.tools.console.process.serving import MAX_CONNECTIONS, ConsoleListener, listening_socket
+
+GET: Final = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+HELD: Final = {"silent": b"", "half a head": GET[:-2], "keep-alive": GET}
+MORE: Final = 5
+"""Peers than there are places."""
+
+
+async def says_ok(request: HttpRequest) -> HttpAnswer:
+    return HttpAnswer.text(200, "ok")
+
+
+@asynccontextmanager
+async def listener(answer: Answer, *, changes_nothing: bool = False) -> AsyncIterator[tuple[Address, int]]:
+    """One of the server's, with its number of places."""
+    async with trio.open_nursery() as nursery:
+        yield await nursery.start(http_listener(LOCALHOST, answer, changes_nothing=changes_nothing).run), http_connections()
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def console(answer: Answer) -> AsyncIterator[tuple[Address, int]]:
+    async with trio.open_nursery() as nursery:
+        yield await nursery.start(ConsoleListener(listening_socket(LOCALHOST), answer).run), MAX_CONNECTIONS
+        nursery.cancel_scope.cancel()
+
+
+async def connected(stack: AsyncExitStack, address: Address, sent: bytes) -> trio.SocketStream:
+    stream = await stack.enter_async_context(await trio.open_tcp_stream(*address))
+    if sent:
+        await stream.send_all(sent)
+    return stream
+
+
+async def is_answered(stream: trio.SocketStream) -> bool:
+    received = b""
+    with trio.fail_after(30), suppress(trio.BrokenResourceError):
+        while not received.endswith(b"ok\n"):
+            some = await stream.receive_some(1000)
+            if not some:
+                break
+            received += some
+    return received.startswith(b"HTTP/1.1 200") and received.endswith(b"ok\n")
+
+
+@pytest.mark.parametrize("serving", [listener, console])
+@pytest.mark.parametrize("held", HELD)
+async def test_peers_that_ask_for_nothing_keep_no_probe_out(serving: Callable[..., Any], held: str) -> None:
+    async with serving(says_ok) as (address, places), AsyncExitStack() as stack:
+        for _ in range(places + MORE):
+            stream = await connected(stack, address, HELD[held])
+            if HELD[held] == GET:
+                assert await is_answered(stream)
+        assert await is_answered(await connected(stack, address, GET))
+
+
+async def test_the_peer_that_was_answered_last_stays() -> None:
+    async with listener(says_ok) as (address, places), AsyncExitStack() as stack:
+        first = await connected(stack, address, GET)
+        assert await is_answered(first)
+        for _ in range(places - 1):
+            await connected(stack, address, b"")
+        await first.send_all(GET)
+        assert await is_answered(first)
+        for _ in range(MORE):
+            assert await is_answered(await connected(stack, address, GET))
+        await first.send_all(GET)
+        assert await is_answered(first)
+
+
+async def test_peers_that_read_no_answer_keep_no_probe_out() -> None:
+    taken = 0
+
+    async def endless(send: Send) -> None:
+        nonlocal taken
+        taken += 1
+        while True:
+            await send(bytes(100_000))
+
+    async def answer(request: HttpRequest) -> HttpAnswer:
+        return await says_ok(request) if request.path == "/" else HttpAnswer(200, b"", stream=endless)
+
+    async with listener(answer) as (address, places), AsyncExitStack() as stack:
+        for number in range(places):
+            await connected(stack, address, GET.replace(b"/", b"/stream", 1))
+            while taken <= number:
+                await trio.lowlevel.checkpoint()
+        for _ in range(MORE):
+            assert await is_answered(await connected(stack, address, GET))
+
+
+@pytest.mark.parametrize("changes_nothing", [True, False])
+async def test_a_request_that_is_being_answered_goes_only_where_answers_change_nothing(changes_nothing: bool) -> None:
+    taken, go_on = 0, trio.Event()
+
+    async def answer(request: HttpRequest) -> HttpAnswer:
+        nonlocal taken
+        taken += 1
+        if request.path != "/":
+            await go_on.wait()
+        return await says_ok(request)
+
+    async with listener(answer, changes_nothing=changes_nothing) as (address, places), AsyncExitStack() as stack:
+        slow = []
+        for number in range(places):
+            slow.append(await connected(stack, address, GET.replace(b"/", b"/slow", 1)))
+            while taken <= number:
+                await trio.lowlevel.checkpoint()
+        probe = await connected(stack, address, GET)
+        if changes_nothing:
+            assert await is_answered(probe)
+            go_on.set()
+            assert not await is_answered(slow[0])
+        else:
+            go_on.set()
+            assert all([await is_answered(each) for each in slow])
+            assert await is_answered(probe)
+
 
 LOCALHOST = Address("127.0.0.1", 0)
 
@@ -248,3 +371,112 @@ async def test_a_head_request_for_a_stream_gets_no_body() -> None:
         answer = await exchange(address, request("HEAD / HTTP/1.1"))
         assert answer.startswith(b"HTTP/1.1 200")
         assert answer.endswith(b"\r\n\r\n")
+
+
+TOKEN = "0123456789abcdef"
+
+
+def status(access: HttpAccess, method: str = "GET", body: bytes = b"", **headers: str) -> int:
+    """What a request is answered with; 200 stands for that it is."""
+    named = {"host": "127.0.0.1:4000", **{name.replace("_", "-"): value for name, value in headers.items()}}
+    refusal = access.refusal(HttpRequest(method, "/reset", "", {name: text for name, text in named.items() if text}, body))
+    return 200 if refusal is None else refusal.status
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("127.0.0.1:4000", 200),
+        ("localhost:4000", 200),
+        ("LOCALHOST", 200),
+        ("a.localhost:1", 200),
+        ("[::1]:4000", 200),
+        ("[::1]", 200),
+        ("10.0.0.1:4000", 200),
+        ("", 200),
+        ("evil.example:4000", 403),
+        ("localhost.evil.example", 403),
+        ("127.0.0.1.evil.example:4000", 403),
+        ("evil.example:4000@localhost", 403),
+    ],
+)
+def test_a_name_that_was_made_to_point_here_is_refused(host: str, expected: int) -> None:
+    assert status(HttpAccess(), host=host) == expected
+    assert status(HttpAccess(is_loopback=False), host=host) == 200
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({"origin": "http://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"origin": "http://127.0.0.1:4001"}, 403),
+        ({"origin": "https://127.0.0.1:4000"}, 403),
+        ({"origin": "http://127.0.0.1:4000"}, 200),
+        ({"sec_fetch_site": "cross-site"}, 403),
+        ({"sec_fetch_site": "same-site"}, 403),
+        ({"sec_fetch_site": "same-origin"}, 200),
+        ({"sec_fetch_site": "none"}, 200),
+    ],
+)
+@pytest.mark.parametrize("is_loopback", [True, False])
+def test_a_page_of_another_site_is_refused(headers: dict[str, str], expected: int, is_loopback: bool) -> None:
+    assert status(HttpAccess(is_loopback=is_loopback), **headers) == expected
+
+
+@pytest.mark.parametrize(
+    ("method", "body", "content_type", "expected"),
+    [
+        ("POST", b"", "", 415),
+        ("POST", b"{}", "text/plain", 415),
+        ("POST", b"{}", "application/x-www-form-urlencoded", 415),
+        ("POST", b"{}", "application/json", 200),
+        ("POST", b"", "Application/JSON; charset=utf-8", 200),
+        ("PUT", b"", "", 415),
+        ("DELETE", b"", "", 200),
+        ("DELETE", b"{}", "text/plain", 415),
+        ("GET", b"", "", 200),
+        ("GET", b"{}", "text/plain", 415),
+    ],
+)
+def test_what_changes_something_is_json(method: str, body: bytes, content_type: str, expected: int) -> None:
+    assert status(HttpAccess(), method, body, content_type=content_type) == expected
+
+
+@pytest.mark.parametrize(("content_type", "expected"), [("", 200), ("application/json", 200), ("text/plain", 415)])
+@pytest.mark.parametrize("body", [b"", b"{}"])
+def test_a_change_without_a_content_type_is_accepted_where_allowed(content_type: str, expected: int, body: bytes) -> None:
+    access = HttpAccess(accepts_untyped=True)
+    assert status(access, "POST", body, content_type=content_type) == expected
+    assert status(access, "POST", body, content_type=content_type, origin="http://evil.example") == 403
+
+
+@pytest.mark.parametrize(
+    ("authorization", "expected"),
+    [
+        ("", 401),
+        (TOKEN, 401),
+        (f"Basic {TOKEN}", 401),
+        (f"Bearer {TOKEN}x", 401),
+        (f"Bearer {TOKEN}", 200),
+        (f"bearer  {TOKEN}", 200),
+    ],
+)
+def test_a_token_is_asked_for(authorization: str, expected: int) -> None:
+    access = HttpAccess.of(Address("0.0.0.0", 1), TOKEN)
+    assert not access.is_loopback
+    assert status(access, authorization=authorization) == expected
+    assert TOKEN not in repr(access)
+
+
+def test_a_token_is_read_from_a_file_and_not_repeated(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(f"{TOKEN}\n")
+    assert read_token(str(file)) == TOKEN
+    for wrong in (b"short", b"", b"\xff" * 20, b"with spaces " * 5, b"x" * 5000):
+        file.write_bytes(wrong)
+        with pytest.raises(InvalidConfigError) as caught:
+            read_token(str(file))
+        assert not wrong or wrong.decode("latin-1") not in str(caught.value)
+    with pytest.raises(InvalidConfigError, match="no token can be read from"):
+        read_token(str(tmp_path / "missing"))

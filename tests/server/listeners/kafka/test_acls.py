@@ -13,11 +13,11 @@ from triolog.protocol.kafka.messages import transactions
 from triolog.protocol.limits import INT32_MIN
 from triolog.server.access.acls import Acl
 from triolog.server.broker import Broker
-from triolog.server.listeners.kafka.access.guard import BY_THEMSELVES, FREE, RULES
+from triolog.server.listeners.kafka.guard import BY_THEMSELVES, FREE, RULES
 
-from tests.support.kafka_asking import ask
 from tests.support.kafka_login import logged_in, server_with_users
 from tests.support.kafka_stream import KafkaStream
+from tests.support.kafka_wire import ask
 
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = (
     ResourceType.TOPIC,

@@ -1,7 +1,11 @@
-"""DescribeConfigs and ListConfigResources: which keys there are, where values come from, and what each version is told."""
+"""DescribeConfigs and ListConfigResources: which keys there are, where values come from, and what each version is told. Keys
+of brokers that are set while the server runs: topics follow them, they outlive it, and where they stand is told. Groups as
+resources of DescribeConfigs, IncrementalAlterConfigs, AlterConfigs and ListConfigResources; what is taken and refused is what
+Apache Kafka 4.3.1 does."""
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +13,101 @@ import pytest
 from triolog.protocol.kafka.messages.configs import ListConfigResourcesRequest
 from triolog.server.config import FORMER_KEYS, KEPT_KEYS, TOPIC_KEYS
 from triolog.server.config.log_config import FOLLOWED_KEYS
+from triolog.server.config.resource_keys import GROUP_KEYS
+from triolog.server.storage.directory.state_files import BROKERS
+from triolog.server.storage.errors import CheckpointError
 
-from tests.support.kafka_admin import BROKER_TYPE, TOPIC_TYPE, describe, error_names
+from tests.support.brokers import actor_of, running_broker
+from tests.support.gate_fs import GateFileSystem
+from tests.support.kafka_admin import (
+    APPEND,
+    BROKER_TYPE,
+    DELETE,
+    SET,
+    TOPIC_TYPE,
+    alter,
+    alter_incrementally,
+    describe,
+    error_names,
+)
 from tests.support.kafka_server import TOPIC, KafkaServer, kafka_server
 from tests.support.kafka_stream import KafkaStream
+from tests.support.kafka_wire import ask
+
+NODE, ALL = "1", ""
+DYNAMIC_BROKER, DYNAMIC_DEFAULT_BROKER = 2, 3
+
+
+async def put(client: KafkaStream, name: str, key: str, value: str | None) -> str:
+    """The error of setting one key, or of deleting it."""
+    change = (BROKER_TYPE, name, [(key, DELETE if value is None else SET, value)])
+    return error_names((await client.call(alter_incrementally(change), 1)).responses)[0]
+
+
+async def sources(client: KafkaStream, kind: int, name: str, key: str) -> list[tuple[str, str, int]]:
+    """What is told of a key, and of where its value could come from."""
+    [result] = (await client.call(describe((kind, name), keys=[key], synonyms=True), 4)).results
+    found: list[Any] = [(each.value, each.config_source) for each in result.configs]
+    synonyms = [(each.name, each.value, each.source) for config in result.configs for each in config.synonyms]
+    assert found == [(value, source) for _, value, source in synonyms[:1]]
+    return synonyms
+
+
+async def test_topics_follow_what_is_set_unless_they_say_something_themselves(kafka: KafkaServer, client: KafkaStream) -> None:
+    await kafka.broker.topics.create("own", 1, {"retention.ms": "5"})
+    assert await put(client, ALL, "log.retention.ms", "7000") == "NONE"
+    assert actor_of(kafka.broker).log.config.retention_ms == 7000
+    assert await put(client, NODE, "log.retention.ms", "8000") == "NONE"
+    assert actor_of(kafka.broker).log.config.retention_ms == 8000
+    await kafka.broker.topics.create("later")
+    started = ("log.retention.ms", "604800000", DEFAULT)
+    for_all, for_one = ("log.retention.ms", "7000", DYNAMIC_DEFAULT_BROKER), ("log.retention.ms", "8000", DYNAMIC_BROKER)
+    assert await sources(client, TOPIC_TYPE, "later", "retention.ms") == [for_one, for_all, started]
+    assert await sources(client, TOPIC_TYPE, "own", "retention.ms") == [
+        ("retention.ms", "5", DYNAMIC_TOPIC),
+        for_one,
+        for_all,
+        started,
+    ]
+    assert await sources(client, BROKER_TYPE, NODE, "log.retention.ms") == [for_one, for_all, started]
+    assert await sources(client, BROKER_TYPE, ALL, "log.retention.ms") == [for_all]
+    for name in (NODE, ALL):
+        assert await put(client, name, "log.retention.ms", None) == "NONE"
+    assert await sources(client, TOPIC_TYPE, TOPIC, "retention.ms") == [started]
+    assert actor_of(kafka.broker).log.config.retention_ms == 604_800_000
+
+
+async def test_what_is_set_is_there_after_a_restart(fast_path: Path) -> None:
+    async with kafka_server(fast_path) as kafka, kafka.connected() as client:
+        await kafka.broker.topics.create(TOPIC)
+        assert await put(client, ALL, "message.max.bytes", "2000") == "NONE"
+    async with kafka_server(fast_path) as kafka:
+        assert actor_of(kafka.broker).log.config.max_message_bytes == 2000
+        kafka.broker.configure(kafka.broker.config)
+        await kafka.broker.topics.create("later")
+        assert kafka.broker.topics.describe_config("later")["max.message.bytes"][0] == "2000"
+
+
+async def test_what_cannot_be_stored_is_refused_and_not_in_effect(tmp_path: Path) -> None:
+    fs = GateFileSystem()
+    async with kafka_server(tmp_path, fs=fs) as kafka, kafka.connected() as client:
+        await kafka.broker.topics.create(TOPIC)
+        for _ in range(2):
+            fs.fail("write", f"{BROKERS.name}.tmp", number=errno.ENOSPC)
+        assert await put(client, ALL, "log.retention.ms", "7000") == "KAFKA_STORAGE_ERROR"
+        assert actor_of(kafka.broker).log.config.retention_ms == 604_800_000
+        assert await put(client, ALL, "log.retention.ms", "x") == "INVALID_CONFIG"
+        assert kafka.broker.broker_configs.overrides() == {}
+
+
+async def test_a_damaged_file_keeps_the_server_from_starting(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        await broker.broker_configs.change(ALL, lambda _: {"log.retention.ms": "7000"})
+    (tmp_path / BROKERS.name).write_bytes((tmp_path / BROKERS.name).read_bytes().replace(b"7000", b"8000"))
+    with pytest.raises(CheckpointError, match=BROKERS.name):
+        async with running_broker(tmp_path):
+            pass
+
 
 DYNAMIC_TOPIC, STATIC_BROKER, DEFAULT = 1, 4, 5
 LATEST = 4
@@ -148,3 +243,80 @@ async def test_resources_are_listed_by_type(client: KafkaStream, types: list[int
 async def test_version_0_lists_client_metrics_and_a_type_that_does_not_exist_is_refused(client: KafkaStream) -> None:
     assert (await client.call(ListConfigResourcesRequest(resource_types=[]), 0)).config_resources == [], "there are none"
     assert error_names([await client.call(ListConfigResourcesRequest(resource_types=[2, 99]), 1)]) == ["UNSUPPORTED_VERSION"]
+
+
+GROUP_TYPE, GROUP = 32, "group"
+TIMEOUT, LIMIT, RESET = "share.session.timeout.ms", "share.delivery.count.limit", "share.auto.offset.reset"
+
+
+async def change(client: KafkaStream, *operations: tuple[str, int, str | None], name: str = GROUP, **options: Any) -> str:
+    answer = await client.call(alter_incrementally((GROUP_TYPE, name, operations), **options), 1)
+    return error_names(answer.responses)[0]
+
+
+async def entries(client: KafkaStream, *keys: str, name: str = GROUP) -> dict[str, Any]:
+    (result,) = (await client.call(describe((GROUP_TYPE, name), keys=keys or None, synonyms=True), 4)).results
+    assert (result.error_code, result.resource_type, result.resource_name) == (0, GROUP_TYPE, name)
+    return {each.name: each for each in result.configs}
+
+
+async def test_a_group_has_every_key_whether_it_is_there_or_not(client: KafkaStream) -> None:
+    found = await entries(client)
+    assert found.keys() == GROUP_KEYS.keys()
+    timeout = found[TIMEOUT]
+    assert (timeout.value, timeout.config_source, timeout.config_type, timeout.read_only) == ("45000", 5, 3, False)
+    assert [(each.name, each.value, each.source) for each in timeout.synonyms] == [(f"group.{TIMEOUT}", "45000", 5)]
+    assert [(each.name, each.value) for each in found[RESET].synonyms] == [(RESET, "latest")]
+    assert (found["share.isolation.level"].value, found["share.renew.acknowledge.enable"].value) == ("read_uncommitted", "true")
+
+
+async def test_keys_are_set_and_taken_back(client: KafkaStream) -> None:
+    assert await change(client, (TIMEOUT, SET, " 46000 "), (RESET, SET, "by_duration:PT1H")) == "NONE"
+    found = await entries(client, TIMEOUT, RESET)
+    assert (found[TIMEOUT].value, found[TIMEOUT].config_source) == ("46000", 8)
+    assert [(each.name, each.value, each.source) for each in found[TIMEOUT].synonyms] == [
+        (TIMEOUT, "46000", 8),
+        (f"group.{TIMEOUT}", "45000", 5),
+    ]
+    assert found[RESET].value == "by_duration:PT1H"
+    assert await change(client, (TIMEOUT, DELETE, None), ("bogus", DELETE, None)) == "NONE"
+    assert (await entries(client, TIMEOUT))[TIMEOUT].value == "45000"
+    answer = await client.call(alter((GROUP_TYPE, GROUP, [(LIMIT, "4")])), 2)
+    assert error_names(answer.responses) == ["NONE"]
+    found = await entries(client, LIMIT, RESET)
+    assert (found[LIMIT].value, found[RESET].value) == ("4", "latest")
+
+
+async def test_what_is_refused_changes_nothing(client: KafkaStream) -> None:
+    for operation in (
+        (TIMEOUT, SET, "x"),
+        (TIMEOUT, SET, "1"),
+        (TIMEOUT, SET, "60001"),
+        (TIMEOUT, APPEND, "1"),
+        ("bogus", SET, "1"),
+    ):
+        assert await change(client, (LIMIT, SET, "3"), operation) == "INVALID_CONFIG"
+    assert await change(client, (LIMIT, SET, "3"), validate_only=True) == "NONE"
+    assert await change(client, (LIMIT, SET, "3"), name="") == "INVALID_REQUEST"
+    (result,) = (await client.call(describe((GROUP_TYPE, "")), 4)).results
+    assert error_names([result]) == ["INVALID_REQUEST"]
+    assert (await entries(client, LIMIT))[LIMIT].value == "5"
+
+
+async def test_groups_with_a_configuration_are_listed(client: KafkaStream) -> None:
+    await change(client, (LIMIT, SET, "3"), name="b")
+    await change(client, (LIMIT, SET, "3"), name="a")
+    answer = await client.call(ask("ListConfigResources", resource_types=[GROUP_TYPE]), 1)
+    assert [(each.resource_name, each.resource_type) for each in answer.config_resources] == [("a", 32), ("b", 32)]
+
+
+async def test_members_are_told_their_groups_interval(client: KafkaStream) -> None:
+    await change(client, ("share.heartbeat.interval.ms", SET, "6000"), name="shared")
+    await change(client, ("consumer.heartbeat.interval.ms", SET, "7000"), name="consumed")
+    who = {"member_id": "m", "subscribed_topic_names": [TOPIC]}
+    share = ask("ShareGroupHeartbeat", group_id="shared", **who)
+    assert (await client.call(share, 1)).heartbeat_interval_ms == 6000
+    consumer = ask("ConsumerGroupHeartbeat", group_id="consumed", **who, rebalance_timeout_ms=1000, topic_partitions=[])
+    assert (await client.call(consumer, 1)).heartbeat_interval_ms == 7000
+    consumer.group_id = "other"
+    assert (await client.call(consumer, 1)).heartbeat_interval_ms == 5000

@@ -16,7 +16,7 @@ import trio.testing
 from triolog.protocol.kafka.apis import APIS, ITSELF, Api, ApiKey
 from triolog.protocol.kafka.messages import streams_groups
 from triolog.protocol.kafka.messages.offsets import OffsetFetchRequestGroup
-from triolog.protocol.kafka.messages.security import DeleteAclsFilter
+from triolog.protocol.kafka.messages.security import DescribeAclsRequest
 from triolog.protocol.kafka.messages.share_groups import DescribeShareGroupOffsetsRequestGroup
 from triolog.protocol.types import TopicPartition
 from triolog.server.fake.kafka.subjects import TOPICS, Place
@@ -206,7 +206,7 @@ def of_others(key: ApiKey, path: str, names: list[str]) -> Any:
     elif key is ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS:
         elements = [DescribeShareGroupOffsetsRequestGroup(group_id=name, topics=None) for name in names]
     elif key is ApiKey.DELETE_ACLS:
-        elements = [DeleteAclsFilter(resource_name_filter=name, principal_filter=None, host_filter=None) for name in names]
+        elements = [DescribeAclsRequest(resource_name_filter=name, principal_filter=None, host_filter=None) for name in names]
     elif path == "resources":
         elements = [made(element_of(APIS[key].request, path), resource_name=name) for name in names]
     return made(APIS[key].request, **{path: elements, "validate_only": False})

@@ -9,9 +9,9 @@ from triolog.protocol.errors import ErrorCode
 from triolog.protocol.types import TopicPartition
 
 from tests.support.brokers import actor_of
-from tests.support.kafka_asking import ask
 from tests.support.kafka_server import KafkaServer
 from tests.support.kafka_stream import KafkaStream
+from tests.support.kafka_wire import ask
 
 Cursor = tuple[str, int]
 ALL_TOPIC_OPERATIONS = 3576

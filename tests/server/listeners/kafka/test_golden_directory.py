@@ -37,6 +37,6 @@ def test_everything_is_answered_as_kafka_answered_it(tmp_path: Path) -> None:
         ) as broker,
         closing(KafkaWire.connect(broker.kafka)) as wire,
     ):
-        answers = golden_questions.ask(wire)
+        answers = golden_questions.answers(wire)
     for question, expected in EXPECTED["answers"].items():
         assert answers[question] == expected, question

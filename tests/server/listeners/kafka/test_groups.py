@@ -10,9 +10,9 @@ import trio
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.limits import INT32_MIN
 
-from tests.support.kafka_asking import ask
 from tests.support.kafka_server import KafkaServer, kafka_server
 from tests.support.kafka_stream import KafkaStream
+from tests.support.kafka_wire import ask
 
 GROUP = "group"
 JOIN_VERSIONS, SYNC_VERSIONS = range(10), range(6)

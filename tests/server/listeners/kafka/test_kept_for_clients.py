@@ -11,13 +11,13 @@ import pytest
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.limits import KIB, MAX_RULE_NAME_CHARS, MIB
 from triolog.protocol.types import TopicPartition
-from triolog.server.access.quota_entities import CLIENT_ID, PRODUCER_BYTE_RATE
+from triolog.server.access.quotas import CLIENT_ID, PRODUCER_BYTE_RATE
 
-from tests.support.kafka_asking import ask
 from tests.support.kafka_server import TOPIC, KafkaServer, batch, kafka_server
 from tests.support.kafka_stream import KafkaStream
+from tests.support.kafka_wire import ask
 from tests.support.share_members import ShareMember
-from tests.support.streams_requests import heartbeat, part, topology
+from tests.support.streams_members import heartbeat, part, topology
 
 LARGE: Final = 16 * KIB
 NAMES: Final = [f"{number:0200}" for number in range(100)]

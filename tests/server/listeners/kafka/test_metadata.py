@@ -13,9 +13,9 @@ from triolog.server.config.broker_config import Address
 from triolog.server.listeners.kafka.door import NO_TOPIC_ID
 
 from tests.support.brokers import actor_of
-from tests.support.kafka_asking import ask
 from tests.support.kafka_server import TOPIC, KafkaServer, kafka_server
 from tests.support.kafka_stream import KafkaStream
+from tests.support.kafka_wire import ask
 
 VERSIONS = range(14)
 GROUP, TRANSACTION, SHARE = 0, 1, 2

@@ -15,10 +15,10 @@ from triolog.protocol.kafka.messages.cluster import ApiVersionsRequest
 from triolog.server.config.listener_security import ListenerSecurity
 from triolog.server.figures.prometheus import scrape
 
-from tests.support.kafka_asking import ask
+from tests.support.kafka_login import ScramClient
 from tests.support.kafka_server import KafkaServer, batch, kafka_server, produce_request
 from tests.support.kafka_stream import KafkaStream
-from tests.support.scram_client import ScramClient
+from tests.support.kafka_wire import ask
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISMS: Final = ["PLAIN", *HASHES]

@@ -11,10 +11,9 @@ from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages import security
 from triolog.protocol.kafka.scram import ScramCredential, ScramMechanism
 
-from tests.support.kafka_login import logged_in, server_with_users
+from tests.support.kafka_login import ScramClient, logged_in, server_with_users
 from tests.support.kafka_server import KafkaServer
 from tests.support.kafka_stream import KafkaStream
-from tests.support.scram_client import ScramClient
 
 SHA_256, SHA_512 = ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512
 

@@ -13,31 +13,21 @@ from triolog.protocol.kafka.apis import ApiKey
 from triolog.protocol.kafka.messages.groups import HeartbeatResponse
 from triolog.protocol.limits import MAX_REQUEST_BYTES
 from triolog.protocol.types import TopicPartition
-from triolog.server.listeners.connections.unsent import FREE_BYTES, MAX_UNSENT_BYTES
+from triolog.server.listeners.connections.transport import FREE_BYTES, MAX_UNSENT_BYTES
 from triolog.server.listeners.kafka import calls
 from triolog.server.listeners.kafka.door import Call
-from triolog.server.listeners.kafka.session import KafkaSession
 from triolog.server.loop.procedures import PAUSE, Procedure, Reply
 
 from tests.support import kafka_server as support
 from tests.support.brokers import LARGE, until
 from tests.support.gate_fs import GateFileSystem
-from tests.support.kafka_asking import ask
 from tests.support.kafka_server import KafkaServer, batch, fetch_partition, fetch_request, kafka_server, produce_request
 from tests.support.kafka_stream import KafkaStream
-from tests.support.kafka_wire import frame
+from tests.support.kafka_wire import ask, frame
 
 HELLO = ask("ApiVersions", client_software_name="wire", client_software_version="1.0")
 PARKED_MS = 120_000
 PATIENCE_S = 30.0
-
-
-def session_of(kafka: KafkaServer) -> KafkaSession:
-    """That of the only connection."""
-    [served] = kafka.listener._served
-    session = getattr(served.serve, "__self__", None)
-    assert isinstance(session, KafkaSession)
-    return session
 
 
 async def is_serving(kafka: KafkaServer) -> bool:
@@ -168,7 +158,8 @@ async def test_a_client_that_never_reads_is_read_from_no_more(kafka: KafkaServer
     async with kafka.connected(receive_buffer_bytes=4096) as client:
         await client.send_raw(frame(fetch_request(fetch_partition()), 11, 1) * 20)
         await until(lambda: kafka.listener.connections == 1)
-        transport = session_of(kafka).transport
+        [session] = kafka.sessions()
+        transport = session.transport
         await until(lambda: transport.unsent_bytes > MAX_UNSENT_BYTES)
         assert await is_serving(kafka)
         assert transport.unsent_bytes < MAX_UNSENT_BYTES + 5_000_000

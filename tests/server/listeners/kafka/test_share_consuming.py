@@ -11,9 +11,9 @@ from triolog.protocol.errors import ErrorCode
 
 from tests.support.brokers import until
 from tests.support.kafka_admin import SET, alter_incrementally, error_names
-from tests.support.kafka_asking import ask
 from tests.support.kafka_server import TOPIC, KafkaServer, batch, kafka_server, produced
 from tests.support.kafka_stream import KafkaStream
+from tests.support.kafka_wire import ask
 from tests.support.share_members import ACCEPT, GROUP, RELEASE, ShareMember
 
 GROUP_TYPE = 32

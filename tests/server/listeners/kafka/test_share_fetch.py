@@ -12,7 +12,7 @@ import trio
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.types import Isolation, TopicPartition
 from triolog.server.broker import OffsetReset, ShareConfig, ShareKey
-from triolog.server.listeners.kafka.share_acknowledgements import MAX_MEMBER_ID_CHARS
+from triolog.server.listeners.kafka.share_fetch import MAX_MEMBER_ID_CHARS
 
 from tests.support.brokers import until
 from tests.support.kafka_server import TOPIC, KafkaServer, batch, kafka_server, produced

@@ -8,11 +8,11 @@ import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.authorization import AclOperation, ResourceType
 
-from tests.support.kafka_acls import allow
-from tests.support.kafka_asking import ask
+from tests.support.kafka_login import allow
 from tests.support.kafka_server import TOPIC, KafkaServer
 from tests.support.kafka_stream import KafkaStream
-from tests.support.streams_requests import CHANGELOG, GROUP, MEMBER, PLAIN, REPARTITION, heartbeat, internal, part, topology
+from tests.support.kafka_wire import ask
+from tests.support.streams_members import CHANGELOG, GROUP, MEMBER, PLAIN, REPARTITION, heartbeat, internal, part, topology
 
 from .test_groups import joining
 

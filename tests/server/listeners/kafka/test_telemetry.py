@@ -16,9 +16,8 @@ from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.server.figures.prometheus import scrape
 
 from tests.support.client_metrics import ALTERATIONS, DESCRIPTIONS, altered, altering, described, describing, setting
-from tests.support.kafka_asking import ask
 from tests.support.kafka_server import kafka_server
-from tests.support.kafka_wire import KafkaWire
+from tests.support.kafka_wire import KafkaWire, ask
 
 VERSIONS = ask("ApiVersions", client_software_name="wire", client_software_version="1.0")
 ASKED = ask("GetTelemetrySubscriptions", client_instance_id=bytes(16))

@@ -8,9 +8,9 @@ import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages import transactions
 
-from tests.support.kafka_asking import ask
 from tests.support.kafka_server import TOPIC, KafkaServer, batch, fetch_partition, fetch_request, produce_request
 from tests.support.kafka_stream import KafkaStream
+from tests.support.kafka_wire import ask
 
 ID = "mover"
 Producer = tuple[int, int]

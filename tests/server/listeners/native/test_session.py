@@ -1,10 +1,15 @@
-"""A session on its own, without a broker; and produces with acks 0, which have no answer."""
+"""A session on its own, without a broker; and produces with acks 0, which have no answer. Every field of a native request is
+read by the code that serves it. A client of the native protocol that is above its quota: it is not told, and read from no more
+until its time is over."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import ast
+import select
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, Final
 
 import attrs
 import pytest
@@ -14,7 +19,10 @@ from triolog.protocol.errors import ErrorCode
 from triolog.protocol.limits import MIB
 from triolog.protocol.native import messages
 from triolog.protocol.native.connection import NEED_DATA, LastError, NativeConnection, NativeRequest
+from triolog.protocol.native.messages import FetchPartition, FetchRequest, MetadataRequest, ProducePartition, ProduceRequest
 from triolog.protocol.native.state import Role
+from triolog.protocol.native.structs import RequestMessage, Struct, fields_of
+from triolog.server.embedded import BlockingBroker
 from triolog.server.listeners.connections.budget import FREE_BYTES, InFlightBudget
 from triolog.server.listeners.connections.states import DRAINING
 from triolog.server.listeners.connections.transport import Transport
@@ -25,7 +33,10 @@ from triolog.server.loop.turns import Gathering
 from tests.support.attackers import NativeStream, both_listeners
 from tests.support.brokers import PARTITION, until, values_from
 from tests.support.in_steps import at_once
+from tests.support.kafka_quotas import FETCHED, PRODUCED, altering
 from tests.support.kafka_server import TOPIC, batch
+from tests.support.kafka_wire import KafkaWire
+from tests.support.wire_client import WireClient
 
 
 @attrs.define(eq=False)
@@ -141,3 +152,73 @@ async def test_a_failed_produce_with_acks_0_is_told_why(fast_path: Path, topic: 
         assert isinstance(event, LastError)
         assert event.error.code is code
         assert await values_from(server.kafka.broker) == []
+
+
+ROOT: Final = Path(__file__).resolve().parents[4]
+READERS: Final = ("server/listeners/native", "protocol/native/calls", "protocol/native/structs.py")
+"""The handlers, and what messages answer of themselves."""
+
+
+def read_names() -> set[str]:
+    """Every attribute that is read."""
+    paths = [path for each in READERS for path in ((ROOT / each).rglob("*.py") if (ROOT / each).is_dir() else [ROOT / each])]
+    nodes = (node for path in paths for node in ast.walk(ast.parse(path.read_text())))
+    return {node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)}
+
+
+def structs_in(shape: Any) -> Iterator[type[Struct]]:
+    inner = shape if isinstance(shape, list) else list(shape.values()) if isinstance(shape, dict) else [shape]
+    return (each for each in inner if isinstance(each, type) and issubclass(each, Struct))
+
+
+def request_fields() -> Iterator[tuple[str, str]]:
+    """(structure, field) of every request."""
+    classes = [each for each in vars(messages).values() if isinstance(each, type)]
+    left = [each for each in classes if issubclass(each, RequestMessage) and each is not RequestMessage]
+    while left:
+        cls: type[Struct] = left.pop()
+        for field in fields_of(cls):
+            yield cls.__name__, field.name
+            left.extend(structs_in(field.shape))
+
+
+def test_every_field_of_every_request_is_read() -> None:
+    fields, read = set(request_fields()), read_names()
+    assert len(fields) > 100
+    assert sorted((cls, name) for cls, name in fields if name not in read) == []
+
+
+KILOBYTES = batch("x" * 20_000)
+PRODUCE = ProduceRequest((ProducePartition(TOPIC, 0, KILOBYTES),))
+FETCH = FetchRequest((FetchPartition(TOPIC, 0, 0, 30_000),), max_bytes=30_000)
+
+
+def connected(broker: BlockingBroker) -> WireClient:
+    return WireClient.connect(broker.native)
+
+
+def limit(broker: BlockingBroker, key: str) -> None:
+    with KafkaWire.connect(broker.kafka) as admin:
+        [entry] = admin.call(altering(([("client-id", "wire-client")], [(key, 100.0)])), 1).entries
+        assert entry.error_code == 0
+
+
+@pytest.mark.parametrize(
+    ("key", "request_", "is_muted"),
+    [(PRODUCED, PRODUCE, True), (FETCHED, FETCH, True), (PRODUCED, FETCH, False), (FETCHED, PRODUCE, False)],
+)
+def test_what_follows_a_call_above_the_quota_waits_for_its_time(
+    broker: BlockingBroker, key: str, request_: messages.RequestMessage, is_muted: bool
+) -> None:
+    with connected(broker) as client, connected(broker) as other:
+        client.call(PRODUCE)
+        limit(broker, key)
+        client.call(request_)
+        asked = client.send(MetadataRequest())
+        if is_muted:
+            broker.clock.advance(100)
+            other.call(MetadataRequest())
+            readable, _, _ = select.select([client.socket], [], [], 0)
+            assert not readable
+            broker.clock.advance(200)
+        assert client.receive_answer(asked)

@@ -10,9 +10,8 @@ from typing import Any, Final
 import pytest
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.native import messages as m
-from triolog.protocol.records.batch import iter_batches
+from triolog.protocol.records.batch import crc32c, iter_batches
 from triolog.protocol.records.builder import build_batch
-from triolog.protocol.records.crc32c import crc32c
 from triolog.server.embedded import BlockingBroker
 from triolog.tools.client.blocking.connection import BlockingConnection
 from triolog.tools.client.config import ClientConfig
@@ -100,7 +99,7 @@ def test_a_range_is_cut_at_batches_in_each_partition_alone(broker: BlockingBroke
 
 def test_leased_segments_can_be_read_from_their_paths(broker: BlockingBroker, connection: BlockingConnection) -> None:
     broker.append("t", batch("a"))
-    lease = ask(connection, m.LeaseSegmentsRequest((m.LeasePartition("t", 0), m.LeasePartition("t", 9)), 60_000))
+    lease = ask(connection, m.LeaseSegmentsRequest((m.Partition("t", 0), m.Partition("t", 9)), 60_000))
     leased, missing = lease.partitions
     assert missing.error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert (leased.log_start_offset, leased.high_watermark, leased.last_stable_offset) == (0, 1, 1)
@@ -108,9 +107,7 @@ def test_leased_segments_can_be_read_from_their_paths(broker: BlockingBroker, co
     assert Path(segment.path).parent == Path(leased.directory)
     data = Path(segment.path).read_bytes()[: segment.size_bytes]
     assert [header.records_count for header, _ in iter_batches(data)] == [1]
-    again = ask(
-        connection, m.LeaseSegmentsRequest((m.LeasePartition("t", 0), m.LeasePartition("t", 1)), 60_000, lease.lease_id)
-    )
+    again = ask(connection, m.LeaseSegmentsRequest((m.Partition("t", 0), m.Partition("t", 1)), 60_000, lease.lease_id))
     assert again.partitions[0] == leased
     assert "t-1 is not part of lease" in again.partitions[1].error.message
     ask(connection, m.LeaseSegmentsRequest((), 0, lease.lease_id))

@@ -1,16 +1,36 @@
-"""What of a log may be cleaned, and whether it is worth it."""
+"""Which logs are cleaned and from where; what the cleaner's process says, line by line; and processes that work for a server:
+they end with it."""
 
 from __future__ import annotations
 
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import attrs
 import pytest
 from triolog.server.config import LogConfig
-from triolog.server.storage.cleaner.selection import CleanableOffsets, LogToClean, choose, cleanable_offsets, log_to_clean
+from triolog.server.storage.child_process import ParentWatch, ServerGoneError
+from triolog.server.storage.cleaner.__main__ import clean_for_server
+from triolog.server.storage.cleaner.job import CleaningJob
+from triolog.server.storage.cleaner.selection import (
+    CleanableOffsets,
+    LogToClean,
+    choose,
+    cleanable_offsets,
+    log_to_clean,
+    plan_round,
+)
+from triolog.server.storage.disk.diskops import drive
+from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.log.changes import truncate_to
 
+from tests.server.offline.test_verify import flip
 from tests.support.compaction import end_transaction, put, put_all
 from tests.support.logs import START_MS, DrivenLog, open_driven
 
@@ -170,3 +190,100 @@ def test_the_active_segment_of_a_compacted_log_is_rolled_within_the_lag(
         put(driven, 1, 1, timestamp=timestamp)
     assert len(driven.log.segments) == segments
     driven.run(driven.log.close())
+
+
+MODULES: Final = ("storage.cleaner", "offline.scrub")
+ORDER: Final = json.dumps({"max_bytes_per_second": 0}).encode() + b"\n"
+SEGMENT: Final = json.dumps({"path": "/nowhere", "size": 1, "base_offset": 0, "end_offset": 1}).encode() + b"\n"
+
+
+def run(module: str, sent: bytes, *, is_heard: bool = True) -> tuple[int, str]:
+    """Exit status and standard error of a process to which a server has sent so much before it was gone."""
+    command = [sys.executable, "-P", "-m", f"triolog.server.{module}", str(os.getpid()), "owner"]
+    reading, writing = os.pipe()
+    if not is_heard:
+        os.close(reading)
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    try:
+        child = subprocess.run(
+            command, input=sent, stdout=writing, stderr=subprocess.PIPE, check=False, timeout=60, env=variables
+        )
+    finally:
+        os.close(writing)
+        if is_heard:
+            os.close(reading)
+    return child.returncode, child.stderr.decode()
+
+
+@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("sent", [b"", b'{"max_bytes'], ids=["nothing", "half a line"])
+def test_a_process_whose_server_is_gone_before_it_said_what_to_do_ends_without_a_word(module: str, sent: bytes) -> None:
+    assert run(module, sent) == (1, "")
+
+
+def test_a_process_that_has_an_answer_for_nobody_ends_without_a_word(tmp_path: Path) -> None:
+    assert run("offline.scrub", ORDER + SEGMENT, is_heard=False) == (1, "")
+
+
+def test_a_process_whose_server_stopped_between_two_orders_has_done_its_work() -> None:
+    assert run("offline.scrub", ORDER + SEGMENT) == (0, "")
+
+
+def test_a_process_that_meets_a_bug_says_where() -> None:
+    status, said = run("offline.scrub", b"{}\n")
+    assert status == 1
+    assert "Traceback" in said
+    assert "max_bytes_per_second" in said
+
+
+def job_of(directory: Path, **settings: Any) -> CleaningJob:
+    """A round over five segments of two records, each of which stays alone."""
+    driven = open_driven(directory, config=LogConfig(cleanup_policy=("compact",), segment_bytes=200))
+    for number in range(10):
+        put(driven, number % 2, number)
+    driven.roll()
+    driven.flush()
+    return plan_round(driven.log, drive(driven.fs, choose(driven.log, None, 0)), 0, map_bytes=1 << 14, **settings)
+
+
+def lines_of(job: CleaningJob, answers: int) -> list[dict[str, Any]]:
+    output = io.StringIO()
+    source = io.StringIO(job.encode().decode() + "next\n" * answers)
+    try:
+        clean_for_server(OsFileSystem(), source, output, ParentWatch(os.getppid()))
+    finally:
+        lines = [json.loads(line) for line in output.getvalue().splitlines()]
+    return lines
+
+
+def test_a_line_for_each_group_and_one_for_the_result(tmp_path: Path) -> None:
+    lines = lines_of(job_of(tmp_path), 100)
+    assert [list(line) for line in lines] == [["group"]] * (len(lines) - 1) + [["result"]]
+    assert [offset for line in lines[:-1] for offset in line["group"][0]] == [0, 2, 4, 6, 8]
+    next_dirty_offset, bytes_read, _, keys, keyless = lines[-1]["result"]
+    assert (next_dirty_offset, keys, keyless) == (10, 2, 0)
+    assert bytes_read > 0
+
+
+def test_it_goes_on_only_when_it_is_told_to(tmp_path: Path) -> None:
+    with pytest.raises(ServerGoneError):
+        lines_of(job_of(tmp_path), 1)
+    assert {path.name[:20] for path in tmp_path.iterdir() if path.suffix == ".cleaned"} == {f"{base:020d}" for base in (0, 2)}
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "kind", "error"),
+    [
+        ("00000000000000000004.log", lambda path: flip(path, -1, 0), "damage", "CRC"),
+        ("00000000000000000004.log", Path.unlink, "gone", "00000000000000000004.log"),
+        ("00000000000000000000.log.cleaned", Path.mkdir, "disk", ""),
+    ],
+)
+def test_what_ends_a_round_is_told_as_such(
+    tmp_path: Path, name: str, damage: Callable[[Path], None], kind: str, error: str
+) -> None:
+    job = job_of(tmp_path)
+    damage(tmp_path / name)
+    [line] = lines_of(job, 1)
+    assert line["kind"] == kind
+    assert error in line["error"]

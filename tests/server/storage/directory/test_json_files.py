@@ -1,7 +1,9 @@
-"""Small files that are JSON: what is written comes back, what is damaged is refused by name, whatever the damage."""
+"""Small files that are JSON, and those that hold a state as a whole: what is written comes back, what is damaged is refused by
+name, the copy before the last change stays, and what a creation left over is told from what is served."""
 
 from __future__ import annotations
 
+import errno
 import json
 import random
 import uuid
@@ -15,11 +17,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.kafka.authorization import AclOperation, AclPermission, PatternType, ResourceType
 from triolog.protocol.kafka.scram import ScramCredential, ScramMechanism
+from triolog.protocol.types import TopicPartition
 from triolog.server.access.acls import Acl
-from triolog.server.access.quota_entities import checked_entity
-from triolog.server.storage.directory import state_files
-from triolog.server.storage.directory.state_files import BROKERS, GROUPS, Overrides
+from triolog.server.access.quotas import checked_entity
+from triolog.server.offline.findings import Observer
+from triolog.server.offline.repair_directory import STATES, repair_directory
+from triolog.server.storage.directory import state_files, topics_file
+from triolog.server.storage.directory.inventory import read_directory
+from triolog.server.storage.directory.state_files import BROKERS, GROUPS, Overrides, read_previous, read_state, write_state
 from triolog.server.storage.directory.topics_file import (
+    TOPICS_FILE,
     Creation,
     Topic,
     decode_creations,
@@ -28,14 +35,19 @@ from triolog.server.storage.directory.topics_file import (
     encode_creations,
     encode_topics,
 )
-from triolog.server.storage.disk.checkpoints import encode_uuid
+from triolog.server.storage.disk import checkpoints
+from triolog.server.storage.disk.checkpoints import PARTITION_METADATA_FILE, encode_partition_metadata, encode_uuid
 from triolog.server.storage.disk.filesystem import OsFileSystem
-from triolog.server.storage.errors import CheckpointError
+from triolog.server.storage.errors import CheckpointError, FileTooLargeError
 from triolog.server.storage.log.derived_files import Facts, IndexFacts, decode_facts, encode_facts
+from triolog.server.storage.log.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
 
+from tests.server.offline.test_verify import verified
 from tests.support.counts import by_tier
 from tests.support.crash_fs import CrashFileSystem, PowerCut
 from tests.support.flipped_files import flipped
+from tests.support.logs import batch
+from tests.support.stopped_logs import Seen, write_stopped_logs
 
 ID: Final = uuid.UUID("c2acf7d7-591e-4689-a804-fb2b3703c088")
 NAME: Final = "some/file.json"
@@ -303,3 +315,203 @@ def test_a_power_cut_leaves_the_old_or_the_new() -> None:
         found = state_files.read_security(fs.crash(random.Random(changes)), "")
         assert found == ONE if is_written else found in (state_files.SecurityState(1), ONE)
     assert is_written
+
+
+OURS, THEIRS = uuid.UUID(int=1000), uuid.UUID(int=2000)
+LOG: Final = "00000000000000000000.log"
+MADE: Final = topics_file.Creation(name="topic", topic_id=OURS, first_partition=2, partitions=5)
+CREATIONS = st.builds(
+    topics_file.Creation,
+    name=st.text("abcZ019._-", min_size=3, max_size=20),
+    topic_id=st.uuids(),
+    first_partition=st.integers(0, 9),
+    partitions=st.integers(10, 99),
+)
+
+
+def make(path: Path, topic_id: uuid.UUID | None = OURS, **files: bytes) -> str:
+    """A partition's directory as a creation leaves it, with more files."""
+    path.mkdir(parents=True)
+    if topic_id is not None:
+        (path / PARTITION_METADATA_FILE).write_bytes(encode_partition_metadata(topic_id))
+    (path / LEADER_EPOCH_FILE).write_bytes(b"0\n0\n")
+    (path / LOG).write_bytes(b"")
+    for name, data in files.items():
+        (path / name).write_bytes(data)
+    return str(path)
+
+
+def is_left(path: str, number: int = 3, topics: dict[str, Topic] | None = None) -> bool:
+    return topics_file.is_left_over(FS, [MADE], topics or {}, TopicPartition("topic", number), path)
+
+
+def named(topic_id: uuid.UUID, partitions: int) -> dict[str, Topic]:
+    return {"topic": Topic(name="topic", topic_id=topic_id, partitions=partitions)}
+
+
+@given(st.integers(0, 2**53), st.lists(CREATIONS, max_size=3))
+def test_what_is_being_made_reads_back(generation: int, creations: list[topics_file.Creation]) -> None:
+    data = topics_file.encode_creations(generation, creations)
+    assert topics_file.decode_creations("file", data) == (generation, creations)
+    assert list(json.loads(data))[-1] == "crc32c"
+
+
+@pytest.mark.parametrize("change", [{"first_partition": -1}, {"first_partition": 5}, {"partitions": 10**9}, {"name": "../x"}])
+def test_a_creation_that_cannot_be_is_an_error_that_names_the_file(change: dict[str, Any]) -> None:
+    content = topics_file.encode_creations(3, [attrs.evolve(MADE, **change)])
+    with pytest.raises(CheckpointError, match=r"^some/file cannot be read: .*; delete it"):
+        topics_file.decode_creations("some/file", content)
+
+
+def test_beside_an_older_list_of_topics_it_says_nothing(tmp_path: Path) -> None:
+    (tmp_path / topics_file.CREATIONS_FILE).write_bytes(topics_file.encode_creations(7, [MADE]))
+    assert topics_file.read_creations(FS, str(tmp_path), 7) == topics_file.read_creations(FS, str(tmp_path), 8) == [MADE]
+    assert topics_file.read_creations(FS, str(tmp_path), 6) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "topic_id", "topics", "left"),
+    [
+        *[(3, topic_id, topics, True) for topic_id in (OURS, None) for topics in ({}, named(OURS, 2), named(OURS, 3))],
+        pytest.param(3, OURS, named(THEIRS, 9), True, id="the topic was made again"),
+        *[(number, OURS, {}, False) for number in (0, 1, 5, 100)],
+        *[(3, topic_id, named(OURS, 4), False) for topic_id in (OURS, None)],
+        pytest.param(3, THEIRS, {}, False, id="somebody put it there"),
+    ],
+)
+def test_what_was_being_made_and_no_list_of_topics_names_is_left_over(
+    tmp_path: Path, number: int, topic_id: uuid.UUID | None, topics: dict[str, Topic], left: bool
+) -> None:
+    assert is_left(make(tmp_path / "topic", topic_id), number, topics) is left
+
+
+def test_a_directory_whose_files_were_torn_by_a_power_cut_is_left_over(tmp_path: Path) -> None:
+    (tmp_path / "topic-3").mkdir()
+    assert is_left(str(tmp_path / "topic-3"))
+    torn = {f"{PARTITION_METADATA_FILE}.tmp": b"ver", PARTITION_METADATA_FILE: bytes(40), LOG: bytes(10_000)}
+    assert is_left(make(tmp_path / "torn", **torn))
+
+
+@pytest.mark.parametrize("topic_id", [OURS, None])
+@pytest.mark.parametrize(
+    "files",
+    [
+        {LOG: batch()},
+        {LOG: bytes(5000) + batch()},
+        {"00000000000000000007.log": b""},
+        {"00000000000000000007.snapshot": b""},
+        {f"{LOG}.deleted": b""},
+        {f"{LOG}.corrupt-0": b""},
+    ],
+    ids=["a record", "behind zeros", "a later start", "producers", "deleted", "set aside"],
+)
+def test_a_directory_that_holds_or_held_a_record_is_not_left_over(
+    tmp_path: Path, topic_id: uuid.UUID | None, files: dict[str, bytes]
+) -> None:
+    assert not is_left(make(tmp_path / "topic-3", topic_id, **files))
+    path = make(tmp_path / "foreign")
+    (tmp_path / "foreign" / "mine").mkdir()
+    assert not is_left(path), "nor one with something foreign in it"
+
+
+def test_files_that_cannot_be_read_condemn_nothing(tmp_path: Path) -> None:
+    partitions = {TopicPartition("topic", 3): make(tmp_path / "topic-3")}
+    topics, creations = tmp_path / TOPICS_FILE, tmp_path / topics_file.CREATIONS_FILE
+    creations.write_bytes(topics_file.encode_creations(1, [MADE]))
+    assert topics_file.left_over(FS, str(tmp_path), partitions) == set()
+    topics.write_bytes(encode_topics(1, []))
+    assert topics_file.left_over(FS, str(tmp_path), partitions) == set(partitions)
+    creations.write_bytes(creations.read_bytes()[:-9])
+    assert topics_file.left_over(FS, str(tmp_path), partitions) == set()
+
+
+def test_tools_pass_over_what_is_left_over_and_verify_names_it(tmp_path: Path) -> None:
+    logs = write_stopped_logs(tmp_path)
+    make(tmp_path / "topic-3", None, **{PARTITION_METADATA_FILE: bytes(30)})
+    assert verified(logs.path).damages
+    generation = json.loads((tmp_path / TOPICS_FILE).read_bytes())["generation"]
+    (tmp_path / topics_file.CREATIONS_FILE).write_bytes(topics_file.encode_creations(generation, [MADE]))
+    seen = verified(logs.path)
+    assert not seen.damages
+    [remark] = [remark for remark in seen.remarks if remark.check == "creation"]
+    assert remark.file == str(tmp_path / "topic-3")
+    assert read_directory(FS, str(tmp_path)).left_over == ("topic-3",)
+    summary = repair_directory(FS, read_directory(FS, str(tmp_path)), Seen(), dry_run=False, acted=lambda action: None)
+    assert (summary.damages, summary.actions) == (0, ())
+    (tmp_path / topics_file.CREATIONS_FILE).write_bytes(b"{")
+    assert str(tmp_path / topics_file.CREATIONS_FILE) in {damage.file for damage in verified(logs.path).damages}
+
+
+FS: Final = OsFileSystem()
+
+
+class WithoutLinks(OsFileSystem):
+    """A mount that knows no hard links."""
+
+    def link(self, source: str, target: str) -> None:
+        raise OSError(errno.EPERM, "not permitted", target)
+
+
+ENCODED: dict[str, Callable[[int], bytes]] = {
+    topics_file.TOPICS_FILE: lambda generation: topics_file.encode_topics(generation, []),
+    state_files.SECURITY_FILE: lambda generation: state_files.encode_security(state_files.SecurityState(generation)),
+    state_files.GROUPS.name: lambda generation: state_files.GROUPS.encode(state_files.Overrides(generation)),
+    state_files.CLIENT_METRICS.name: lambda generation: state_files.CLIENT_METRICS.encode(state_files.Overrides(generation)),
+    BROKERS.name: lambda generation: BROKERS.encode(Overrides(generation)),
+}
+
+
+@pytest.mark.parametrize("name", ENCODED)
+def test_a_file_is_written_up_to_the_size_that_is_read_and_not_beyond(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, data = str(tmp_path / name), ENCODED[name](1)
+    monkeypatch.setitem(checkpoints.LIMITS, name, len(data))
+    write_state(FS, path, data, durable=True)
+    read_state(FS, path, STATES[name])
+    with pytest.raises(FileTooLargeError, match=f"{name} would have .* bytes, at most {len(data)} can be read again"):
+        write_state(FS, path, ENCODED[name](10**9), durable=True)
+    assert [each.name for each in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_bytes() == data
+
+
+@pytest.mark.parametrize("name", ENCODED)
+@pytest.mark.parametrize("fs", [FS, WithoutLinks()], ids=["links", "no links"])
+def test_the_copy_before_the_last_change_stays(name: str, fs: OsFileSystem, tmp_path: Path) -> None:
+    for generation in (1, 2, 3):
+        write_state(fs, str(tmp_path / name), ENCODED[name](generation), durable=True, private=True)
+    assert (tmp_path / name).read_bytes() == ENCODED[name](3)
+    previous = tmp_path / f"{name}.previous"
+    assert previous.read_bytes() == read_previous(fs, str(tmp_path / name), STATES[name]) == ENCODED[name](2)
+    assert previous.stat().st_mode & 0o777 == 0o600
+    assert {each.name for each in tmp_path.iterdir()} == {name, previous.name}
+
+
+def test_what_does_not_outlive_its_process_keeps_no_copy(tmp_path: Path) -> None:
+    for generation in (1, 2):
+        write_state(FS, str(tmp_path / "groups.json"), ENCODED["groups.json"](generation), durable=False)
+    assert [each.name for each in tmp_path.iterdir()] == ["groups.json"]
+
+
+def _is_repaired(directory: Path) -> bool:
+    found = read_directory(FS, str(directory))
+    return not repair_directory(FS, found, Observer(), dry_run=False, acted=lambda action: None).left
+
+
+@pytest.mark.parametrize("name", ENCODED)
+@pytest.mark.parametrize("damage", ["cut", "too large"])
+def test_repair_returns_to_the_copy_and_keeps_the_damaged_file(name: str, damage: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    for generation in (1, 2):
+        write_state(FS, str(path), ENCODED[name](generation), durable=True)
+    with path.open("r+b") as stream:
+        stream.truncate(5 if damage == "cut" else checkpoints.limit_of(name) + 1)
+    size = path.stat().st_size
+    with pytest.raises(CheckpointError, match=rf"`triolog repair {tmp_path}` returns to {name}\.previous"):
+        read_state(FS, str(path), STATES[name])
+    assert _is_repaired(tmp_path)
+    assert path.read_bytes() == ENCODED[name](1)
+    assert path.with_name(f"{name}.corrupt-0").stat().st_size == size
+    path.with_name(f"{name}.previous").write_bytes(b"{")
+    path.write_bytes(b"{")
+    assert not _is_repaired(tmp_path)

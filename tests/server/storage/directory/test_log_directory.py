@@ -1,12 +1,18 @@
-"""A log directory and those of its partitions: lock, identity, clean marker, checkpoints, names."""
+"""A log directory and those of its partitions: its lock, identity, clean marker, checkpoints and names, also where no log is
+opened."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
-import logging
+import fcntl
+import os
 import shutil
+import stat
+import subprocess
+import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Final
@@ -15,10 +21,22 @@ import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.types import TopicPartition
 from triolog.server.config import LogConfig
-from triolog.server.storage.directory import partition_directory
-from triolog.server.storage.directory.log_directory import LogDirectory, Offsets
+from triolog.server.storage.directory import log_directory, partition_directory
+from triolog.server.storage.directory.catalogue import ADOPTED_CONFIGS, ADOPTED_INTERNAL_CONFIGS, StoredTopics
+from triolog.server.storage.directory.inventory import read_directory, read_partition
+from triolog.server.storage.directory.log_directory import DirectoryLock, LogDirectory, Offsets
+from triolog.server.storage.directory.topics_file import (
+    CREATIONS_FILE,
+    TOPICS_FILE,
+    Creation,
+    Topic,
+    encode_creations,
+    encode_topics,
+)
 from triolog.server.storage.disk import checkpoints
+from triolog.server.storage.disk.checkpoints import LOCK_FILE, PARTITION_METADATA_FILE, encode_partition_metadata
 from triolog.server.storage.disk.filesystem import OsFileSystem
+from triolog.server.storage.disk.paths import DELETE_DIR_SUFFIX, marked_directory
 from triolog.server.storage.errors import CheckpointError, LogDirectoryError
 from triolog.server.storage.recovery.recovery import OpenLog
 
@@ -103,7 +121,7 @@ def test_checkpoints_are_read_back_and_name_a_log_start_only_while_records_below
 
 def test_a_checkpoint_that_cannot_be_read_counts_as_empty(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "recovery-point-offset-checkpoint").write_bytes(b"nonsense")
-    with caplog.at_level(logging.WARNING), opened(tmp_path) as directory:
+    with opened(tmp_path) as directory:
         assert directory.recovery_points == {}
     assert "it is taken as empty, so more than needed is recovered" in caplog.text
 
@@ -248,3 +266,245 @@ def test_a_directory_is_deleted_with_all_in_it_once_or_twice(tmp_path: Path) -> 
     for _ in range(2):
         partition_directory.delete_directory(OsFileSystem(), str(directory))
     assert list(tmp_path.iterdir()) == []
+
+
+BASE = "00000000000000000042"
+
+
+def made(directory: Path, *names: str) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (directory / name).write_bytes(name.encode())
+    return directory
+
+
+def test_every_name_of_a_partition_has_its_kind(tmp_path: Path) -> None:
+    kinds = {
+        "small": ("leader-epoch-checkpoint", "partition.metadata", "quarantine-checkpoint"),
+        "set_aside": (
+            f"{BASE}.index.corrupt-0",
+            f"{BASE}.log.corrupt-70",
+            f"{BASE}.log.corrupt-70.2",
+            "partition.metadata.corrupt-0",
+            "quarantine-checkpoint.corrupt",
+        ),
+        "leftovers": (f"{BASE}.index.tmp", f"{BASE}.log.cleaned", f"{BASE}.log.deleted", f"{BASE}.log.swap"),
+        "orphans": ("00000000000000000099.index", "00000000000000000099.timeindex"),
+        "foreign": ("7.log", "notes.txt"),
+    }
+    own = (f"{BASE}.log", f"{BASE}.index", f"{BASE}.txnindex", f"{BASE}.snapshot", "00000000000000000050.snapshot")
+    path = made(tmp_path / "t-0", *own, *(name for names in kinds.values() for name in names))
+    files = read_partition(OsFileSystem(), str(path))
+    for kind, names in kinds.items():
+        assert set(getattr(files, kind)) == set(names), kind
+    (segment,) = files.segments
+    assert (segment.base_offset, set(segment.sizes)) == (42, {".log", ".index", ".txnindex"})
+    assert segment.log_bytes == files.log_bytes == len(f"{BASE}.log")
+    assert files.snapshots == (42, 50)
+    assert files.topic_partition == TopicPartition("t", 0)
+
+
+def test_a_log_directory_has_partitions_marked_and_foreign_directories(tmp_path: Path) -> None:
+    for name in ("b-1", "b-0", "a-10", f"c-0.{'0' * 32}-delete", "pictures", "lost+found", "__cluster_metadata-0"):
+        made(tmp_path / name, f"{BASE}.log")
+    made(tmp_path, "meta.properties")
+    found = read_directory(OsFileSystem(), f"{tmp_path}/")
+    assert [str(files.topic_partition) for files in found.partitions] == ["a-10", "b-0", "b-1"]
+    assert found.marked == (f"c-0.{'0' * 32}-delete",)
+    assert found.foreign == ("pictures",)
+    assert found.is_whole
+
+
+def test_topics_and_the_directory_of_a_partition_choose_partitions(tmp_path: Path) -> None:
+    for name in ("b-1", "b-0", "a-0", "backup"):
+        made(tmp_path / name, f"{BASE}.log")
+    fs = OsFileSystem()
+    found = read_directory(fs, str(tmp_path), topics=frozenset({"b"}))
+    assert [str(files.topic_partition) for files in found.partitions] == ["b-0", "b-1"]
+    assert not found.is_whole
+    with pytest.raises(LogDirectoryError, match="has no partition of topic 'x'"):
+        read_directory(fs, str(tmp_path), topics=frozenset({"x"}))
+    found = read_directory(fs, str(tmp_path / "b-0"))
+    assert (found.path, [files.path for files in found.partitions]) == (str(tmp_path), [str(tmp_path / "b-0")])
+    assert not found.is_whole
+    with pytest.raises(LogDirectoryError, match="not of the form topic-partition"):
+        read_directory(fs, str(tmp_path / "backup"))
+
+
+LISTED = Topic(name="listed", topic_id=uuid.UUID(int=1000), partitions=4, configs={"segment.bytes": "5000"})
+
+
+def make_partition(directory: Path, name: str, topic_id: uuid.UUID | None = None) -> None:
+    (directory / name).mkdir()
+    if topic_id is not None:
+        (directory / name / PARTITION_METADATA_FILE).write_bytes(encode_partition_metadata(topic_id))
+
+
+def stored_topics(directory: Path) -> StoredTopics:
+    return StoredTopics.read(OsFileSystem(), str(directory))
+
+
+def test_a_listed_topic_counts_the_partitions_of_other_directories_too(tmp_path: Path) -> None:
+    (tmp_path / TOPICS_FILE).write_bytes(encode_topics(1, [LISTED]))
+    make_partition(tmp_path, "listed-2", LISTED.topic_id)
+    stored = stored_topics(tmp_path)
+    assert stored.topics == (LISTED,)
+    assert stored.partitions == {TopicPartition("listed", 2): str(tmp_path / "listed-2")}
+
+
+def test_a_topic_without_an_entry_is_as_a_server_would_adopt_it(tmp_path: Path) -> None:
+    make_partition(tmp_path, "kafkas-0", uuid.UUID(int=2000))
+    make_partition(tmp_path, "kafkas-2", uuid.UUID(int=2000))
+    make_partition(tmp_path, "__consumer_offsets-0")
+    internal, adopted = stored_topics(tmp_path).topics
+    assert (adopted.name, adopted.partitions, adopted.topic_id.int, adopted.configs) == ("kafkas", 3, 2000, ADOPTED_CONFIGS)
+    assert (internal.name, internal.configs) == ("__consumer_offsets", ADOPTED_INTERNAL_CONFIGS)
+
+
+def test_a_topic_that_is_being_deleted_is_none(tmp_path: Path) -> None:
+    """One of its partitions was renamed before a crash, the other was not yet."""
+    (tmp_path / TOPICS_FILE).write_bytes(encode_topics(1, [LISTED]))
+    make_partition(tmp_path, marked_directory(TopicPartition("listed", 0), DELETE_DIR_SUFFIX), LISTED.topic_id)
+    make_partition(tmp_path, "listed-1", LISTED.topic_id)
+    assert stored_topics(tmp_path) == StoredTopics(topics=(), partitions={})
+
+
+def test_a_topic_that_was_being_made_is_none(tmp_path: Path) -> None:
+    creation = Creation(name="made", topic_id=uuid.UUID(int=3000), first_partition=0, partitions=3)
+    grown = Creation(name="listed", topic_id=LISTED.topic_id, first_partition=3, partitions=6)
+    (tmp_path / TOPICS_FILE).write_bytes(encode_topics(1, [LISTED]))
+    (tmp_path / CREATIONS_FILE).write_bytes(encode_creations(1, [creation, grown]))
+    make_partition(tmp_path, "listed-3", LISTED.topic_id)
+    make_partition(tmp_path, "listed-4", LISTED.topic_id)
+    make_partition(tmp_path, "made-1", creation.topic_id)
+    stored = stored_topics(tmp_path)
+    assert stored.topics == (LISTED,)
+    assert list(stored.partitions) == [TopicPartition("listed", 3)]
+
+
+def test_directories_that_are_no_partitions_of_ours_are_passed_over_and_what_cannot_be_understood_is_refused(
+    tmp_path: Path,
+) -> None:
+    for name in ("lost+found", "__cluster_metadata-0", f"old-0.{'0' * 32}-stray"):
+        make_partition(tmp_path, name)
+    assert stored_topics(tmp_path) == StoredTopics(topics=(), partitions={})
+    make_partition(tmp_path, "flights-0.export")
+    with pytest.raises(LogDirectoryError, match=r"flights-0\.export"):
+        stored_topics(tmp_path)
+    (tmp_path / "flights-0.export").rmdir()
+    (tmp_path / TOPICS_FILE).write_text("{")
+    with pytest.raises(CheckpointError, match=TOPICS_FILE):
+        stored_topics(tmp_path)
+
+
+HOLD_AS_KAFKA: Final = """
+import fcntl, sys
+stream = open(sys.argv[1], "a+b")
+fcntl.lockf(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+print("locked", flush=True)
+sys.stdin.read()
+"""
+TRY_AS_KAFKA: Final = """
+import fcntl, sys
+with open(sys.argv[1], "r+b") as stream:
+    fcntl.lockf(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+"""
+
+
+def kafka_can_lock(directory: Path) -> bool:
+    command = [sys.executable, "-c", TRY_AS_KAFKA, str(directory / LOCK_FILE)]
+    return subprocess.run(command, capture_output=True, check=False, timeout=60).returncode == 0
+
+
+@contextlib.contextmanager
+def held(directory: str) -> Iterator[None]:
+    lock = DirectoryLock.acquire(directory)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def test_a_second_owner_in_this_process_is_refused_with_the_first_ones_name(tmp_path: Path) -> None:
+    """Also under another name of the directory; another directory has another lock."""
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "alias").symlink_to("one")
+    with held(str(tmp_path / "one")), held(str(tmp_path / "two")):
+        for name in ("one", "alias"):
+            why = f"{tmp_path / name} is locked by triolog, process {os.getpid()}; stop it first"
+            with pytest.raises(LogDirectoryError, match=why):
+                DirectoryLock.acquire(str(tmp_path / name))
+    with pytest.raises(FileNotFoundError):
+        DirectoryLock.acquire(str(tmp_path / "none"))
+
+
+def test_removing_the_file_lets_no_second_owner_in_and_kafkas_file_is_not_made_anew(tmp_path: Path) -> None:
+    with held(str(tmp_path)):
+        (tmp_path / LOCK_FILE).unlink()
+        with pytest.raises(LogDirectoryError, match=f"{tmp_path} is locked by another process"):
+            DirectoryLock.acquire(str(tmp_path))
+        assert not (tmp_path / LOCK_FILE).exists()
+    DirectoryLock.acquire(str(tmp_path)).release()
+
+
+def test_where_directories_cannot_be_locked_the_file_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NFS: `flock` is a record lock there, and a directory cannot be open for writing."""
+
+    def nfs_flock(fd: int, operation: int, flock: Callable[[int, int], None] = fcntl.flock) -> None:
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        flock(fd, operation)
+
+    monkeypatch.setattr(fcntl, "flock", nfs_flock)
+    with held(str(tmp_path)):
+        with pytest.raises(LogDirectoryError, match="locked by triolog"):
+            DirectoryLock.acquire(str(tmp_path))
+
+
+def test_a_full_device_keeps_nobody_from_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the name of the holder has no room."""
+
+    def no_space(fd: int, data: bytes, position: int) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", no_space)
+        lock = DirectoryLock.acquire(str(tmp_path))
+    with pytest.raises(LogDirectoryError, match="is locked by another process"):
+        DirectoryLock.acquire(str(tmp_path))
+    lock.release()
+
+
+@pytest.mark.parametrize("has_open_file_locks", [True, False])
+def test_kafka_is_kept_out_until_the_lock_is_released_also_after_a_second_owner_was_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_open_file_locks: bool
+) -> None:
+    """Where locks of open files are missing records are locked."""
+    if not has_open_file_locks:
+        monkeypatch.setattr(log_directory, "_OPEN_FILE_LOCK", None)
+    with held(str(tmp_path)):
+        assert not kafka_can_lock(tmp_path)
+        with pytest.raises(LogDirectoryError, match="locked by triolog"):
+            DirectoryLock.acquire(str(tmp_path))
+        assert not (has_open_file_locks and kafka_can_lock(tmp_path))
+    with held(str(tmp_path)):
+        pass
+    assert kafka_can_lock(tmp_path)
+
+
+def test_a_directory_that_kafka_holds_is_refused(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", HOLD_AS_KAFKA, str(tmp_path / LOCK_FILE)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdin is not None
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"locked\n"
+        with pytest.raises(LogDirectoryError, match="another process"):
+            DirectoryLock.acquire(str(tmp_path))
+        holder.stdin.close()
+    DirectoryLock.acquire(str(tmp_path)).release()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no locks of open files")
+def test_linux_has_locks_of_open_files() -> None:
+    assert log_directory._OPEN_FILE_LOCK == fcntl.F_OFD_SETLK

@@ -20,11 +20,10 @@ from triolog.protocol.errors import InvalidTxnStateError, OutOfOrderSequenceErro
 from triolog.protocol.records.batch import BatchHeader
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.records.control import ControlRecordType, control_record_type
-from triolog.protocol.types import LATEST_TIMESTAMP, NO_PRODUCER_ID, Isolation
+from triolog.protocol.types import LATEST_TIMESTAMP, NO_PRODUCER_ID, AppendResult, Isolation
 from triolog.server.config import LogConfig
 from triolog.server.offline.compact_directory import compact
 from triolog.server.storage.disk.diskops import drive
-from triolog.server.storage.log.append import AppendResult
 from triolog.server.storage.log.changes import truncate_to
 from triolog.server.storage.log.derived_files import FILE_NAME as DERIVED_FILE
 from triolog.server.storage.log.gaps import gap_at
@@ -33,6 +32,7 @@ from triolog.server.storage.log.prepare import PreparedAppend, prepare_append, p
 from triolog.server.storage.log.retention import expire_segments, increment_log_start_offset, take_out_below
 from triolog.server.storage.lookups.timestamps import offset_for_timestamp
 
+from tests.server.offline.test_verify import damages_below
 from tests.support.altered_files import alter_in_memory
 from tests.support.counts import counts, session_seed
 from tests.support.crash_fs import CrashFileSystem, PowerCut
@@ -520,6 +520,27 @@ class FailingLife(Life):
 def test_every_history_with_failed_syncs_keeps_what_it_promised(chunk: int) -> None:
     """Without a power cut between the failure and the restart, and with one at any time behind it."""
     live(FailingLife, range(FIRST_SEED + chunk * FAILING_SEEDS // 4, FIRST_SEED + (chunk + 1) * FAILING_SEEDS // 4))
+
+
+@attrs.define(eq=False)
+class HealthyLife(Life):
+    """A history on a device that loses nothing: after a clean stop the log is healthy, wherever its start was raised to."""
+
+    def lose_what_is_kept_twice(self) -> None:
+        assert damages_below(self.fs, DIRECTORY, self.log.log_start_offset) == []
+
+    def alter_a_derived_file(self) -> None:
+        """Nothing is altered."""
+
+    def deeds(self) -> list[tuple[int, Callable[[], None]]]:
+        return [
+            *((12, self.append), (3, self.roll), (2, self.write_checkpoint), (2, self.delete_records)),
+            *((1, self.retain), (2, self.delete_doomed), (2, self.kill), (2, self.restart)),
+        ]
+
+
+def test_a_history_of_transactions_kills_and_deletions_leaves_no_damage() -> None:
+    live(HealthyLife, range(20))
 
 
 FAILED_ONCE: Final = (

@@ -22,22 +22,30 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from triolog.protocol.errors import CorruptRecordError, InvalidRecordError, RecordBatchTooLargeError, RequestError
 from triolog.protocol.limits import INT64_MAX
 from triolog.protocol.records.builder import build_batch
-from triolog.protocol.types import CompressionType, TimestampType
+from triolog.protocol.types import AppendResult, CompressionType, TimestampType
 from triolog.server.config import LogConfig
 from triolog.server.storage.disk.filesystem import FileSystem, OsFileSystem
 from triolog.server.storage.disk.memory_overlay import MOST_TAIL_BYTES
 from triolog.server.storage.errors import SnapshotExpiredError
-from triolog.server.storage.log.append import AppendPlan, AppendResult
+from triolog.server.storage.log.append import AppendPlan
 from triolog.server.storage.log.changes import truncate_fully_and_start_at, truncate_to
 from triolog.server.storage.log.gaps import gap_at
 from triolog.server.storage.log.log import FlushPlan, Log, LogSnapshot
 from triolog.server.storage.log.prepare import PreparedAppend, prepare_append
 
-from tests.support.check_log import check_everything, check_indexes, check_lookup, check_read, questions
 from tests.support.counts import counts
 from tests.support.crash_fs import CrashFileSystem, PowerCut
 from tests.support.inline_log import ORDERS, InlineLog, make_on_device
-from tests.support.model_log import ModelBatch, ModelLog, NewRecord
+from tests.support.model_log import (
+    ModelBatch,
+    ModelLog,
+    NewRecord,
+    check_everything,
+    check_indexes,
+    check_lookup,
+    check_read,
+    questions,
+)
 
 STEPS: Final = 40
 FAR: Final = 2**60

@@ -80,7 +80,8 @@ def bases(driven: DrivenLog) -> list[int]:
 
 @pytest.mark.parametrize(("kept_records", "segments"), [(10, 2), (15, 3), (14, 3), (9, 2), (5, 1), (4, 1), (0, 1)])
 def test_size_lets_go_what_leaves_at_least_that_much(tmp_path: Path, kept_records: int, segments: int) -> None:
-    """Kafka: UnifiedLogTest.shouldDeleteSizeBasedSegments, shouldNotDeleteSizeBasedSegmentsWhenUnderRetentionSize."""
+    """Kafka: UnifiedLogTest.shouldDeleteSizeBasedSegments, shouldNotDeleteSizeBasedSegmentsWhenUnderRetentionSize,
+    LogManagerTest.testCleanupSegmentsToMaintainSize."""
     driven = log_of(tmp_path, 15, retention_bytes=kept_records * SIZE)
     retain(driven)
     assert len(driven.log.segments) == segments

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 from triolog.protocol.errors import InvalidRecordError, OutOfOrderSequenceError
-from triolog.protocol.records.batch import iter_batches
-from triolog.protocol.types import LATEST_TIMESTAMP, MAX_TIMESTAMP, Isolation, Record
+from triolog.protocol.types import LATEST_TIMESTAMP, MAX_TIMESTAMP, AppendResult, Isolation, Record
 from triolog.server.config import LogConfig
 from triolog.server.storage.disk.diskops import SyncDirectory, SyncFile
-from triolog.server.storage.log.append import AppendResult, commit_append, plan_append
+from triolog.server.storage.log.append import commit_append, plan_append
 from triolog.server.storage.log.changes import truncate_fully_and_start_at, truncate_to
 from triolog.server.storage.log.prepare import PreparedAppend, prepare_marker
 from triolog.server.storage.producers.producer_snapshots import list_snapshots
@@ -22,7 +21,6 @@ from tests.support.crash_fs import CrashFileSystem
 from tests.support.logs import START_MS, DrivenLog, batch, open_driven, scan_for_timestamp
 
 COMMITTED = Isolation.READ_COMMITTED
-SMALL = LogConfig(segment_bytes=400, index_interval_bytes=0)
 
 
 def send(driven: DrivenLog, pid: int, sequence: int, *timestamps: int, txn: bool = True, epoch: int = 0) -> AppendResult:
@@ -81,22 +79,6 @@ def test_under_log_append_time_a_duplicate_gets_the_time_of_the_first(tmp_path: 
     assert first.log_append_time == START_MS
 
 
-def test_committed_reads_end_at_the_first_open_transaction(driven: DrivenLog) -> None:
-    """Kafka: UnifiedLogTest.testFetchUpToLastStableOffset."""
-    driven.append(batch())
-    send(driven, 1, 0)
-    driven.append(batch())
-    assert driven.log.last_stable_offset == 1
-    assert values(driven.records(COMMITTED)) == [0]
-    assert values(driven.records()) == [0, 1, 2]
-    assert driven.read(1, isolation=COMMITTED).records == b""
-    found = [header.base_offset for header, _ in iter_batches(driven.read(0, isolation=COMMITTED).records)]
-    assert found == [0], "consumers take what they get for decided"
-    assert end_transaction(driven, 1, commit=True) == 3
-    assert driven.log.last_stable_offset == 4
-    assert values(driven.records(COMMITTED)) == [0, 1, 2]
-
-
 def test_lookups_by_time_of_committed_readers_end_at_the_last_stable_offset(driven: DrivenLog) -> None:
     driven.append(batch(START_MS, START_MS + 10))
     send(driven, 1, 0, START_MS + 20)
@@ -110,7 +92,7 @@ def test_lookups_by_time_of_committed_readers_end_at_the_last_stable_offset(driv
 
 @pytest.mark.parametrize("committed", [True, False])
 def test_the_last_stable_offset_waits_for_the_high_watermark(driven: DrivenLog, committed: bool) -> None:
-    """Kafka: UnifiedLogTest.testFirstUnstableOffsetWithTransactionalData,
+    """Kafka: UnifiedLogTest.testFirstUnstableOffsetWithTransactionalData, testFetchUpToLastStableOffset,
     testReadCommittedWithConcurrentHighWatermarkUpdates."""
     send(driven, 1, 0)
     driven.append(batch())
@@ -121,16 +103,6 @@ def test_the_last_stable_offset_waits_for_the_high_watermark(driven: DrivenLog, 
     assert driven.read(0, isolation=COMMITTED).records == b""
     driven.log.high_watermark_to_end()
     assert driven.log.last_stable_offset == 3
-
-
-def test_the_marker_of_an_aborted_transaction_can_lie_in_a_later_segment(tmp_path: Path) -> None:
-    driven = open_driven(tmp_path, config=SMALL)
-    send(driven, 1, 0)
-    for _ in range(12):
-        driven.append(batch())
-    end_transaction(driven, 1, commit=False)
-    assert len(driven.log.segments) >= 3
-    assert values(driven.records(COMMITTED)) == list(range(1, 13))
 
 
 def test_the_first_unstable_offset_is_not_below_the_log_start_offset(driven: DrivenLog) -> None:

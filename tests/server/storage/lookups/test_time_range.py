@@ -27,7 +27,7 @@ from triolog.server.storage.lookups.fetch import FetchedRecords
 from triolog.server.storage.lookups.fetched_records import aborted_pairs
 from triolog.server.storage.lookups.time_range import fetch_range
 
-from tests.server.storage.lookups import drawn_logs
+from tests.server.storage.lookups.test_timestamps import log_of as log_of_batches
 from tests.support.compaction import clean, end_transaction
 from tests.support.counts import counts
 from tests.support.gate_fs import GateFileSystem
@@ -78,7 +78,7 @@ def scan(driven: DrivenLog, wanted: TimeRange, isolation: Isolation = Isolation.
     return [record for record in driven.records(isolation, skip_gaps=True) if wanted.holds(record.timestamp)]
 
 
-log_of: Final = functools.partial(drawn_logs.log_of, index_interval_bytes=SIZE)
+log_of: Final = functools.partial(log_of_batches, index_interval_bytes=SIZE)
 """With an index entry for every second batch."""
 
 

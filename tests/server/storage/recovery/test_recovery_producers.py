@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 import struct
 from pathlib import Path
@@ -12,12 +11,11 @@ import pytest
 from triolog.protocol.errors import OutOfOrderSequenceError, RecordBatchTooLargeError
 from triolog.protocol.records.batch import empty_batch_header, end_txn_marker
 from triolog.protocol.records.builder import build_batch
-from triolog.protocol.types import NO_OFFSET, TimestampType, TopicPartition
+from triolog.protocol.types import NO_OFFSET, AppendResult, TimestampType, TopicPartition
 from triolog.server.config import LogConfig
 from triolog.server.storage.disk.checkpoints import RECOVERY_POINT_FILE, decode_offsets
 from triolog.server.storage.disk.diskops import drive
 from triolog.server.storage.indexes.transaction_index import AbortedTxn
-from triolog.server.storage.log.append import AppendResult
 from triolog.server.storage.log.changes import reconfigure
 from triolog.server.storage.log.prepare import prepare_append
 from triolog.server.storage.producers import producer_snapshots
@@ -150,8 +148,7 @@ def test_a_clean_log_without_any_snapshot_knows_its_producers_and_writes_one(
     open_driven(tmp_path, was_clean=False).close()
     for path in tmp_path.glob("*.snapshot"):
         path.unlink()
-    with caplog.at_level(logging.WARNING):
-        driven = open_driven(tmp_path)
+    driven = open_driven(tmp_path)
     assert f"{tmp_path} has no producer snapshot; the headers of all of its" in caplog.text
     assert (last_sequence(driven), driven.log.producers.end_offset, driven.log.last_stable_offset) == (2, 4, 3)
     assert snapshot_offsets(tmp_path) == [4]
@@ -170,8 +167,7 @@ def test_a_clean_log_that_is_damaged_and_has_no_snapshot_is_served_without_its_p
     data = bytearray(log.read_bytes())
     data[len(data) // 3 + 16] = 7
     log.write_bytes(data)
-    with caplog.at_level(logging.WARNING):
-        driven = open_driven(tmp_path)
+    driven = open_driven(tmp_path)
     assert "the producers of topic-0, and what they have open, are forgotten" in caplog.text
     assert (driven.log.producers.entries, driven.log.log_end_offset) == ({}, 3)
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from triolog.protocol.limits import INT32_MAX, MAX_SEGMENT_BYTES
+from triolog.protocol.limits import INT32_MAX, INT64_MAX, MAX_SEGMENT_BYTES
 from triolog.protocol.records.batch import iter_batches, parse_header
 from triolog.protocol.records.record import iter_records
 from triolog.protocol.types import NO_TIMESTAMP
@@ -18,6 +18,7 @@ from triolog.server.storage.disk.diskops import drive
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import SegmentOffsetOverflowError
 from triolog.server.storage.segments.segment import LogSegment, LogSegments, SegmentCursor
+from triolog.server.storage.segments.segment_view import MOST_STRETCHES, NOT_KNOWN, NOTHING, LeastTimestamps, Stretch
 
 from tests.support.logs import batch
 from tests.support.segment_files import contents
@@ -167,20 +168,19 @@ def test_an_append_past_the_largest_position_is_refused(tmp_path: Path) -> None:
         segment.put(40, 1)
 
 
-def test_size_rolls_strictly_above_segment_bytes(tmp_path: Path) -> None:
+def test_size_time_and_offsets_roll_strictly_above_their_limits(tmp_path: Path) -> None:
     segment = Segment(tmp_path, segment_bytes=100)
     assert segment.should_roll(size=100) is None
     segment.of.size = 60
     assert segment.should_roll(size=40) is None
     assert str(segment.should_roll(size=41)).startswith("size: 60 + 41")
-
-
-def test_time_rolls_strictly_above_segment_ms_minus_jitter(tmp_path: Path) -> None:
     segment = Segment(tmp_path, segment_ms=1000)
     segment.put(40, 5000)
     segment.of.roll_jitter_ms = 100
     assert segment.should_roll(largest_timestamp=5900) is None
     assert str(segment.should_roll(largest_timestamp=5901)).startswith("time: 901 ms")
+    assert segment.should_roll(largest_offset=BASE + INT32_MAX) is None
+    assert "does not fit in 32 bits" in str(segment.should_roll(largest_offset=BASE + INT32_MAX + 1))
 
 
 def test_only_what_a_segment_holds_already_is_rolled_by_time(tmp_path: Path) -> None:
@@ -201,12 +201,6 @@ def test_an_index_that_is_full_but_for_its_reserved_slot_rolls(tmp_path: Path, s
         assert segment.should_roll(largest_offset=40 + number) is None
         segment.put(40 + number, 1 + number * step)
     assert f"{kind} index has all of its {most} entries" in str(segment.should_roll(largest_offset=41 + most))
-
-
-def test_an_offset_that_does_not_fit_rolls(tmp_path: Path) -> None:
-    segment = Segment(tmp_path)
-    assert segment.should_roll(largest_offset=BASE + INT32_MAX) is None
-    assert "does not fit in 32 bits" in str(segment.should_roll(largest_offset=BASE + INT32_MAX + 1))
 
 
 def test_the_first_appends_largest_timestamp_is_what_time_counts_from(tmp_path: Path) -> None:
@@ -233,18 +227,6 @@ def test_a_read_finds_the_first_batch_that_reaches_its_offset(tmp_path: Path, in
     segment.put(110, 1)
     assert [segment.read(40 + number) for number in range(60)] == [40 + number // 3 * 3 for number in range(60)]
     assert [segment.read(offset) for offset in (105, 110, 111)] == [110, 110, None]
-
-
-def test_a_lookup_by_time_finds_the_first_record_at_or_behind_it(tmp_path: Path) -> None:
-    """Kafka: LogSegmentTest.testFindOffsetByTimestamp."""
-    segment = Segment(tmp_path, index_interval_bytes=2 * len(batch(1)))
-    for offset in range(40, 50):
-        segment.put(offset, 10 * offset)
-    assert 0 < len(segment.time_entries()) < 9
-    assert segment.of.max_timestamp == 490
-    for timestamp in range(399, 493):
-        expected = next(((10 * offset, offset) for offset in range(40, 50) if 10 * offset >= timestamp), None)
-        assert segment.find(timestamp) == expected, timestamp
 
 
 def test_truncation_to_a_gap_drops_what_lies_behind_it(tmp_path: Path) -> None:
@@ -368,3 +350,92 @@ def test_every_match_equals_a_scan(all_bases: set[int], offset: int) -> None:
     assert base(found.higher(offset)) == min((one for one in ordered if one > offset), default=None)
     assert bases(found.higher_segments(offset)) == [one for one in ordered if one > offset]
     assert found.active.base_offset == ordered[-1]
+
+
+def added(*stretches: tuple[int, int], since: int = NOTHING) -> LeastTimestamps:
+    least = LeastTimestamps()
+    least.nothing_yet()
+    least.add(stretches)
+    least.since = since
+    return least
+
+
+def test_a_segment_that_was_there_before_may_hold_anything() -> None:
+    assert LeastTimestamps().next_below(7, 100) == Stretch(0, INT64_MAX, NOT_KNOWN)
+    empty = LeastTimestamps()
+    empty.nothing_yet()
+    assert empty.next_below(0, 100) is None
+
+
+def test_the_next_stretch_that_can_hold_a_smaller_timestamp_comes_with_those_behind_it() -> None:
+    least = added((10, 50), (20, 40), (30, 45), (40, 60), (50, 5))
+    assert least.next_below(0, 50) == Stretch(10, 30, 40)
+    assert least.next_below(25, 50) == Stretch(20, 30, 45)
+    assert least.next_below(30, 50) == Stretch(40, 50, 5)
+    assert least.next_below(50, 50) is None
+    assert least.next_below(0, 5) is None
+    assert least.least == 5
+
+
+def test_what_lies_behind_the_last_index_entry_counts() -> None:
+    assert added((10, 50), since=3).next_below(0, 4) == Stretch(10, INT64_MAX, 3)
+    assert added((10, 2), since=3).next_below(0, 4) == Stretch(0, INT64_MAX, 2)
+
+
+def test_what_was_looked_up_takes_the_place_of_what_was_not_known() -> None:
+    least = LeastTimestamps()
+    least.learn(10, [(20, 7), (30, 9)])
+    assert least.next_below(0, 100) == Stretch(0, 10, NOT_KNOWN)
+    assert least.next_below(10, 8) == Stretch(10, 20, 7)
+    assert least.next_below(20, 8) == Stretch(30, INT64_MAX, NOT_KNOWN)
+    least.learn(0, [(10, 3)])
+    assert least.next_below(0, 8) == Stretch(0, 20, 3)
+
+
+def test_what_was_looked_up_is_not_forgotten_where_neighbours_become_one() -> None:
+    least = LeastTimestamps()
+    for start in range(0, 4 * MOST_STRETCHES * 10, 20):
+        least.learn(start, [(start + 10, start)])
+    assert len(least) > MOST_STRETCHES  # what is known and what is not does not become one
+    assert least.next_below(0, 1) == Stretch(0, 10, 0)
+
+
+def test_there_are_few_stretches_whatever_is_known_of_them() -> None:
+    least = LeastTimestamps()
+    for end in range(1, 20 * MOST_STRETCHES):
+        least.add([(end, NOT_KNOWN if end % 2 else end)])
+        assert len(least) < 5 * MOST_STRETCHES
+    assert least.next_below(0, 1) == Stretch(0, least.next_below(0, 1).end, NOT_KNOWN)  # type: ignore[union-attr]
+
+
+def test_the_bounds_of_segments_that_became_one_are_those_of_their_offsets() -> None:
+    least = LeastTimestamps()
+    least.take_over([(0, LeastTimestamps()), (100, added((150, 8), since=9)), (200, added((250, 3), since=4))])
+    assert least.next_below(0, 5) == Stretch(0, 100, NOT_KNOWN)
+    assert least.next_below(100, 5) == Stretch(200, INT64_MAX, 3)
+    assert least.next_below(160, 10) == Stretch(150, INT64_MAX, 9)
+
+
+TIMES = st.lists(st.integers(0, 1000), min_size=1, max_size=3000)
+
+
+@given(TIMES, st.integers(0, 3000), st.integers(0, 1000))
+def test_bounds_are_never_too_large_and_few(timestamps: list[int], cut: int, wanted: int) -> None:
+    least = LeastTimestamps()
+    least.nothing_yet()
+    for offset, timestamp in enumerate(timestamps):
+        least.add([(offset + 1, timestamp)])
+    assert len(least) <= MOST_STRETCHES + 1
+    found, offset = set[int](), 0
+    while (stretch := least.next_below(offset, wanted)) is not None:
+        offset = max(offset, stretch.start)
+        found |= set(range(offset, min(stretch.end, len(timestamps))))
+        offset = stretch.end
+    below = {offset for offset, timestamp in enumerate(timestamps) if timestamp < wanted}
+    assert below <= found
+    before = least.before(cut)
+    for offset, timestamp in enumerate(timestamps[:cut]):
+        stretch = before.next_below(offset, timestamp + 1)
+        assert stretch is not None
+        assert stretch.start <= offset < stretch.end
+    assert least.least == min(timestamps)

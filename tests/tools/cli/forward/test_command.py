@@ -230,11 +230,13 @@ def test_a_record_is_passed_over_and_a_place_that_is_not_there_refused(pair: For
     pair.drain(start="latest")
     for arguments, message in (
         (("--start", "7"), f"{TOPIC}-0 has offsets 0 up to 3 (exclusive), and not 7"),
-        (("--start", "soon"), "neither earliest nor latest nor a time"),
+        (("--start", "soon"), "'soon' is not a position"),
         (("--start", "0", "--partition", "3"), f"{TOPIC} has no partition 3"),
     ):
         refused = reset(pair, tmp_path, *arguments)
         assert (refused.exit_code, message in refused.stderr) == (2, True)
+    for position, offset in (("-1", 2), ("+1", 1), ("-9", 0), ("+9", 3), ("end", 3)):
+        assert reset(pair, tmp_path, "-o", position).stdout == f"{TOPIC}-0 goes on at {offset}\n"
     assert reset(pair, tmp_path, "--partition", "0", "--start", "1").exit_code == 0
     assert pair.upstream.groups.committed(GROUP) == {TopicPartition(TOPIC, 0): 1}
     pair.drain()

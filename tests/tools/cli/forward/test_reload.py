@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from triolog.tools.forward.process.asking import ask
-from triolog.tools.forward.process.place import CONTROL
+from triolog.tools.forward.process.place import CONTROL, ask
 
 from tests.support.forwarding import TOPIC, Forwarding, forwarding, until
 from tests.support.server_process import ServerFolder, ServerProcess
 from tests.tools.cli.forward.test_command import running
-from tests.tools.forward.process.test_supervisor import child_of, is_alive, keys, produce, wait_for
+from tests.tools.forward.process.test_control import child_of, is_alive, keys, produce, wait_for
 
 pytestmark = pytest.mark.merge  # each test starts forwarders as processes
 

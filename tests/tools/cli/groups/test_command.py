@@ -64,7 +64,7 @@ def test_reset_shows_what_it_would_do_and_does_it_when_told(cli: Cli, ten: None)
     assert cli.json("groups", "list") == []
     shown = cli.ok("groups", "reset", "g", "t", "--to", "6")
     assert ["t", "0", "-", "6", "10", "4"] in [line.split() for line in shown.splitlines()]
-    assert shown.endswith("nothing was changed; --execute does it\n")
+    assert shown.endswith("nothing was changed. --execute resets the offsets\n")
     assert reset(cli, "t", "--to", "6", "--execute") == [(None, 6, 4)]
     assert values(cli, "--group", "g") == ["6", "7", "8", "9"]
     assert reset(cli, "t", "--to", "earliest", "--partition", "0", "--execute") == [(10, 0, 10)]
@@ -143,9 +143,9 @@ def test_what_is_wrong_is_said(cli: Cli, ten: None) -> None:
     }
     for arguments, words in refusals.items():
         assert words in cli.refused("groups", *arguments.split())
-    for where in ("", "--to 1 --to-time now", "--to 1 --shift 1"):
+    for where in ("", "--to 1 --shift 1"):
         said = cli.refused("groups", "reset", "g", "t", *where.split(), code=2)
-        assert "--to N, --to-time TIME or --shift N says where to; give one of them" in said
+        assert "give the new position: either --offset POSITION or --shift N" in said
     for topics in ("", "t --all-topics"):
         assert "name a TOPIC" in cli.refused("groups", "reset", "g", *topics.split(), "--to", "1", code=2)
 
@@ -183,7 +183,7 @@ def test_records_older_than_the_retention_are_warned_of_once_with_the_way_out_an
     (warning,) = result.stderr.splitlines()
     assert warning.startswith("Warning: standard input, line 1: records of 2013-07-04T00:00:00.000")
     assert "older than topic week keeps any (retention.ms=604800000, 7 days)" in warning
-    assert "`triolog topics alter week --set retention.ms=-1`" in warning
+    assert "`triolog topics alter week --config retention.ms=-1`" in warning
     assert "message.timestamp.type=LogAppendTime" in warning
     keyed = OLD.replace("{", '{"key": "k", ')
     for number, (key, value) in enumerate(

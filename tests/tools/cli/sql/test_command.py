@@ -30,7 +30,7 @@ def test_an_answer_is_a_table_json_lines_or_csv(cli: Cli, flights: BlockingBroke
     lines = [line.split() for line in cli.ok("sql", QUESTION).splitlines() if line.strip()]
     assert lines[0] == ["carrier", "late", "n"]
     assert lines[2:] == [["B,", "6", "null", "1"], ["B6", "4", "1"], ["UA", "6.5", "2"]]
-    assert "the first 1 row; --rows N shows more" in cli.ok("sql", QUESTION, "--rows", "1")
+    assert "the first 1 row; --max N shows more" in cli.ok("sql", QUESTION, "--rows", "1")
     assert cli.lines("sql", QUESTION, "--format", "json")[1:] == [
         {"carrier": "B6", "late": 4.0, "n": 1},
         {"carrier": "UA", "late": 6.5, "n": 2},

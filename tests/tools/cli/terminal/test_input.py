@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import io
 import os
+import sys
 from pathlib import Path
 
 import click
@@ -55,3 +57,15 @@ async def test_a_pipe_gives_what_is_there_and_waits_without_a_thread() -> None:
         assert pieces == [b"second"]
         writer.close()
         assert await source.read() == b""
+
+
+def test_a_terminal_as_input_gets_a_line_about_how_it_ends(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Terminal(io.TextIOWrapper):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stdin", Terminal(io.BytesIO()))
+    Input.open("-")
+    assert capsys.readouterr().err == "reading from the terminal: Ctrl-D ends the input\n"

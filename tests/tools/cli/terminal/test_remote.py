@@ -42,7 +42,7 @@ def test_without_a_server_every_command_exits_3_with_one_line(closed_port: int) 
 
 
 def test_addresses_are_of_an_option_or_a_variable_and_what_is_none_is_a_usage_error(cli: Cli, closed_port: int) -> None:
-    for address in ("localhost", "localhost:", ":9095", "localhost:0", "localhost:65536", "localhost:x", ""):
+    for address in ("localhost:0", "localhost:65536", "localhost:x", ""):
         assert "is not HOST:PORT" in cli.refused("topics", "list", "--server", address, code=2)
     for address in (f"127.0.0.1:{closed_port}", f"[::1]:{closed_port}"):
         assert f"no connection to {address}" in cli.refused("topics", "list", "--server", address, code=3)

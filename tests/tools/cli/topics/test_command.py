@@ -27,6 +27,8 @@ def test_create_makes_the_topic_and_list_is_a_table(cli: Cli, broker: BlockingBr
 def test_create_refuses_what_the_server_refuses_and_what_is_no_config(cli: Cli) -> None:
     cli.ok("topics", "create", "t")
     assert "TOPIC_ALREADY_EXISTS" in cli.refused("topics", "create", "t")
+    for create in (("create", "u"), ("alter", "t")):
+        assert cli.refused("topics", *create, "-c", "retention.m=1").endswith("Did you mean retention.ms?")
     assert "unknown topic configuration key 'no.such'" in cli.refused("topics", "create", "u", "--config", "no.such=1")
     assert "INVALID_TOPIC_EXCEPTION" in cli.refused("topics", "create", "a/b")
     assert "'segment.bytes' is not KEY=VALUE" in cli.refused("topics", "create", "u", "--config", "segment.bytes", code=2)

@@ -36,7 +36,7 @@ def test_every_segment_is_a_row_and_what_is_not_there_is_said(cli: Cli, topic: s
     one = (topic, "--partition", "1", "--limit", "1")
     [part] = cli.json("topics", "segments", *one)
     assert (len(part["segments"]), part["left_out"]) == (1, part["segment_count"] - 1)
-    assert f"t-1: {part['left_out']} more segments; --limit shows more" in cli.ok("topics", "segments", *one)
+    assert f"t-1: {part['left_out']} more segments; --max shows more" in cli.ok("topics", "segments", *one)
     cli.refused("topics", "segments", topic, "--limit", "10001", code=2)
     assert "there is no topic 'nowhere'" in cli.refused("topics", "segments", "nowhere")
     result = cli.call("topics", "segments", topic, "--partition", "2")

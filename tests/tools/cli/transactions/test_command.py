@@ -40,7 +40,7 @@ def test_open_transactions_are_listed_described_and_aborted(cli: Cli, client: Bl
     rows = [line.split() for line in cli.ok("transactions", "list").splitlines()]
     assert ["mover", "Ongoing"] in [row[:2] for row in rows]
     assert cli.ok("transactions", "list", "--state", "Empty") == "there are no such transactions\n"
-    assert cli.ok("transactions", "list", "--limit", "0") == "1 more transactional id; --limit shows more, up to 10,000\n"
+    assert cli.ok("transactions", "list", "--limit", "0") == "1 more transactional id; --max shows more, up to 10,000\n"
     [each] = cli.json("transactions", "describe", "mover")
     assert each["partitions"] == [{"topic": "t", "partition": 0}]
     assert "mover has joined t-0" in cli.ok("transactions", "describe", "mover")
@@ -83,7 +83,7 @@ async def test_both_clients_see_and_abort_transactions(broker: BlockingBroker, c
         admin = door.admin(other)
         assert [each.transactional_id for each in (await admin.list_transactions(open_for_ms=0)).transactions] == ["mover"]
         [mover] = await admin.describe_transactions("mover")
-        assert mover.partitions == (m.TransactionPartition("t", 0),)
+        assert mover.partitions == (m.Partition("t", 0),)
         [producers] = await admin.describe_producers("t", open_only=True)
         assert [each.producer_id for each in producers.producers] == [mover.producer_id, 77_000]
         assert await admin.describe_producers(T0, open_only=True) == [producers]

@@ -155,9 +155,7 @@ def test_failures_before_an_answer_do_not_count_for_those_after_it(client: Block
             assert next_value() == value
 
 
-def test_an_interrupt_while_sending_loses_nothing(
-    thread: ServerThread, interrupted: BlockingClient, interrupts: list[bool]
-) -> None:
+def test_an_interrupted_send_loses_nothing(thread: ServerThread, interrupted: BlockingClient, interrupts: list[bool]) -> None:
     with BlockingProducer(interrupted, retry_backoff_ms=1, linger_ms=60_000, max_request_bytes=1) as producer:
         producer.send("t", b"before", partition=0).result(10)
         futures = [producer.send("t", b"%d" % partition, partition=partition) for partition in range(2)]
@@ -170,7 +168,7 @@ def test_an_interrupt_while_sending_loses_nothing(
     assert (values_of(thread, 0), values_of(thread, 1)) == ([b"before", b"0"], [b"1"])
 
 
-def test_an_interrupted_commit_leaves_room_for_the_next_transaction(
+def test_an_interrupted_commit_is_no_obstacle(
     thread: ServerThread, interrupted: BlockingClient, interrupts: list[bool]
 ) -> None:
     def commit() -> None:
@@ -218,9 +216,7 @@ def test_an_abort_that_has_to_connect_to_nobody_ends_in_its_time(thread: ServerT
             assert time.monotonic() - began < QUICK.connect_timeout_ms / 1000 / 3
 
 
-def test_what_is_begun_within_a_deadline_ends_by_it_and_what_comes_after_has_its_own_time(
-    thread: ServerThread, client: BlockingClient
-) -> None:
+def test_a_call_within_a_deadline_ends_by_it(thread: ServerThread, client: BlockingClient) -> None:
     assert client.timeout_s(1000) == 31
     with client.within(time.monotonic() + 5):
         assert client.timeout_s(1000) <= 5

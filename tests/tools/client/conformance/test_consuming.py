@@ -12,8 +12,9 @@ from triolog.tools.client.errors import ClosedError, ConnectionLostError
 from triolog.tools.client.procedures.groups import CommittedOffset
 from triolog.tools.client.procedures.topics import EARLIEST, LATEST, AtOffset, AtTime
 
+from tests.tools.client.test_consumer import batch, transactional
+
 from ..doors import Served, fill
-from ..test_reading import batch, transactional
 
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)

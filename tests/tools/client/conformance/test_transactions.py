@@ -190,9 +190,7 @@ async def test_a_commit_whose_outcome_is_unknown_is_not_aborted_and_may_be_left(
 
 
 @pytest.mark.parametrize("fault", ["drop", "drop after"])
-async def test_a_commit_whose_outcome_is_unknown_may_be_asked_for_again_and_is_followed_by_another_epoch(
-    served: Served, fault: str
-) -> None:
+async def test_a_commit_of_unknown_outcome_is_repeated_and_followed_by_another_epoch(served: Served, fault: str) -> None:
     async with commit_in_doubt(served, fault) as (producer, transaction):
         await transaction.commit()
         assert epoch(served) == 0
@@ -204,9 +202,7 @@ async def test_a_commit_whose_outcome_is_unknown_may_be_asked_for_again_and_is_f
 
 
 @pytest.mark.parametrize("commit", [True, False])
-async def test_an_end_that_was_asked_for_twice_does_not_end_the_next_transaction_when_it_arrives(
-    served: Served, commit: bool
-) -> None:
+async def test_a_repeated_end_does_not_end_the_next_transaction(served: Served, commit: bool) -> None:
     served.faults_on(m.EndTransactionRequest, "drop")
     async with transactional(served) as producer, connect(*served.address()) as late:
         transaction = producer.transaction()

@@ -9,9 +9,16 @@ from triolog.server.config.broker_config import Address
 from triolog.tools.client.procedures.topics import AtTime
 from triolog.tools.forward.errors import SettingsError
 from triolog.tools.forward.settings.forward_settings import ForwardSettings, read_file, read_link
-from triolog.tools.forward.settings.link_settings import Compression, Delivery, shown
-from triolog.tools.forward.settings.names import ranks, target_name, wanted_topics
-from triolog.tools.forward.settings.secrets import Secret, resolved
+from triolog.tools.forward.settings.link_settings import (
+    Compression,
+    Delivery,
+    Secret,
+    ranks,
+    resolved,
+    shown,
+    target_name,
+    wanted_topics,
+)
 
 LEAST = {"name": "a", "to": "there:9092", "topics": ["t"]}
 

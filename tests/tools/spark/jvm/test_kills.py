@@ -100,7 +100,7 @@ def test_whenever_the_driver_is_killed_every_row_is_in_the_sink_once(server: Ser
 
 
 @pytest.mark.timeout(TIMEOUT_S)
-def test_whenever_the_server_is_killed_the_query_goes_on_and_every_row_is_in_the_sink_once(
+def test_whenever_the_server_is_killed_every_row_is_in_the_sink_once(
     server: Server, spark: SparkSession, tmp_path: Path
 ) -> None:
     kills = counts(SERVER_KILLS) * MORE

@@ -12,9 +12,8 @@ from pyspark.sql.types import StructType
 from triolog.protocol.records.columnar.schema import arrow_type
 from triolog.protocol.types import Record
 from triolog.tools.client.blocking import BlockingAdmin, BlockingClient, BlockingConsumer
-from triolog.tools.spark.jobs.job_session import cause
+from triolog.tools.spark.jobs.job_session import JobProgress, cause
 from triolog.tools.spark.jobs.load import Load, LoadError, find_files, load, plan_load, read_files, record_columns
-from triolog.tools.spark.jobs.runner import JobProgress
 
 from tests.support.server_process import Address
 
@@ -40,9 +39,7 @@ def job(server: tuple[Address, BlockingClient], source: Path, kind: str, **how: 
     return Load(**{"source": str(source), "format": kind, "topic": kind, "servers": f"{host}:{port}", **how})  # type: ignore[arg-type]
 
 
-def test_parquet_of_an_export_comes_back_as_it_was(
-    spark: SparkSession, server: tuple[Address, BlockingClient], tmp_path: Path
-) -> None:
+def test_parquet_of_an_export_comes_back(spark: SparkSession, server: tuple[Address, BlockingClient], tmp_path: Path) -> None:
     columns = {
         "key": pa.array([b"a", None], pa.binary()),
         "value": pa.array([None, b"v"], pa.binary()),
@@ -58,7 +55,7 @@ def test_parquet_of_an_export_comes_back_as_it_was(
     assert records(server[1], "parquet") == [Record(0, 1000, b"a", None, (("h", None),)), Record(1, 2000, None, b"v")]
 
 
-def test_csv_rows_become_json_with_the_key_and_time_of_their_columns(
+def test_csv_rows_become_json_with_key_and_time(
     spark: SparkSession, server: tuple[Address, BlockingClient], tmp_path: Path
 ) -> None:
     (tmp_path / "a.csv").write_text("id,at,name\n1,2024-01-01 00:00:00,x\n2,2024-01-01 00:00:01,\n")
@@ -69,9 +66,7 @@ def test_csv_rows_become_json_with_the_key_and_time_of_their_columns(
     assert json.loads(second.value or b"") == {"id": "2", "at": "2024-01-01 00:00:01"}
 
 
-def test_load_that_is_run_again_goes_on_where_it_was_and_repeats_nothing(
-    spark: SparkSession, server: tuple[Address, BlockingClient], tmp_path: Path
-) -> None:
+def test_load_resumes_and_repeats_nothing(spark: SparkSession, server: tuple[Address, BlockingClient], tmp_path: Path) -> None:
     """Of three groups the second run finds one noted, one committed but not noted, and one that is not there yet."""
     manifest = tmp_path / "manifest.json"
     files = tmp_path / "in"
@@ -134,9 +129,7 @@ def test_files_are_read_once_with_all_columns_whatever_they_are_called(spark: Sp
         assert [row.at for row in found.selectExpr("unix_millis(timestamp) as at").collect()] == [1_704_067_200_000], timestamp
 
 
-def test_csv_columns_in_another_order_are_an_error(
-    spark: SparkSession, server: tuple[Address, BlockingClient], tmp_path: Path
-) -> None:
+def test_csv_columns_in_other_order_fail(spark: SparkSession, server: tuple[Address, BlockingClient], tmp_path: Path) -> None:
     """And not a row with the values of one column under the name of the other."""
     (tmp_path / "1.csv").write_text("x,y\n1,2\n")
     (tmp_path / "2.csv").write_text("y,x\n3,4\n")

@@ -1,10 +1,21 @@
+"""What Spark reads: the sources, their streams, the session, and the Java that runs it."""
+
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from triolog.protocol.types import TopicPartition
 from triolog.server.embedded import BlockingBroker
+from triolog.tools.demo.flights import find_source
+from triolog.tools.spark.demo import transformations
+from triolog.tools.spark.session import session
+
+from tests.tools.segments.test_segment_golden import GOLDEN, as_text, expected_records
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -102,9 +113,7 @@ def _rows(spark: SparkSession, folder: Path, name: str) -> list[tuple[int, int]]
     return sorted((row.partition, row.offset) for row in spark.read.parquet(str(folder / name)).collect())
 
 
-def test_a_stream_takes_what_is_there_in_limited_batches_and_goes_on_where_it_stopped(
-    spark: SparkSession, server: BlockingBroker, tmp_path: Path
-) -> None:
+def test_a_stream_takes_limited_batches_and_resumes(spark: SparkSession, server: BlockingBroker, tmp_path: Path) -> None:
     server.create_topic("grows", 2)
     for partition in range(2):
         server.append("grows", [b"x"] * 100, partition=partition)
@@ -115,3 +124,88 @@ def test_a_stream_takes_what_is_there_in_limited_batches_and_goes_on_where_it_st
     progress = _stream(spark, server, tmp_path, "all", **options)
     assert [batch["numInputRows"] for batch in progress if batch["numInputRows"]] == [5]
     assert _rows(spark, tmp_path, "all") == [(0, n) for n in range(100)] + [(1, n) for n in range(105)]
+
+
+PARTS: Final = [TopicPartition("parts", partition) for partition in range(3)]
+TXN: Final = TopicPartition("txn", 0)
+
+
+def described(row: Any) -> list[Any]:
+    """In the form of expected.json."""
+    return [
+        row["offset"],
+        ["CreateTime", "LogAppendTime"][row["timestampType"]],
+        row["ms"],
+        as_text(bytes(row["key"])) if row["key"] is not None else None,
+        as_text(bytes(row["value"])) if row["value"] is not None else None,
+        [[header["key"], as_text(header["value"])] for header in row["headers"]],
+    ]
+
+
+def test_a_kafka_directory_is_read_as_kafka_read_it(spark: SparkSession) -> None:
+    options = {"subscribe": "parts,txn", "includeHeaders": "true", "mode": "FAILFAST"}
+    frame = spark.read.format("triolog_segments").options(**options).load(str(GOLDEN / "clean"))
+    rows = frame.selectExpr("*", "unix_millis(timestamp) as ms").orderBy("topic", "partition", "offset").collect()
+    for partition in (*PARTS, TXN):
+        found = [described(row) for row in rows if (row["topic"], row["partition"]) == partition]
+        assert found == expected_records(partition, committed=True)
+
+
+def test_a_view_in_sql_reads_what_its_filters_leave(spark: SparkSession) -> None:
+    options = f"path '{GOLDEN / 'clean'}', subscribe 'parts', minPartitions '4'"
+    spark.sql(f"create temporary view parts using triolog_segments options ({options})")
+    try:
+        found = spark.sql("select topic, partition, offset from parts where partition = 1 and offset between 5 and 7").collect()
+        assert [tuple(row) for row in found] == [("parts", 1, offset) for offset in (5, 6, 7)]
+        assert spark.sql("select count(*) from parts where timestamp >= '2000-01-01'").head()[0] == 480  # type: ignore[index]
+    finally:
+        spark.catalog.dropTempView("parts")
+
+
+def test_a_second_session_is_the_first_one_and_workers_run_this_interpreter(spark: SparkSession) -> None:
+    assert session("another").sparkContext is spark.sparkContext
+    assert spark.sparkContext.pythonExec == sys.executable
+
+
+RECORDS = """
+select cast(text as binary) as value, cast(null as timestamp) as timestamp,
+    cast(null as array<struct<key: string, value: binary>>) as headers
+from values ('{}'), ('not json'), (cast(null as string)) as texts(text)
+"""
+
+
+def test_a_record_that_is_no_flight_keeps_its_place(spark: SparkSession) -> None:
+    tables = find_source().parent
+    weather, planes = transformations.weather_of(spark, tables), transformations.planes_of(spark, tables)
+    records = spark.sql(RECORDS)
+    assert transformations.enriched(records, weather, planes).count() == 3
+
+
+PROGRAM = """
+import os, sys
+from triolog.tools.spark.session import session
+
+spark = session(config={"spark.ui.enabled": "false", "spark.driver.memory": "1g"})
+rows = spark.read.format("triolog").option("kafka.bootstrap.servers", sys.argv[1]).option("subscribe", "events").load()
+print("JAVA_HOME", os.environ["JAVA_HOME"])
+print("rows", rows.where("offset >= 3").count())
+spark.stop()
+"""
+
+
+def test_without_a_java_on_path_the_bundled_one_reads_a_topic(server: BlockingBroker, tmp_path: Path) -> None:
+    server.create_topic("events")
+    server.append("events", [b"x"] * 10)
+    path = tmp_path / "bin"
+    path.mkdir()
+    for folder in os.environ["PATH"].split(os.pathsep):
+        for program in Path(folder).glob("*") if Path(folder).is_dir() else ():
+            if program.name != "java" and not os.path.lexists(path / program.name):
+                (path / program.name).symlink_to(program)
+    environ = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "PYTHONPATH")}
+    environ |= {"PATH": str(path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    command = [sys.executable, "-c", PROGRAM, f"127.0.0.1:{server.native.port}"]
+    done = subprocess.run(command, env=environ, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"JAVA_HOME {tmp_path / 'cache' / 'triolog'}" in done.stdout
+    assert "rows 7" in done.stdout

@@ -1,16 +1,21 @@
 from __future__ import annotations
 
+import gc
+import os
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql.types import StringType, StructType
+from triolog.protocol.types import CompressionType
 from triolog.server.embedded import BlockingBroker
 from triolog.tools.spark.sink import writer
-from triolog.tools.spark.sink.server_link import DeliveryError
+from triolog.tools.spark.sink.delivery import DeliveryError
 from triolog.tools.spark.sink.sink import BatchWriter, StreamWriter, Written, batch_writer, stream_writer
-from triolog.tools.spark.sink.write_options import OptionError, WriteOptions
+from triolog.tools.spark.sink.worker import PerProcess, settle
+from triolog.tools.spark.sink.write_options import DeliveryGuarantee, OptionError, WriteOptions
 from triolog.tools.spark.sink.write_rows import RowError
 from triolog.tools.spark.sink.writer import WriteTask
 
@@ -124,3 +129,139 @@ def test_wrong_schema_is_refused_before_any_task_runs(broker: BlockingBroker) ->
     for make in (batch_writer, stream_writer):
         with pytest.raises(RowError, match="column value is missing"):
             make(given(broker), StructType().add("key", StringType()), False)
+
+
+class Thing:
+    def __init__(self) -> None:
+        self.is_closed = False
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def test_a_thing_is_made_once_for_its_key_until_it_is_dropped() -> None:
+    kept = PerProcess[str, Thing](2)
+    first = kept.get("a", Thing)
+    assert kept.get("a", Thing) is first
+    assert kept.get("b", Thing) is not first
+    kept = PerProcess[str, Thing](2)
+    first = kept.get("a", Thing)
+    kept.drop("a")
+    kept.drop("never there")
+    assert first.is_closed
+    assert kept.get("a", Thing) is not first
+
+
+def test_the_oldest_is_closed_when_there_are_too_many() -> None:
+    kept = PerProcess[str, Thing](2)
+    things = {name: kept.get(name, Thing) for name in "abc"}
+    assert [thing.is_closed for thing in things.values()] == [True, False, False]
+    kept.close()
+    assert all(thing.is_closed for thing in things.values())
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")  # idle threads of other tests
+def test_a_forked_process_closes_its_copy_and_makes_its_own() -> None:
+    kept = PerProcess[str, Thing](2)
+    first = kept.get("a", Thing)
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        second = kept.get("a", Thing)
+        os.write(write, b"%d%d" % (second is not first, first.is_closed))
+        os._exit(0)
+    os.close(write)
+    answer = os.read(read, 2)
+    os.close(read)
+    os.waitpid(child, 0)
+    assert answer == b"11"
+    assert not first.is_closed
+    assert kept.get("a", Thing) is first
+
+
+def test_outside_of_a_task_the_collector_is_left_alone() -> None:
+    before = gc.get_freeze_count()
+    settle()
+    assert gc.get_freeze_count() == before
+
+
+SERVER = {"kafka.bootstrap.servers": "localhost:9095"}
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "field", "value"),
+    [
+        ("kafka.bootstrap.servers", "example:1", "address", ("example", 1)),
+        ("kafka.bootstrap.servers", "[::1]:9095", "address", ("::1", 9095)),
+        ("topic", "t", "topic", "t"),
+        ("kafka.compression.type", "zstd", "compression", CompressionType.ZSTD),
+        ("kafka.compression.type", "none", "compression", CompressionType.NONE),
+        ("kafka.acks", "all", "acks", -1),
+        ("deliveryGuarantee", "exactly-once", "delivery_guarantee", DeliveryGuarantee.EXACTLY_ONCE),
+        ("deliveryGuarantee", "At-Least-Once", "delivery_guarantee", DeliveryGuarantee.AT_LEAST_ONCE),
+        ("txnAppId", "daily", "txn_app_id", "daily"),
+        ("kafka.delivery.timeout.ms", "5", "delivery_timeout_ms", 5),
+        ("kafka.request.timeout.ms", "7", "request_timeout_ms", 7),
+        ("batchBytes", "65536", "batch_bytes", 65536),
+        ("batchRecords", "10", "batch_records", 10),
+    ],
+)
+def test_option_becomes_its_field(option: str, text: str, field: str, value: object) -> None:
+    for name in (option, option.lower()):
+        assert getattr(WriteOptions.from_options(SERVER | {name: text}), field) == value
+
+
+def test_alias_version_and_acks_have_their_meaning() -> None:
+    assert WriteOptions.from_options({"triolog.servers": "localhost:1"}).address == ("localhost", 1)
+    options = WriteOptions.from_options(SERVER | {"txnAppId": "a", "txnVersion": "3"})
+    assert (options.txn_app_id, options.txn_version) == ("a", 3)
+    for text, acks in (("0", 0), ("1", 1), ("-1", -1)):
+        options = WriteOptions.from_options(SERVER | {"deliveryGuarantee": "at-least-once", "kafka.acks": text})
+        assert options.acks == acks
+
+
+@pytest.mark.parametrize("option", ["checkpointLocation", "queryName", "includeHeaders", "failOnDataLoss"])
+def test_options_that_spark_or_a_kafka_job_hands_over_are_taken(option: str) -> None:
+    WriteOptions.from_options(SERVER | {option: "true"})
+
+
+def test_other_kafka_options_are_ignored_with_one_warning() -> None:
+    with pytest.warns(UserWarning, match=r"ignored.*: kafka\.linger\.ms, kafka\.security\.protocol$"):
+        WriteOptions.from_options(SERVER | {"kafka.security.protocol": "SSL", "kafka.linger.ms": "5"})
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({}, "kafka.bootstrap.servers is missing"),
+        ({"kafka.bootstrap.servers": "localhost"}, "'localhost', expected the address of one server"),
+        ({"kafka.bootstrap.servers": "a:1,b:2"}, "'a:1,b:2', expected the address of one server"),
+        ({"kafka.bootstrap.servers": "localhost:0"}, "expected the address"),
+        ({"kafka.bootstrap.servers": "a:1", "triolog.servers": "b:1"}, "different servers"),
+        (SERVER | {"topics": "t"}, "unknown option topics; did you mean topic?"),
+        (SERVER | {"txnVersoin": "1"}, "unknown option txnversoin; did you mean txnVersion?"),
+        (SERVER | {"rate": "1"}, "unknown option rate; a write takes"),
+        (SERVER | {"subscribe": "t"}, "option subscribe is refused: it says what is read; where rows go is the option topic"),
+        (SERVER | {"topic": "t", "path": "t"}, "option path is refused: where rows go is the option topic"),
+        (SERVER | {"topic": ""}, "topic is empty"),
+        (SERVER | {"startingOffsets": "earliest"}, "unknown option startingoffsets"),
+        (SERVER | {"kafka.compression.type": "brotli"}, "'brotli', expected one of none, gzip, snappy, lz4, zstd"),
+        (SERVER | {"kafka.acks": "2"}, "kafka.acks is '2'"),
+        (SERVER | {"kafka.acks": "1"}, "exactly-once needs all"),
+        (SERVER | {"deliveryGuarantee": "at-most-once"}, "deliveryGuarantee is 'at-most-once'"),
+        (SERVER | {"includeHeaders": "yes"}, "includeHeaders is 'yes'"),
+        (SERVER | {"txnVersion": "1"}, "txnVersion needs txnAppId"),
+        (SERVER | {"txnAppId": "a", "txnVersion": "-1"}, "txnVersion is '-1'"),
+        (SERVER | {"txnAppId": ""}, "txnAppId has 0 characters"),
+        (SERVER | {"txnAppId": "a" * 256}, "txnAppId has 256 characters"),
+        (SERVER | {"txnAppId": "a", "deliveryGuarantee": "at-least-once"}, "txnAppId has no meaning"),
+        (SERVER | {"batchBytes": "1m"}, "batchBytes is '1m', expected a number from 1024"),
+        (SERVER | {"batchRecords": "0"}, "batchRecords is '0', expected a number from 1"),
+        (SERVER | {"kafka.delivery.timeout.ms": "soon"}, "kafka.delivery.timeout.ms is 'soon'"),
+        (SERVER | {"kafka.request.timeout.ms": "0"}, "kafka.request.timeout.ms is '0'"),
+    ],
+)
+def test_bad_option_is_refused_by_name(options: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(OptionError) as refused:
+        WriteOptions.from_options(options)
+    assert complaint in str(refused.value)

@@ -1,24 +1,32 @@
+"""The batch reader without Spark, on a real server, and on a small one that fails in between or is older than some calls."""
+
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+import trio
 from pyspark.sql.datasource import InputPartition
+from triolog.protocol.errors import CorruptRecordError, ErrorCode, RequestError
+from triolog.protocol.native import messages as m
 from triolog.protocol.records.builder import build_batch
-from triolog.protocol.types import CompressionType
+from triolog.protocol.types import CompressionType, TopicPartition
 from triolog.server.embedded import BlockingBroker
-from triolog.tools.spark.source.bounds import BoundError
-from triolog.tools.spark.source.broker import TopicMissingError, close_connections
-from triolog.tools.spark.source.data_loss import DataLossError
-from triolog.tools.spark.source.ranges import OffsetRange
-from triolog.tools.spark.source.reader import BatchReader
+from triolog.tools.spark.source.bounds import BoundError, PartitionRange
+from triolog.tools.spark.source.broker import Broker, BrokerUnavailableError, TopicMissingError, close_connections
+from triolog.tools.spark.source.options import ReadOptions
+from triolog.tools.spark.source.reader import BatchReader, DataLossError, OffsetRange, plan_ranges
 from triolog.tools.spark.source.schema import spark_schema
 from triolog.tools.spark.source.source import TriologDataSource
+
+from tests.support.native_server import NativeServer
+from tests.support.native_server_thread import ServerThread, serving
 
 KEEP = {"retention.ms": "-1"}
 
@@ -155,9 +163,7 @@ def test_a_large_partition_is_cut_into_pieces_of_about_the_size_asked_for(server
     assert _offsets(reader) == {0: list(range(640))}
 
 
-def test_offsets_outside_of_the_log_are_an_error_or_reported_and_skipped(
-    events: BlockingBroker, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_offsets_outside_of_the_log_fail_or_are_skipped(events: BlockingBroker, caplog: pytest.LogCaptureFixture) -> None:
     events.delete_records("events", 50, partition=1)
     starting = '{"events": {"0": 0, "1": 10, "2": 0}}'
     with pytest.raises(
@@ -211,3 +217,160 @@ def test_records_without_a_timestamp_have_the_millisecond_before_the_epoch(serve
     server.append("events", build_batch([(-1, b"k", b"v", ())]))
     [row] = _rows(_reader(server))
     assert row["timestamp"] == datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
+
+
+COUNT = 40
+
+
+@pytest.fixture
+def thread() -> Iterator[ServerThread]:
+    """Two partitions of 20 batches with two records each."""
+    with serving(events=2) as handle:
+        handle.run(_fill)
+        yield handle
+        close_connections()
+
+
+def _fill(thread: NativeServer) -> None:
+    for log in thread.logs["events"]:
+        for number in range(COUNT // 2):
+            log.append(build_batch([(number, b"k", b"x" * 400, ())] * 2))
+
+
+def _served_reader(handle: ServerThread, **options: Any) -> BatchReader:
+    given = {"triolog.servers": f"127.0.0.1:{handle.port}", "subscribe": "events", "fetchMaxBytes": "2048"}
+    given |= {name.replace("__", "."): str(value) for name, value in options.items()}
+    read = ReadOptions.from_options(given, streaming=False)
+    return BatchReader(read, ("partition", "offset"))
+
+
+def _read_offsets(reader: BatchReader) -> list[tuple[int, int]]:
+    batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
+    return [(row["partition"], row["offset"]) for batch in batches for row in batch.to_pylist()]
+
+
+ALL = [(partition, offset) for partition in range(2) for offset in range(COUNT)]
+
+
+def _fails(handle: ServerThread, kind: type, fault: Callable[[], Any], times: int) -> None:
+    """The third to last requests of a kind fail, `times` of them."""
+    seen = 0
+
+    def answer(request: m.RequestMessage) -> Any:
+        nonlocal seen
+        seen += isinstance(request, kind)
+        return fault() if isinstance(request, kind) and 2 < seen <= 2 + times else None
+
+    handle.run(lambda thread: thread.faults.append(answer))
+
+
+@pytest.mark.parametrize("fault", ["drop", "drop after"])
+def test_a_connection_that_breaks_loses_and_doubles_nothing(thread: ServerThread, fault: str) -> None:
+    _fails(thread, m.FetchRequest, lambda: fault, times=3)
+    assert _read_offsets(_served_reader(thread)) == ALL
+    assert thread.run(lambda found: found.connections) > 1
+
+
+def test_errors_that_pass_are_waited_for(thread: ServerThread) -> None:
+    _fails(thread, m.FetchRequest, lambda: RequestError("moving house", ErrorCode.NOT_LEADER_OR_FOLLOWER), times=3)
+    assert _read_offsets(_served_reader(thread)) == ALL
+
+
+def test_errors_that_stay_are_raised_at_once(thread: ServerThread) -> None:
+    _fails(thread, m.FetchRequest, lambda: RequestError("no", ErrorCode.POLICY_VIOLATION), times=1)
+    with pytest.raises(RequestError, match="POLICY_VIOLATION: no"):
+        _read_offsets(_served_reader(thread))
+
+
+def test_a_server_that_stops_answering_is_named_and_costs_the_time_of_the_options_and_no_more(thread: ServerThread) -> None:
+    thread.run(
+        lambda found: found.faults.append(lambda request: trio.Event() if isinstance(request, m.MetadataRequest) else None)
+    )
+    began = time.monotonic()
+    with pytest.raises(BrokerUnavailableError, match=rf":{thread.port} did not answer within 2000 ms.*is this its address"):
+        _served_reader(thread, kafkaConsumer__pollTimeoutMs=2000, kafka__request__timeout__ms=1900).partitions()
+    assert time.monotonic() - began < 3.7  # two requests of 1900 ms are more
+
+
+def test_an_error_that_does_not_pass_in_time_is_not_called_a_server_that_is_gone(thread: ServerThread) -> None:
+    offline = RequestError("the log directory has failed", ErrorCode.KAFKA_STORAGE_ERROR)
+    _fails(thread, m.FetchRequest, lambda: offline, times=1000)
+    with pytest.raises(BrokerUnavailableError, match=r"no other answer within 150 ms .* the log directory has failed$"):
+        _read_offsets(_served_reader(thread, kafkaConsumer__pollTimeoutMs=150))
+
+
+def test_both_bounds_of_all_partitions_are_asked_for_in_one_request(thread: ServerThread) -> None:
+    assert _read_offsets(_served_reader(thread, startingTimestamp=5, endingTimestamp=6)) == [(0, 10), (0, 11), (1, 10), (1, 11)]
+    asked = thread.run(
+        lambda found: [len(each.partitions) for each in found.requests if isinstance(each, m.OffsetsForTimesRequest)]
+    )
+    assert asked == [4]
+
+
+def test_without_the_call_for_split_points_partitions_are_cut_at_even_offsets(thread: ServerThread) -> None:
+    options = ReadOptions.from_options(
+        {"triolog.servers": f"127.0.0.1:{thread.port}", "subscribe": "events", "splitBytes": "1m"}
+    )
+    name = TopicPartition("events", 0)
+    known = {name: PartitionRange(0, COUNT, 4 << 20)}
+    planned = plan_ranges(Broker(options), options, [OffsetRange(*name, 10, COUNT)], known)
+    assert [(range_.low, range_.high) for range_ in planned] == [(10, 20), (20, 30), (30, 40)]
+
+
+def test_damaged_records_are_an_error_or_reported_and_skipped(thread: ServerThread, caplog: pytest.LogCaptureFixture) -> None:
+    def damage(request: m.RequestMessage) -> Any:
+        is_refused = (
+            isinstance(request, m.FetchRequest) and request.gaps is m.Gaps.REFUSE and request.partitions[0].offset >= 10
+        )
+        return RequestError("offsets 10 to 12 are damaged", ErrorCode.CORRUPT_MESSAGE) if is_refused else None
+
+    thread.run(lambda found: found.faults.append(damage))
+    with pytest.raises(DataLossError, match=r"events-0: offset 1\d cannot be read: offsets 10 to 12 are damaged"):
+        _read_offsets(_served_reader(thread))
+    assert _read_offsets(_served_reader(thread, failOnDataLoss="false")) == ALL
+    assert "offsets 10 to 12 are damaged" in caplog.text
+
+
+def test_damage_that_the_server_cannot_pass_over_ends_the_read_whatever_failondataloss_says(thread: ServerThread) -> None:
+    def damage(request: m.RequestMessage) -> Any:
+        is_there = isinstance(request, m.FetchRequest) and request.partitions[0].offset >= 10
+        return RequestError("the batch at position 812 has another CRC", ErrorCode.CORRUPT_MESSAGE) if is_there else None
+
+    thread.run(lambda found: found.faults.append(damage))
+    with pytest.raises(CorruptRecordError, match=r"events-0: offset 1\d is damaged .* position 812 .* `triolog repair`"):
+        _read_offsets(_served_reader(thread, failOnDataLoss="false"))
+
+
+def test_a_log_that_has_shrunk_since_it_was_planned_is_data_loss(thread: ServerThread) -> None:
+    reader = _served_reader(thread)
+    planned = reader.partitions()
+    thread.run(lambda found: found.log("events", 1).cut(30))
+    with pytest.raises(DataLossError, match="events-1: offsets up to 40 are to be read and the log ends at offset 30"):
+        [list(reader.read(partition)) for partition in planned]
+
+
+def test_aborted_records_come_to_uncommitted_reads_only(thread: ServerThread) -> None:
+    def transact(found: NativeServer) -> None:
+        log = found.log("events", 1)
+        for producer_id, commit in ((7, False), (8, True)):
+            log.append(
+                build_batch(
+                    [(50, None, b"t", ())], producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True
+                )
+            )
+            log.end_transaction(producer_id, 0, commit=commit)
+        log.append(build_batch([(50, None, b"t", ())], producer_id=9, producer_epoch=0, base_sequence=0, is_transactional=True))
+
+    thread.run(transact)
+    assert _read_offsets(_served_reader(thread)) == [*ALL, (1, 40), (1, 42), (1, 44)]
+    for option in ("isolationLevel", "kafka__isolation__level"):
+        assert _read_offsets(_served_reader(thread, **{option: "read_committed"})) == [*ALL, (1, 42)]
+
+
+def test_a_reader_that_is_given_up_leaves_the_connection_usable(thread: ServerThread) -> None:
+    reader = _served_reader(thread)
+    rows = reader.read(reader.partitions()[0])
+    next(rows)
+    rows.close()
+    assert _read_offsets(reader) == ALL
+    assert thread.run(lambda found: found.connections) == 1

@@ -19,8 +19,7 @@ from triolog.server.listeners.native import log_calls
 from triolog.tools.client.blocking.client import BlockingClient
 from triolog.tools.client.procedures.groups import fetch_offsets
 from triolog.tools.spark.source.broker import close_connections
-from triolog.tools.spark.source.data_loss import DataLossError
-from triolog.tools.spark.source.ranges import OffsetRange
+from triolog.tools.spark.source.reader import DataLossError, OffsetRange
 from triolog.tools.spark.source.source import TriologDataSource
 from triolog.tools.spark.source.stream_reader import StreamReader
 
@@ -243,9 +242,7 @@ def strict_and_lenient(events: BlockingBroker, batches: int = 1000, **options: A
     return queries
 
 
-def test_offsets_that_expire_are_an_error_or_reported_with_both(
-    events: BlockingBroker, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_offsets_that_expire_fail_or_are_reported(events: BlockingBroker, caplog: pytest.LogCaptureFixture) -> None:
     strict, lenient = strict_and_lenient(events, 2, maxOffsetsPerTrigger=40)
     events.delete_records("events", 200, partition=1)
     with pytest.raises(DataLossError, match=r"events-1: offset 30 is to be read and the log starts at offset 200"):
@@ -256,9 +253,7 @@ def test_offsets_that_expire_are_an_error_or_reported_with_both(
 
 
 @pytest.mark.parametrize("selection", [{"subscribePattern": "ev.*"}, {"subscribe": "events,eve"}])
-def test_a_vanished_topic_is_an_error(
-    events: BlockingBroker, caplog: pytest.LogCaptureFixture, selection: dict[str, str]
-) -> None:
+def test_a_vanished_topic_fails(events: BlockingBroker, caplog: pytest.LogCaptureFixture, selection: dict[str, str]) -> None:
     events.create_topic("eve", 1, KEEP)
     events.append("eve", [b"x"])
     strict, lenient = strict_and_lenient(events, **selection)

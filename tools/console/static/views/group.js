@@ -38,7 +38,8 @@ export function mount(root, context, data) {
 
   function show(told) {
     put(facts, [told.type, told.state, told.protocol, counted(told.members.length, "member")].filter(Boolean).join(" · "));
-    fill(total, h("strong", {}, count(told.lag)), h("span", { class: "soft" }, " records behind, the last 15 minutes"));
+    const { partitions: bare, records } = told.uncommitted;
+    fill(total, h("strong", {}, count(told.lag)), h("span", { class: "soft" }, " records behind, the last 15 minutes", bare ? `; ${counted(bare, "partition")} without a commit: ${counted(records, "record")} more` : ""));
     lag.set(told.history);
     lag.node.hidden = !told.history.series[`group:${told.group}`];
     partitions.set(isShare ? told.shared : told.partitions);

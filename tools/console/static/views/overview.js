@@ -86,7 +86,7 @@ export function mount(root, context, data) {
       const [big, small] = node.firstChild.children;
       put(big, each.error !== null ? "out of service" : each.is_refusing ? "takes no appends" : each.full_in_s !== null ? `full in ${age(each.full_in_s)}` : `${size(each.free_bytes)} free`);
       mark(big, "class", isLow ? "bad" : null);
-      put(small, each.full_in_s !== null ? `${size(each.free_bytes)} of ${size(each.total_bytes)} free` : `of ${size(each.total_bytes)}, not filling up`);
+      put(small, each.full_in_s !== null ? `${size(each.free_bytes)} of ${size(each.total_bytes)} free` : `of ${size(each.total_bytes)}`);
       node.filled_.set([{ share: used, className: isLow ? "used bad" : "used" }, { share: each.total_bytes ? each.reserve_bytes / each.total_bytes : 0, className: "reserve" }],
         `${Math.round(100 * used)} % used`);
     });

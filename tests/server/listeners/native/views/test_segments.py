@@ -13,7 +13,7 @@ from triolog.protocol.limits import MAX_DESCRIBED_GAPS
 from triolog.protocol.native import messages as m
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker
-from triolog.server.listeners.native.views.segments import describe_segments
+from triolog.server.listeners.native.described import describe_segments
 from triolog.server.storage.log.gaps import OffsetGap
 
 from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition

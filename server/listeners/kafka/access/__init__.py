@@ -1,1 +1,0 @@
-"""The permissions of Kafka's clients: logins, and the one guard of all APIs."""

@@ -1,1 +1,0 @@
-"""The handlers of the calls that show the state of the server."""

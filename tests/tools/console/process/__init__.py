@@ -1,1 +1,0 @@
-"""The console as a process."""

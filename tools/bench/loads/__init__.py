@@ -1,1 +1,0 @@
-"""The loads of the benchmark, in processes of their own."""

@@ -1,1 +1,0 @@
-"""Other servers that rows are compared with."""

@@ -1,0 +1,15 @@
+"""`triolog version`: prints the version."""
+
+from __future__ import annotations
+
+import click
+
+from .terminal.output import say
+
+
+@click.command
+def command() -> None:
+    """Print the version. `triolog status` shows that of a server."""
+    from importlib.metadata import version
+
+    say(f"triolog {version('triolog')}")
