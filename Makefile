@@ -83,6 +83,7 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/codespell
+	$(BIN)/python -m tests.support.sentences > /dev/null
 
 types: $(VENV)/.installed-dev
 	$(BIN)/mypy

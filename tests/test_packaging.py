@@ -52,8 +52,7 @@ NEED_THE_ARROW_EXTRA = ("triolog.tools.spark.", "triolog.tools.arrow.", "triolog
 NEED = {"numpy": NEED_THE_ARROW_EXTRA, "pyarrow": NEED_THE_ARROW_EXTRA, "pyspark": ("triolog.tools.spark.",)}
 NEED["prometheus_client"] = ("triolog.server.listeners.http.health", "triolog.server.figures.prometheus")
 HTTP = tuple(f"triolog.server.listeners.http.{name}" for name in ("server", "session"))
-CONSOLE = tuple(f"triolog.tools.console.{name}" for name in ("listening", "process.serving", "around.control_port"))
-NEED["h11"] = (*HTTP, "triolog.server.fake.", *CONSOLE, *NEED["prometheus_client"])
+NEED["h11"] = (*HTTP, "triolog.server.fake.", "triolog.tools.console.", *NEED["prometheus_client"])
 NEED["pytest"] = ("triolog.tools.pytest_plugin",)
 print("triolog")
 for module in pkgutil.walk_packages(triolog.__path__, "triolog."):

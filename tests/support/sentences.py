@@ -84,6 +84,16 @@ def prose_of(pages: Iterable[Path]) -> Prose:
     return Prose(count, words, clauses, long, semicolons)
 
 
+def excess(prose: Prose) -> list[str]:
+    """Return the counts of the pages that are above their limits, each with its limit."""
+    limits = (
+        ("sentences that begin with a noun clause", len(prose.clauses), 20),
+        ("semicolons per 1,000 words", prose.semicolons_per_1000, 4.0),
+        (f"sentences with more than {LONG_WORDS} words, %", 100 * prose.long_share, 5.0),
+    )
+    return [f"{name}: {found:.1f}, at most {most}" for name, found, most in limits if found > most]
+
+
 def pages() -> list[Path]:
     """README and the pages of the site. Dated benchmarks are records of their day and stay as they were written."""
     docs = ROOT / "docs"
@@ -102,3 +112,4 @@ if __name__ == "__main__":
         f"{found.semicolons_per_1000:.1f} semicolons per 1,000 words, {found.long_share:.1%} have more than {LONG_WORDS} words"
     )
     print(said)  # noqa: T201
+    sys.exit("\n".join(excess(found)) or None)

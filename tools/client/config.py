@@ -33,6 +33,8 @@ def address_of(server: Server, port: int = DEFAULT_PORT) -> AddressSource:
     """Return the address of a server; `port` where there is none. Raises ValueError."""
     if not isinstance(server, str):
         return server
+    if server.count(":") > 1 and not server.startswith("["):  # an IPv6 address without brackets has no port
+        return server, port
     found = HOST_AND_PORT.fullmatch(server)
     if found is None or not 0 < int(found["port"] or port) < 65536:
         raise ValueError(f"invalid server {server!r}: use host, host:port or [IPv6 address]:port")
