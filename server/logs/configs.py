@@ -62,7 +62,7 @@ class Copies(Generic[S]):
         return newest
 
     def _read_all(self) -> list[S]:
-        return [self._read(self._manager.fs, each.path) for each in self._manager.log_directories.live]
+        return [self._read(self._manager.disk.fs, each.path) for each in self._manager.log_directories.live]
 
     async def change(self, change: Callable[[S], S]) -> None:
         """Replace the state by what `change` makes of it; durable when this returns. Raises RequestError, also what `change`
@@ -98,7 +98,7 @@ class Copies(Generic[S]):
                 self._account.drop(key)
 
     async def _write(self, state: S) -> None:
-        fs = self._manager.fs
+        fs = self._manager.disk.fs
 
         def write(directory: LogDirectory) -> None:
             self._write_one(fs, directory.path, state, durable=directory.durable)

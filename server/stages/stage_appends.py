@@ -190,7 +190,7 @@ async def _read(
 ) -> StagedChunk:
     read = partial(
         read_stamped,
-        manager.fs,
+        manager.disk.fs,
         path,
         position,
         file.size_bytes,

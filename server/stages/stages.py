@@ -90,7 +90,7 @@ class Stages:
     async def load(self) -> None:
         """Take in what the last run has left. What a directory does not show is passed over: a commit that needs it says so."""
         disk = self._manager.disk
-        for directory in self._manager.directories:
+        for directory in self._manager.log_directories.live:
             try:
                 found = await disk.call(lambda path: list(find_staged(disk.fs, path)), directory.path)
             except OSError as exc:
