@@ -123,8 +123,8 @@ class Broker:
         share_coordinator = coordinators.group_coordinator.share
         share_coordinator.states, share_coordinator.on_gone = shares, shares.gone
         return cls(
-            cluster_id=manager.cluster_id,
-            node_id=manager.node_id,
+            cluster_id=manager.log_directories.cluster_id,
+            node_id=manager.log_directories.node_id,
             now_ms=manager.now_ms,
             topics=TopicAdmin(manager, committed, shares),
             logs=Logs(manager, compaction),

@@ -180,7 +180,7 @@ class Transaction:
         try:
             self._failed = None
             producer = self._open()
-            value = self._core().transactions.state(self._id)
+            value = self._core().transactions.ids.owner(self._id).value
             if value is not None and value.state is TransactionState.ONGOING:
                 await self._core().transactions.end(self._id, *producer, commit=False)
             self._producer = None

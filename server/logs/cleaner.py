@@ -69,8 +69,8 @@ class Cleaner:
 
     async def load(self) -> None:
         """Take over what the checkpoints say of the logs that are there."""
-        for directory in self.manager.directories:
-            offsets = await self.manager.disk.call(read_cleaner_offsets, self.manager.fs, directory.path)
+        for directory in self.manager.log_directories.live:
+            offsets = await self.manager.disk.call(read_cleaner_offsets, self.manager.disk.fs, directory.path)
             self._written[directory.path] = offsets
             for hosted in self.manager.topics.hosted():
                 offset = offsets.get(hosted.actor.topic_partition)
@@ -179,7 +179,7 @@ class Cleaner:
         finally:
             self.counters.cleaning = None
             with trio.CancelScope(shield=True), contextlib.suppress(OSError):
-                await self.manager.disk.call(discard_cleaned, self.manager.fs, job.directory, at=job.directory)
+                await self.manager.disk.call(discard_cleaned, self.manager.disk.fs, job.directory, at=job.directory)
         self._failures.pop(log, None)
         self._deaths.pop(log, None)
         LOGGER.info(
@@ -236,7 +236,7 @@ class Cleaner:
             }
             if offsets != self._written.get(directory.path):
                 write = partial(
-                    write_cleaner_offsets, self.manager.fs, directory.path, offsets, durable=self.manager.config.durable
+                    write_cleaner_offsets, self.manager.disk.fs, directory.path, offsets, durable=self.manager.config.durable
                 )
                 await self.manager.disk.call(write, at=directory.path)
                 self._written[directory.path] = offsets

@@ -118,13 +118,13 @@ MOST_TOLD: Final = 10_000
 """Damages that are remembered, so that each is said once; past it new ones are neither counted nor said."""
 
 
-@attrs.frozen
+@attrs.define
 class ScrubStatistics:
     """Since the start: passes that ended, bytes that were read, and damages that were found, each counted once."""
 
-    passes: int
-    bytes_read: int
-    damages: int
+    passes: int = 0
+    bytes_read: int = 0
+    damages: int = 0
 
 
 @attrs.define(eq=False, repr=False)
@@ -134,14 +134,12 @@ class Scrub:
     manager: LogManager
     open_child: OpenChild | None
     """None: there is nobody who could see the files of this disk."""
-    _passes: int = 0
-    _bytes_read: int = 0
-    _damages: int = 0
+    _counts: ScrubStatistics = attrs.field(factory=ScrubStatistics)
     _told: dict[Log, set[tuple[str, int]]] = attrs.field(factory=dict)
     """Path and position of the damages that were said. By log, because a topic can be deleted and made again."""
 
     def statistics(self) -> ScrubStatistics:
-        return ScrubStatistics(self._passes, self._bytes_read, self._damages)
+        return attrs.evolve(self._counts)
 
     async def run(self) -> None:
         """Until cancelled; at once when scrubbing is off."""
@@ -174,7 +172,7 @@ class Scrub:
                     raise
                 except Exception as exc:
                     self.manager.disk.errors.note("scrub", hosted.actor.topic_partition, exc)
-        self._passes += 1
+        self._counts.passes += 1
 
     async def _look_at(self, child: Child, actor: PartitionActor) -> None:
         log = actor.log
@@ -197,11 +195,11 @@ class Scrub:
         if "error" in answer:
             LOGGER.error("%s: scrubbing could not read %s; check the device", topic_partition, answer["error"])
         elif "damages" in answer:
-            self._bytes_read += view.size
+            self._counts.bytes_read += view.size
             for position, size, first_offset, next_offset, reason in answer["damages"]:
-                if (path, position) not in told and self._damages < MOST_TOLD:
+                if (path, position) not in told and self._counts.damages < MOST_TOLD:
                     told.add((path, position))
-                    self._damages += 1
+                    self._counts.damages += 1
                     LOGGER.error(
                         "%s: %d bytes at position %d of %s are damaged (%s), offsets %d to %d; stop the server and run "
                         "`triolog repair` on its directory: it keeps the bytes and takes them out of the log",

@@ -19,14 +19,7 @@ from ..config.broker_config import BrokerConfig
 from ..config.log_config import topic_defaults_of
 from ..config.resource_keys import GroupConfig, Subscription, default_group_config, group_config, subscription
 from ..storage.directory.log_directory import LogDirectory
-from ..storage.directory.state_files import (
-    BROKERS,
-    CLIENT_METRICS,
-    GROUPS,
-    Overrides,
-    OverridesFile,
-    SecurityState,
-)
+from ..storage.directory.state_files import BROKERS, CLIENT_METRICS, GROUPS, Overrides, OverridesFile, SecurityState
 from ..storage.disk.filesystem import FileSystem
 from ..storage.errors import FileTooLargeError, LogOfflineError, StorageError
 from ..system.client_memory import Account, deep_bytes
@@ -69,7 +62,7 @@ class Copies(Generic[S]):
         return newest
 
     def _read_all(self) -> list[S]:
-        return [self._read(self._manager.fs, each.path) for each in self._manager.log_directories.live]
+        return [self._read(self._manager.disk.fs, each.path) for each in self._manager.log_directories.live]
 
     async def change(self, change: Callable[[S], S]) -> None:
         """Replace the state by what `change` makes of it; durable when this returns. Raises RequestError, also what `change`
@@ -105,7 +98,7 @@ class Copies(Generic[S]):
                 self._account.drop(key)
 
     async def _write(self, state: S) -> None:
-        fs = self._manager.fs
+        fs = self._manager.disk.fs
 
         def write(directory: LogDirectory) -> None:
             self._write_one(fs, directory.path, state, durable=directory.durable)

@@ -44,7 +44,6 @@ from ..partitions.disk import Disk
 from ..partitions.partition import PartitionActor
 from ..partitions.task_errors import TaskErrors
 from ..storage.directory.catalogue import Catalogue, Found
-from ..storage.directory.log_directory import LogDirectory
 from ..storage.directory.topics_file import TOPICS_FILE, Topic
 from ..storage.disk.diskops import FileHandle, Procedure, drive
 from ..storage.disk.filesystem import FileSystem
@@ -92,7 +91,7 @@ class LogManager:
     """Directories that will not be marked clean."""
 
     def __attrs_post_init__(self) -> None:
-        self._catalogue = Catalogue(self.fs)
+        self._catalogue = Catalogue(self.disk.fs)
         config = self.config
         self.batch_limits = BatchLimits(
             config.max_records_per_batch, config.max_headers_per_record, unpacked_bytes=config.max_unpacked_bytes
@@ -114,23 +113,6 @@ class LogManager:
         self.guard = DiskGuard(
             self.log_directories, self.topics, self.retention, config.disk_reserve_bytes, config.log_max_bytes
         )
-
-    @property
-    def fs(self) -> FileSystem:
-        return self.disk.fs
-
-    @property
-    def directories(self) -> list[LogDirectory]:
-        """Those in service."""
-        return self.log_directories.live
-
-    @property
-    def cluster_id(self) -> str:
-        return self.log_directories.cluster_id
-
-    @property
-    def node_id(self) -> int:
-        return self.log_directories.node_id
 
     async def start(self, report: Report | None = None) -> None:
         """Open everything and start the actors. On an error everything that was locked is unlocked."""
@@ -165,7 +147,7 @@ class LogManager:
             try:
                 config = self.config.topic_defaults.overlay(topic.configs, lenient=True)
             except InvalidConfigError as exc:
-                path = f"{self.directories[0].path}/{TOPICS_FILE}"
+                path = f"{self.log_directories.live[0].path}/{TOPICS_FILE}"
                 raise CheckpointError(
                     f"{path}, topic {topic.name!r}: {exc.message}; correct it, and take the line crc32c out"
                 ) from exc

@@ -31,15 +31,7 @@ import trio
 
 from ...protocol.errors import InvalidRequestError
 from ...protocol.kafka.authorization import AclOperation, ResourceType
-from ...protocol.kafka.scram import (
-    DEFAULT_SHAPE,
-    MIN_ITERATIONS,
-    ScramCredential,
-    ScramMechanism,
-    Shape,
-    decoy,
-    salt_of,
-)
+from ...protocol.kafka.scram import DEFAULT_SHAPE, MIN_ITERATIONS, ScramCredential, ScramMechanism, Shape, decoy, salt_of
 from ...protocol.limits import MAX_RULE_NAME_CHARS, MIB
 from ..access.acls import Acl, AclAuthorizer, AclFilter
 from ..access.quotas import ClientQuotas, QuotaEntity
@@ -264,7 +256,7 @@ class Security:
 def _configured_users(manager: LogManager, config: BrokerConfig) -> dict[str, ConfiguredUser]:
     users = {name: ConfiguredUser(password) for name, password in config.sasl_users.items()}
     if config.sasl_users_file is not None:
-        data = read_file(manager.fs, config.sasl_users_file, max_bytes=MAX_USERS_FILE_BYTES)
+        data = read_file(manager.disk.fs, config.sasl_users_file, max_bytes=MAX_USERS_FILE_BYTES)
         users |= decode_users(config.sasl_users_file, data)
     return users
 

@@ -64,7 +64,7 @@ class SegmentLeases:
 
     async def load(self) -> None:
         """Delete what the last run has left."""
-        for directory in self._manager.directories:
+        for directory in self._manager.log_directories.live:
             await self._delete(f"{directory.path}/{LEASE_DIRECTORY}")
 
     async def take(self, partitions: Sequence[TopicPartition], lease_ms: int) -> Lease:
@@ -161,7 +161,7 @@ class SegmentLeases:
 
     async def _delete(self, directory: str) -> None:
         try:
-            await self._manager.disk.call(delete_directory, self._manager.fs, directory, at=directory)
+            await self._manager.disk.call(delete_directory, self._manager.disk.fs, directory, at=directory)
         except OSError as exc:
             LOGGER.error("%s cannot be deleted, the next start tries again: %s", directory, exc)
 

@@ -122,7 +122,7 @@ class Wear:
         """Everything as it is now."""
         async with self._looking:
             await self._look_at_logs()
-            written, told = await self.manager.disk.call_briefly(self._ask_kernel, list(self.manager.directories))
+            written, told = await self.manager.disk.call_briefly(self._ask_kernel, list(self.manager.log_directories.live))
             now, total = trio.current_time(), sum(self._appended.values())
             process, _ = self._rates("", Look(at_s=now, written_bytes=written, appended_bytes=total))
             return WearStatistics(
@@ -133,7 +133,7 @@ class Wear:
             )
 
     async def _look_at_logs(self) -> None:
-        sums = dict.fromkeys((directory.path for directory in self.manager.directories), 0)
+        sums = dict.fromkeys((directory.path for directory in self.manager.log_directories.live), 0)
         async for hosted in in_turns(self.manager.topics.hosted(), LOGS_PER_TURN):
             path = hosted.directory.path
             sums[path] = sums.get(path, 0) + hosted.actor.appended_bytes

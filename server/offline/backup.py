@@ -38,7 +38,6 @@ from ..storage.disk.checkpoints import (
     HIGH_WATERMARK_FILE,
     LOCK_FILE,
     LOG_START_FILE,
-    MAX_CHECKPOINT_BYTES,
     PREVIOUS_SUFFIX,
     PRODUCER_ID_BLOCK_FILE,
     RECOVERY_POINT_FILE,
@@ -46,20 +45,10 @@ from ..storage.disk.checkpoints import (
     decode_producer_id_block,
     encode_offsets,
     id_apart,
-    limit_of,
+    read_small,
     write_producer_id_block,
 )
-from ..storage.disk.filesystem import (
-    CREATE,
-    FileSystem,
-    link_file,
-    opened,
-    pieces,
-    read_file,
-    replace_file,
-    sync_file,
-    write_pieces,
-)
+from ..storage.disk.filesystem import CREATE, FileSystem, link_file, opened, pieces, replace_file, sync_file, write_pieces
 from ..storage.disk.paths import (
     BATCHES_SUFFIX,
     LOG_SUFFIX,
@@ -173,7 +162,7 @@ def _small_files(fs: FileSystem, source: str) -> Iterator[tuple[str, bytes]]:
         if name in _LEFT_OUT or name.endswith(_LEFT_OUT_SUFFIXES) or not os.path.isfile(path):
             continue
         with contextlib.suppress(FileNotFoundError):
-            yield name, read_file(fs, path, max_bytes=limit_of(name) or MAX_CHECKPOINT_BYTES)
+            yield name, read_small(fs, path)
 
 
 def _made_since(fs: FileSystem, source: str, small: Mapping[str, bytes]) -> Callable[[TopicPartition], bool]:
@@ -183,8 +172,7 @@ def _made_since(fs: FileSystem, source: str, small: Mapping[str, bytes]) -> Call
         return lambda topic_partition: False
     path = f"{source}/{TOPICS_FILE}"
     now, then = (
-        {topic.name: topic for topic in decode_topics(path, data)[1]}
-        for data in (read_file(fs, path, max_bytes=MAX_CHECKPOINT_BYTES), small[TOPICS_FILE])
+        {topic.name: topic for topic in decode_topics(path, data)[1]} for data in (read_small(fs, path), small[TOPICS_FILE])
     )
 
     def is_newer(each: TopicPartition) -> bool:
@@ -347,7 +335,7 @@ def _topics(fs: FileSystem, plan: BackupPlan) -> tuple[int, list[Topic]]:
     """Generation and topics, without those that were deleted since: their partitions are gone, and would come back empty."""
     path = f"{plan.source}/{TOPICS_FILE}"
     generation, topics = decode_topics(path, plan.small[TOPICS_FILE])
-    _, later = decode_topics(path, read_file(fs, path, max_bytes=MAX_CHECKPOINT_BYTES))
+    _, later = decode_topics(path, read_small(fs, path))
     ids = {topic.topic_id for topic in later}
     return generation, [topic for topic in topics if topic.topic_id in ids]
 

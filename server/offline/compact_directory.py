@@ -24,16 +24,16 @@ from ..storage.directory.inventory import PartitionFiles, StoppedDirectory
 from ..storage.disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     HIGH_WATERMARK_FILE,
-    MAX_CHECKPOINT_BYTES,
     RECOVERY_POINT_FILE,
     decode_offsets,
     encode_offsets,
     maybe_read,
     read_cleaner_offsets,
+    read_small,
     write_cleaner_offsets,
 )
 from ..storage.disk.diskops import drive
-from ..storage.disk.filesystem import FileSystem, read_file, replace_file
+from ..storage.disk.filesystem import FileSystem, replace_file
 from ..storage.log.log import Log
 from ..storage.recovery.recovery import OpenLog, close_files, open_log
 from ..system.clock import NowMs
@@ -123,7 +123,7 @@ def compact_directory(
     Raises OSError, StorageError, CorruptRecordError or InvalidRecordError for a damaged log: repair it first.
     """
     marker = f"{directory.path}/{CLEAN_SHUTDOWN_FILE}"
-    content = read_file(fs, marker, max_bytes=MAX_CHECKPOINT_BYTES) if fs.file_size(marker) is not None else None
+    content = read_small(fs, marker) if fs.file_size(marker) is not None else None
     if content is not None:
         fs.unlink(marker)
         fs.sync_directory(directory.path)

@@ -48,7 +48,6 @@ from ..storage.disk.checkpoints import (
     CLEANER_OFFSET_FILE,
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
-    MAX_CHECKPOINT_BYTES,
     META_PROPERTIES_FILE,
     PARTITION_METADATA_FILE,
     RECOVERY_POINT_FILE,
@@ -57,9 +56,10 @@ from ..storage.disk.checkpoints import (
     encode_checkpoint,
     encode_offsets,
     maybe_read,
+    read_small,
 )
 from ..storage.disk.diskops import FileHandle, drive
-from ..storage.disk.filesystem import CREATE, FileSystem, link_file, opened, pieces, read_file, replace_file
+from ..storage.disk.filesystem import CREATE, FileSystem, link_file, opened, pieces, replace_file
 from ..storage.disk.paths import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -74,7 +74,7 @@ from ..storage.indexes.file_records import whole_file
 from ..storage.log.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
 from ..storage.log.leader_epochs import decode_leader_epochs
 from ..storage.producers.producer_cursor import ProducerEntry
-from ..storage.producers.producer_snapshots import MAX_SNAPSHOT_BYTES, decode_snapshot, encode_snapshot
+from ..storage.producers.producer_snapshots import decode_snapshot, encode_snapshot
 
 _EPOCH: Final = struct.Struct(">i")
 _EPOCH_POSITION: Final = LOG_OVERHEAD
@@ -137,7 +137,7 @@ def _stage(fs: FileSystem, export: PartitionExport, exported: Exported, *, link:
     replace_file(fs, snapshot, encode_snapshot(export.open_transactions))
     epochs = encode_checkpoint([f"{FIRST_EPOCH} {export.log_start_offset}"])
     replace_file(fs, f"{export.staged}/{LEADER_EPOCH_FILE}", epochs)
-    metadata = read_file(fs, f"{export.target}/{PARTITION_METADATA_FILE}", max_bytes=MAX_CHECKPOINT_BYTES)
+    metadata = read_small(fs, f"{export.target}/{PARTITION_METADATA_FILE}")
     replace_file(fs, f"{export.staged}/{PARTITION_METADATA_FILE}", metadata)  # syncs the names of all files
 
 
@@ -384,7 +384,7 @@ def _producers_at_end(fs: FileSystem, path: str, end_offset: int, *, is_empty: b
             "transactions are open is not known: start and stop `triolog serve` on the directory, then export"
         )
     file = f"{path}/{segment_file(newest, SNAPSHOT_SUFFIX)}"
-    return newest, decode_snapshot(file, read_file(fs, file, max_bytes=MAX_SNAPSHOT_BYTES))
+    return newest, decode_snapshot(file, read_small(fs, file))
 
 
 def _segment_files(fs: FileSystem, path: str) -> dict[str, int]:

@@ -61,12 +61,12 @@ class Observer:
             self.found(Finding(severity=Severity.REMARK, check=check, file=file, reason=reason, **where))
 
 
+@attrs.define(eq=False, repr=False)
 class Collector(Observer):
     """Keeps what is found, and hands all on to another observer."""
 
-    def __init__(self, observer: Observer | None = None) -> None:
-        self._observer = observer or Observer()
-        self.findings: list[Finding] = []
+    _observer: Observer = attrs.field(factory=Observer)
+    findings: list[Finding] = attrs.field(factory=list)
 
     @property
     def damages(self) -> list[Finding]:
@@ -83,14 +83,12 @@ class Collector(Observer):
         self._observer.found(finding)
 
 
+@attrs.define(eq=False, repr=False)
 class FaultTally:
     """Many faults of one kind in one file as one reason: the first few in words, and how many there are."""
 
-    __slots__ = ("_named", "count")
-
-    def __init__(self) -> None:
-        self._named: list[str] = []
-        self.count = 0
+    _named: list[str] = attrs.field(factory=list)
+    count: int = 0
 
     def add(self, text: str) -> None:
         self.count += 1

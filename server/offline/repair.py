@@ -102,14 +102,13 @@ class _PartitionRepair:
         self.log_end_offset = max(first_offset, self.known.log_start_offset or 0)
         snapshots = SnapshotCheck(self.fs, self.files.path, self.files.snapshots, Observer())
         producers, _ = snapshots.starting_state(first_offset)
-        bases = [segment.base_offset for segment in self.files.segments]
-        for segment, end_offset in zip(self.files.segments, [*bases[1:], None], strict=False):
+        for segment, end_offset in self.files.with_ends():
             self._rewrite_snapshot(segment.base_offset, producers)
             self._repair_segment(segment, end_offset, producers, restamped)
         self._document_gaps()
         self.log_end_offset = max([self.log_end_offset, *(gap.end_offset for gap in self.gaps)])
         self._rewrite_snapshot(self.log_end_offset, producers)
-        self._set_snapshots_aside(bases)
+        self._set_snapshots_aside()
         self._write_epochs(before)
         self._repair_metadata()
         for finding in self._of("checkpoint", f"{self.files.path}/{DERIVED_FILE}"):
@@ -229,8 +228,9 @@ class _PartitionRepair:
             self.workshop.rewrite(beside, encode_earlier(entries, crc_of(snapshot)), text)
             self.workshop.rewrite(path, snapshot, text)
 
-    def _set_snapshots_aside(self, bases: Sequence[int]) -> None:
+    def _set_snapshots_aside(self) -> None:
         """Those that no segment begins with and the log does not end with are not made anew: older ones do."""
+        bases = [segment.base_offset for segment in self.files.segments]
         for finding in self._of("snapshot"):
             offset = base_offset_of(finding.file.rpartition("/")[2])
             if offset not in bases and offset != self.log_end_offset and finding.file.endswith(SNAPSHOT_SUFFIXES):
@@ -319,9 +319,8 @@ def reindex(
     `producers`: the state at the first segment's base offset. `end_offset`: the base offset of the segment behind the last of
     `files`, None when there is none. Memory: the indexes of one segment, the producers of the log.
     """
-    bases = [segment.base_offset for segment in files.segments]
     forget_lookups(fs, files.path)
-    for segment, segment_end in zip(files.segments, [*bases[1:], end_offset], strict=False):
+    for segment, segment_end in files.with_ends(end_offset):
         try:
             rebuild = scan(fs, segment, config, LeaderEpochs(), producers, segment_end)
             failure = _failure(rebuild)
@@ -386,16 +385,14 @@ class Action:
     next_offset: int | None = None
 
 
+@attrs.frozen
 class Workshop:
     """Does what is asked, or in a dry run only tells of it. Owner: one repair."""
 
-    def __init__(
-        self, fs: FileSystem, acted: Callable[[Action], None], *, dry_run: bool, now_ms: NowMs = system_now_ms
-    ) -> None:
-        self.fs = fs
-        self.dry_run = dry_run
-        self.now_ms = now_ms
-        self._acted = acted
+    fs: FileSystem
+    _acted: Callable[[Action], None]
+    dry_run: bool = attrs.field(kw_only=True)
+    now_ms: NowMs = system_now_ms
 
     def tell(self, kind: str, file: str, text: str, first_offset: int | None = None, next_offset: int | None = None) -> None:
         self._acted(Action(kind=kind, file=file, text=text, first_offset=first_offset, next_offset=next_offset))

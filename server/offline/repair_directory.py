@@ -81,35 +81,29 @@ def repair_directory(
     acted: Callable[[Action], None],
 ) -> RepairSummary:
     """Repair what is damaged. `observer` is told of the checks before, `acted` of each action. Raises OSError."""
-    return _Repair(fs, directory, observer, acted, dry_run=dry_run).run()
+    actions: list[Action] = []
+
+    def tell(action: Action) -> None:
+        actions.append(action)
+        acted(action)
+
+    return _Repair(fs, directory, observer, Workshop(fs, tell, dry_run=dry_run), actions).run()
 
 
+@attrs.define(eq=False, repr=False)
 class _Repair:
     """The repair of one directory."""
 
-    def __init__(
-        self,
-        fs: FileSystem,
-        directory: StoppedDirectory,
-        observer: Observer,
-        acted: Callable[[Action], None],
-        *,
-        dry_run: bool,
-    ) -> None:
-        self._fs = fs
-        self._directory = directory
-        self._observer = observer
-        self._actions: list[Action] = []
-        self._left: list[Finding] = []
-        self._damages = 0
-        self._ends: dict[TopicPartition, int] = {}
-        self._topic_ids: dict[str, uuid.UUID] = {}
-
-        def tell(action: Action) -> None:
-            self._actions.append(action)
-            acted(action)
-
-        self._workshop = Workshop(fs, tell, dry_run=dry_run)
+    _fs: FileSystem
+    _directory: StoppedDirectory
+    _observer: Observer
+    _workshop: Workshop
+    _actions: list[Action]
+    """What the workshop has told of."""
+    _left: list[Finding] = attrs.field(factory=list)
+    _damages: int = 0
+    _ends: dict[TopicPartition, int] = attrs.field(factory=dict)
+    _topic_ids: dict[str, uuid.UUID] = attrs.field(factory=dict)
 
     def run(self) -> RepairSummary:
         own = Collector(self._observer)

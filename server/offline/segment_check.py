@@ -88,38 +88,32 @@ def _without_old(entry: ProducerEntry, log_start_offset: int) -> ProducerEntry:
     return entry if first is None or first >= log_start_offset else entry._replace(current_txn_first_offset=None)
 
 
+@attrs.define(eq=False, repr=False)
 class SegmentCheck:
     """A pass over one segment. `end_offset`: base offset of the next segment, None for the last one. `was_closed`: whether the
     files were closed cleanly, because another segment follows or because the server stopped cleanly. `torn_from`: see
     `scan_batches`."""
 
-    def __init__(
-        self,
-        fs: FileSystem,
-        segment: SegmentFiles,
-        state: LogState,
-        *,
-        end_offset: int | None,
-        was_closed: bool,
-        torn_from: int = INT64_MAX,
-    ) -> None:
-        self._fs = fs
-        self._segment = segment
-        self._state = state
-        self._end_offset = end_offset
-        self._was_closed = was_closed
-        self._torn_from = torn_from
-        self._log = segment.path(LOG_SUFFIX)
-        self._aborted: list[AbortedTxn] = []
-        self._needed: set[tuple[int, int]] = set()
-        """Producer and marker's offset of those that readers need."""
-        self._records = FaultTally()
-        self._timestamps = FaultTally()
-        self._epochs = FaultTally()
-        self._is_damaged = False
-        """Whether something of the log cannot be read at all."""
-        self._wrong_epoch_position = -1
-        """Of the first batch with a wrong leader epoch."""
+    _fs: FileSystem
+    _segment: SegmentFiles
+    _state: LogState
+    _end_offset: int | None = attrs.field(kw_only=True)
+    _was_closed: bool = attrs.field(kw_only=True)
+    _torn_from: int = INT64_MAX
+    _aborted: list[AbortedTxn] = attrs.field(factory=list)
+    _needed: set[tuple[int, int]] = attrs.field(factory=set)
+    """Producer and marker's offset of those that readers need."""
+    _records: FaultTally = attrs.field(factory=FaultTally)
+    _timestamps: FaultTally = attrs.field(factory=FaultTally)
+    _epochs: FaultTally = attrs.field(factory=FaultTally)
+    _is_damaged: bool = False
+    """Whether something of the log cannot be read at all."""
+    _wrong_epoch_position: int = -1
+    """Of the first batch with a wrong leader epoch."""
+    _log: str = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._log = self._segment.path(LOG_SUFFIX)
 
     def run(self, reporter: Observer) -> None:
         """Report everything there is to find in this segment. Raises OSError."""

@@ -23,7 +23,6 @@ from typing import Final, TypeVar
 from ...protocol.types import TopicPartition
 from ..storage.directory.inventory import PartitionFiles
 from ..storage.disk.checkpoints import (
-    MAX_CHECKPOINT_BYTES,
     PARTITION_METADATA_FILE,
     decode_checkpoint,
     decode_offsets,
@@ -31,8 +30,9 @@ from ..storage.disk.checkpoints import (
     encode_checkpoint,
     encode_partition_metadata,
     encode_uuid,
+    read_small,
 )
-from ..storage.disk.filesystem import FileSystem, read_file
+from ..storage.disk.filesystem import FileSystem
 from ..storage.errors import CheckpointError, CorruptSnapshotError
 from ..storage.log.derived_files import FILE_NAME as DERIVED_FILE
 from ..storage.log.derived_files import decode_facts, encode_facts
@@ -41,15 +41,7 @@ from ..storage.log.gaps import NO_FILE, OffsetGap, decode_gaps, encode_gaps
 from ..storage.log.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
 from ..storage.log.leader_epochs import EpochEntry, LeaderEpochs
 from ..storage.producers.producer_cursor import BatchMetadata, ProducerEntry
-from ..storage.producers.producer_snapshots import (
-    MAX_BATCHES_BYTES,
-    MAX_SNAPSHOT_BYTES,
-    batches_path,
-    crc_of,
-    decode_snapshot,
-    snapshot_path,
-    with_earlier,
-)
+from ..storage.producers.producer_snapshots import batches_path, crc_of, decode_snapshot, snapshot_path, with_earlier
 from ..storage.producers.producer_state import ProducerState
 from .findings import FaultTally, Observer
 
@@ -143,7 +135,7 @@ def _read(
     """Return the content of a file; None for none, and for damage, which is reported. Another form than the one in which every
     server writes these files is reported, too: another program has changed it."""
     try:
-        data = read_file(fs, path, max_bytes=MAX_CHECKPOINT_BYTES)
+        data = read_small(fs, path)
         found = decode(path, data)
     except FileNotFoundError:
         return None
@@ -206,7 +198,7 @@ class SnapshotCheck:
     def _read(self, offset: int, *, report: bool = True) -> list[ProducerEntry] | None:
         path = snapshot_path(self._directory, offset)
         try:
-            data = read_file(self._fs, path, max_bytes=MAX_SNAPSHOT_BYTES)
+            data = read_small(self._fs, path)
             entries = decode_snapshot(path, data)
         except (CorruptSnapshotError, ValueError) as exc:
             if report:
@@ -216,7 +208,7 @@ class SnapshotCheck:
             return entries  # nobody looks beside it then
         path = batches_path(self._directory, offset)
         try:
-            earlier = read_file(self._fs, path, max_bytes=MAX_BATCHES_BYTES)
+            earlier = read_small(self._fs, path)
             return with_earlier(path, earlier, entries, crc_of(data))
         except FileNotFoundError:
             pass

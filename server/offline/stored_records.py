@@ -46,13 +46,13 @@ class RecordRange:
         return self.to_ms is None or record.timestamp < self.to_ms
 
 
+@attrs.define(eq=False, repr=False)
 class DecidedTransactions:
     """The aborted transactions of a log, and the offset up to which all transactions are decided."""
 
-    def __init__(self) -> None:
-        self._firsts: dict[int, list[int]] = {}
-        self._lasts: dict[int, list[int]] = {}
-        self.last_stable_offset = INT64_MAX
+    _firsts: dict[int, list[int]] = attrs.field(factory=dict)
+    _lasts: dict[int, list[int]] = attrs.field(factory=dict)
+    last_stable_offset: int = INT64_MAX
 
     def add_aborted(self, producer_id: int, first_offset: int, last_offset: int) -> None:
         """The next one of its producer."""
@@ -71,7 +71,7 @@ def find_transactions(fs: FileSystem, files: PartitionFiles, advance: Callable[[
     """Read all batches. `advance` is told how many bytes of log are done. Raises OSError."""
     found = DecidedTransactions()
     producers = ProducerState(files.segments[0].base_offset if files.segments else 0)
-    for segment, end_offset in _with_ends(files):
+    for segment, end_offset in files.with_ends():
         for item in _batches(fs, segment, end_offset, lambda path, damage: None):
             header = item.header
             if header.is_transactional:
@@ -95,7 +95,7 @@ def stored_batches(
     """The wanted data records of each batch that has some. Raises OSError, and RequestError for a batch whose CRC is right and
     whose records cannot be read."""
     end = min(wanted.to_offset, transactions.last_stable_offset) if wanted.committed else wanted.to_offset
-    for segment, end_offset in _with_ends(files):
+    for segment, end_offset in files.with_ends():
         if segment.base_offset >= end:
             return
         if end_offset is not None and end_offset <= wanted.from_offset:
@@ -120,12 +120,6 @@ def _may_hold(header: BatchHeader, wanted: RecordRange) -> bool:
     if header.is_control or header.last_offset < wanted.from_offset or not header.records_count:
         return False
     return wanted.from_ms is None or header.max_timestamp >= wanted.from_ms
-
-
-def _with_ends(files: PartitionFiles) -> Iterator[tuple[SegmentFiles, int | None]]:
-    """Each segment with the base offset of the next one, None for the last."""
-    bases = [segment.base_offset for segment in files.segments]
-    yield from zip(files.segments, [*bases[1:], None], strict=False)
 
 
 def _batches(fs: FileSystem, segment: SegmentFiles, end_offset: int | None, damaged: Damaged) -> Iterator[GoodBatch]:

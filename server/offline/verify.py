@@ -217,9 +217,8 @@ def check_partition(
         has_all_producers=is_known,
         is_compacted=known.is_compacted or is_swapping(files),
     )
-    bases = [segment.base_offset for segment in files.segments]
     torn_from = INT64_MAX if known.was_clean else known.recovery_point or 0
-    for segment, end_offset in zip(files.segments, [*bases[1:], None], strict=False):
+    for segment, end_offset in files.with_ends():
         was_closed = end_offset is not None or known.was_clean
         check = SegmentCheck(fs, segment, state, end_offset=end_offset, was_closed=was_closed, torn_from=torn_from)
         check.run(reporter)

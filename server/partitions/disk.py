@@ -39,7 +39,7 @@ from ...protocol.types import Bytes
 from ..loop.turns import Gathering, Turns
 from ..storage.disk.diskops import Compute, DiskOp, FileHandle, Map, Procedure, Read, Sync, Write, name_file
 from ..storage.disk.filesystem import CachedReadUnsupportedError, FileSystem
-from ..storage.errors import SnapshotExpiredError, SyncFailedError
+from ..storage.errors import FileTooLargeError, SnapshotExpiredError, SyncFailedError
 from .open_files import DescriptorBudget, OpenFiles
 from .room import Rooms
 from .task_errors import TaskErrors
@@ -343,7 +343,7 @@ class Disk:
                     if cached > TURN_BYTES:
                         cached = 0
                         await trio.lowlevel.checkpoint()
-            except (OSError, SnapshotExpiredError) as exc:
+            except (OSError, SnapshotExpiredError, FileTooLargeError) as exc:
                 name_file(exc, operation)
                 error = exc
             try:

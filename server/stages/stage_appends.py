@@ -36,6 +36,8 @@ from ..storage.log.prepare import PreparedAppend
 from .stage_files import StagedChunk, copy_staged, file_name, read_stamped, sync_staged
 from .stages import Stages
 
+LOGGER: Final = logging.getLogger(__name__)
+
 
 class ProducerRecords(NamedTuple):
     """The number of records, lost ones included; the offset of the first, and the one after the last, -1 without records."""
@@ -147,7 +149,7 @@ async def append_staged_files(
             chunk = await _read(manager, path, position, file, producer, number, there.records_count, actor)
             position, number = chunk.position, chunk.next_record
             if chunk.batches:
-                window.append(_prepared(chunk))
+                window.append(PreparedAppend.of(chunk.batches))
             if len(window) == APPENDS_AT_ONCE:
                 there, window = _joined(there, await _append(actor, window)), []
     if window:
@@ -188,7 +190,7 @@ async def _read(
 ) -> StagedChunk:
     read = partial(
         read_stamped,
-        manager.fs,
+        manager.disk.fs,
         path,
         position,
         file.size_bytes,
@@ -204,16 +206,6 @@ async def _read(
         raise LogOfflineError(
             f"{actor.topic_partition}: what task {file.task!r} has staged in {path} cannot be read: {exc}; check the device"
         ) from exc
-
-
-def _prepared(chunk: StagedChunk) -> PreparedAppend:
-    return PreparedAppend(
-        chunk.batches,
-        sum(header.size_bytes for header, _ in chunk.batches),
-        sum(header.last_offset_delta + 1 for header, _ in chunk.batches),
-        max(header.max_timestamp for header, _ in chunk.batches),
-        has_producer=True,
-    )
 
 
 async def _append(actor: PartitionActor, appends: Sequence[PreparedAppend]) -> ProducerRecords:
@@ -241,9 +233,6 @@ async def _append(actor: PartitionActor, appends: Sequence[PreparedAppend]) -> P
 def _joined(before: ProducerRecords, after: ProducerRecords) -> ProducerRecords:
     base_offset = after.base_offset if before.base_offset == NO_OFFSET else before.base_offset
     return ProducerRecords(before.records_count + after.records_count, base_offset, after.end_offset)
-
-
-LOGGER: Final = logging.getLogger(__name__)
 
 
 async def finish_partition(

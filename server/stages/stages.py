@@ -22,15 +22,7 @@ from ..storage.errors import LogOfflineError
 from ..storage.log.prepare import prepare_steps
 from ..system.client_memory import Account
 from ..system.clock import NowMs
-from .stage_files import (
-    StagedBytes,
-    append_staged,
-    file_name,
-    find_staged,
-    stage_name,
-    task_prefix,
-    unlink_staged,
-)
+from .stage_files import StagedBytes, append_staged, file_name, find_staged, stage_name, task_prefix, unlink_staged
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -98,7 +90,7 @@ class Stages:
     async def load(self) -> None:
         """Take in what the last run has left. What a directory does not show is passed over: a commit that needs it says so."""
         disk = self._manager.disk
-        for directory in self._manager.directories:
+        for directory in self._manager.log_directories.live:
             try:
                 found = await disk.call(lambda path: list(find_staged(disk.fs, path)), directory.path)
             except OSError as exc:

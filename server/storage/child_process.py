@@ -17,6 +17,8 @@ import time
 from collections.abc import Callable
 from typing import Final, TextIO
 
+import attrs
+
 NICENESS: Final = 10
 
 
@@ -38,11 +40,11 @@ def read_line(source: TextIO) -> str:
     return line
 
 
+@attrs.frozen
 class ParentWatch:
     """Checks that the server is still there; it may have ended before this process has loaded anything."""
 
-    def __init__(self, server_pid: int) -> None:
-        self._server_pid = server_pid
+    _server_pid: int
 
     def check(self) -> None:
         """Raises ServerGoneError."""
@@ -86,21 +88,14 @@ MAX_PAUSE_S: Final = 1.0
 """No pause is longer, so that whoever waits for the work to be given up does not wait long."""
 
 
+@attrs.define(eq=False, repr=False)
 class Throttle:
     """Owner: one piece of work. `clock` and `sleep` are in seconds."""
 
-    __slots__ = ("_allowed_at", "_clock", "_max_bytes_per_second", "_sleep")
-
-    def __init__(
-        self,
-        max_bytes_per_second: int,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._max_bytes_per_second = max_bytes_per_second
-        self._clock = clock
-        self._sleep = sleep
-        self._allowed_at = clock()
+    _max_bytes_per_second: int
+    _clock: Callable[[], float] = time.monotonic
+    _sleep: Callable[[float], None] = time.sleep
+    _allowed_at: float = 0.0
 
     def spend(self, size: int, keep_on: Callable[[], None]) -> None:
         """Wait until `size` more bytes may have been read or written; `keep_on` is called between pauses and may raise."""

@@ -17,6 +17,8 @@ from typing import Final
 import attrs
 import trio
 
+LOGGER: Final = logging.getLogger(__name__)
+
 NowMs = Callable[[], int]
 """Milliseconds since the epoch."""
 
@@ -25,8 +27,6 @@ def system_now_ms() -> int:
     """The system's wall clock in ms since the epoch."""
     return time.time_ns() // 1_000_000
 
-
-LOGGER: Final = logging.getLogger(__name__)
 
 MAX_STEP_MS: Final = 600_000
 """Ten minutes: far above what time services correct at once, far below any sensible retention.ms."""

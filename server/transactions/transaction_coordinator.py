@@ -11,7 +11,7 @@ again at the start wherever they may be missing; a second marker finds no open t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import attrs
@@ -234,14 +234,6 @@ class TransactionCoordinator:
             transaction_version=transaction_version,
         )
         await store(actor, marker, lambda _: self._marker_stored(topic_partition, producer_id, commit))
-
-    def states(self) -> Iterator[tuple[str, TransactionLogValue]]:
-        """Every transactional id with its state."""
-        return self.ids.states()
-
-    def state(self, transactional_id: str) -> TransactionLogValue | None:
-        """None for an id that is not known. Raises RequestError when it cannot be read."""
-        return self.ids.owner(transactional_id).value
 
     def _find(
         self, transactional_id: str, producer_id: int, producer_epoch: int

@@ -106,7 +106,7 @@ async def unlink(broker: Broker) -> None:
 
 async def delete_directories(broker: Broker) -> None:
     changes = manager_of(broker).changes
-    changes.doomed = [(-1.0, f"{manager_of(broker).directories[0].path}/{name}-0.x-delete") for name in IDS]
+    changes.doomed = [(-1.0, f"{manager_of(broker).log_directories.live[0].path}/{name}-0.x-delete") for name in IDS]
     await changes.delete_doomed()
 
 
@@ -480,5 +480,5 @@ async def test_a_start_goes_on_without_what_it_cannot_load(
         assert await values_from(broker, TopicPartition(TOPIC, number)) == [str(number).encode()]
     async with running_broker(tmp_path) as broker:
         assert broker._coordinators.committed_offsets.topic.readable()
-        assert len(list(broker.transactions.states())) == 2
+        assert len(list(broker.transactions.ids.states())) == 2
         assert broker.stage_commits.last_version("one") == 1

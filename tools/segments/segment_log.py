@@ -20,11 +20,10 @@ from ...server.storage.directory.inventory import PartitionFiles, StoppedDirecto
 from ...server.storage.disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     LOG_START_FILE,
-    MAX_CHECKPOINT_BYTES,
     RECOVERY_POINT_FILE,
     decode_offsets,
+    read_small,
 )
-from ...server.storage.disk.filesystem import read_file
 from ...server.storage.disk.paths import LOG_SUFFIX, SWAP_SUFFIX
 from ...server.storage.errors import LogDirectoryError
 from .segment_bytes import FILES, SegmentBytes
@@ -164,6 +163,6 @@ def position_at_or_below(file: SegmentBytes, segment: SegmentFile, index: Offset
 def _offsets_in(directory: StoppedDirectory, name: str) -> dict[TopicPartition, int]:
     path = f"{directory.path}/{name}"
     try:
-        return decode_offsets(path, read_file(FILES, path, max_bytes=MAX_CHECKPOINT_BYTES))
+        return decode_offsets(path, read_small(FILES, path))
     except FileNotFoundError:
         return {}

@@ -23,11 +23,12 @@ from ...protocol.limits import INT64_MAX
 from ...protocol.records.batch import BatchHeader, check_batch
 from ...protocol.records.control import ControlRecordType, control_record_type
 from ...protocol.records.record import iter_records
+from ...server.storage.disk.checkpoints import read_small
 from ...server.storage.disk.filesystem import read_file
 from ...server.storage.disk.paths import LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, base_offset_of, segment_file
 from ...server.storage.errors import CorruptIndexError, CorruptSnapshotError
 from ...server.storage.indexes.transaction_index import ENTRY_BYTES, AbortedTxn, collect_aborted, decode_entries
-from ...server.storage.producers.producer_snapshots import MAX_SNAPSHOT_BYTES, decode_snapshot, snapshot_path
+from ...server.storage.producers.producer_snapshots import decode_snapshot, snapshot_path
 from ...server.storage.producers.producer_state import ProducerState
 from .segment_bytes import FILES, SegmentBytes
 from .segment_damage import LOGGER, DamageCounts, ReadMode, SegmentPart, walk_headers
@@ -73,7 +74,7 @@ def _newest_snapshot(log: PartitionLog) -> ProducerState:
         path = snapshot_path(log.directory, offset)
         if log.log_start_offset < offset <= log.end_offset:
             try:
-                entries = decode_snapshot(path, read_file(FILES, path, max_bytes=MAX_SNAPSHOT_BYTES))
+                entries = decode_snapshot(path, read_small(FILES, path))
             except (CorruptSnapshotError, FileNotFoundError, ValueError) as exc:
                 LOGGER.warning("%s; an older one is taken", exc)
                 continue

@@ -204,7 +204,7 @@ def _described(call: Call, transactional_id: str) -> messages.DescribeTransactio
     try:
         if not transactional_id:
             raise InvalidRequestError("a transactional id is empty")
-        value = call.broker.transactions.state(transactional_id)
+        value = call.broker.transactions.ids.owner(transactional_id).value
         if value is None:
             raise RequestError(f"transactional id {transactional_id!r} is not known", ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
     except RequestError as exc:
@@ -239,7 +239,7 @@ async def list_transactions(call: Call, body: messages.ListTransactionsRequest) 
             transactional_id=name,
             transaction_state=STATE_NAMES[value.state],
         )
-        async for name, value in in_turns(list(call.broker.transactions.states()))
+        async for name, value in in_turns(list(call.broker.transactions.ids.states()))
         if _is_asked_for(wanted, value, now_ms) and (pattern is None or pattern(name))
     ]
     return messages.ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=found)

@@ -50,7 +50,7 @@ async def list_transactions(
     """Those that `may_see` says, None: all."""
     now_ms, states = broker.now_ms(), _states(message.states)
     found = []
-    async for name, value in in_turns(list(broker.transactions.states()), IDS_PER_TURN):
+    async for name, value in in_turns(list(broker.transactions.ids.states()), IDS_PER_TURN):
         if states is not None and value.state not in states:
             continue
         if message.open_for_ms is not None and not 0 <= message.open_for_ms <= _open_ms(value, now_ms):
@@ -108,7 +108,7 @@ async def describe_transactions(
 
 def _described_transaction(broker: Broker, name: str, now_ms: int) -> messages.DescribedTransaction:
     try:
-        value = broker.transactions.state(name)
+        value = broker.transactions.ids.owner(name).value
         if value is None:
             raise RequestError(f"transactional id {name!r} is not known", ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
     except RequestError as exc:

@@ -56,13 +56,7 @@ from typing import Final, NamedTuple
 import attrs
 
 from ....protocol.limits import MAX_DECOMPRESSED_BYTES
-from ....protocol.records.batch import (
-    DELETE_HORIZON_FLAG,
-    BatchHeader,
-    assemble_batch,
-    check_batch,
-    empty_batch_header,
-)
+from ....protocol.records.batch import DELETE_HORIZON_FLAG, BatchHeader, assemble_batch, check_batch, empty_batch_header
 from ....protocol.records.compression import compress
 from ....protocol.records.control import ControlRecordType, control_record_type
 from ....protocol.records.record import iter_records

@@ -41,6 +41,8 @@ from ..producers.producer_snapshots import snapshot_paths
 from ..segments.segment import LogSegment
 from .job import CleanedGroup, CleanedState, CleaningJob
 
+LOGGER: Final = logging.getLogger(__name__)
+
 
 class SegmentsChangedError(StorageError):
     """The segments that a round worked on are not the log's any more: it was cut, trimmed or configured anew meanwhile."""
@@ -162,9 +164,6 @@ def _rename_if_there(source: str, target: str) -> Procedure[bool]:
 def _sync_names(log: Log) -> Procedure[None]:
     if log.sync_metadata:
         yield SyncDirectory(log.directory)
-
-
-LOGGER: Final = logging.getLogger(__name__)
 
 
 def complete_swaps(fs: FileSystem, directory: str) -> None:

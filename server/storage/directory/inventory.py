@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import attrs
@@ -85,6 +85,11 @@ class PartitionFiles:
     @property
     def log_bytes(self) -> int:
         return sum(segment.log_bytes for segment in self.segments)
+
+    def with_ends(self, end_offset: int | None = None) -> Iterator[tuple[SegmentFiles, int | None]]:
+        """Yield each segment with the base offset of the next one; the last one with `end_offset`."""
+        ends = [segment.base_offset for segment in self.segments[1:]]
+        yield from zip(self.segments, [*ends, end_offset], strict=False)
 
 
 @attrs.frozen(kw_only=True)

@@ -43,7 +43,6 @@ from ..disk.checkpoints import (
     HIGH_WATERMARK_FILE,
     LOCK_FILE,
     LOG_START_FILE,
-    MAX_CHECKPOINT_BYTES,
     META_PROPERTIES_FILE,
     META_PROPERTIES_REMEDY,
     OWN_BROKER_EPOCH,
@@ -57,9 +56,10 @@ from ..disk.checkpoints import (
     encode_offsets,
     maybe_read,
     random_uuid,
+    read_small,
     without_partitions,
 )
-from ..disk.filesystem import CREATE, FileSystem, open_file, open_regular, read_file, replace_file, write_pieces
+from ..disk.filesystem import CREATE, FileSystem, open_file, open_regular, replace_file, write_pieces
 from ..disk.paths import CLUSTER_METADATA_TOPIC, DELETE_DIR_SUFFIX, IGNORED_DIRECTORIES, is_marked, parse_partition_directory
 from ..errors import CheckpointError, LogDirectoryError, StorageError, is_out_of_space
 from .state_files import read_state, write_state
@@ -225,7 +225,7 @@ class LogDirectory:
         self.was_clean = self.fs.file_size(path) is not None
         if self.was_clean:
             with contextlib.suppress(OSError, StorageError):  # that it is there is what counts
-                marker = read_file(self.fs, path, max_bytes=MAX_CHECKPOINT_BYTES)
+                marker = read_small(self.fs, path)
                 self.stopped_here = decode_clean_shutdown(marker) == OWN_BROKER_EPOCH
             self.fs.unlink(path)
         if self.durable:  # also for names whose sync has failed in the last run
@@ -285,7 +285,7 @@ class LogDirectory:
         for name in (*_EMPTY_MEANS, CLEANER_OFFSET_FILE):
             path = f"{self.path}/{name}"
             with contextlib.suppress(FileNotFoundError, CheckpointError, ValueError):
-                data = read_file(self.fs, path, max_bytes=MAX_CHECKPOINT_BYTES)
+                data = read_small(self.fs, path)
                 if (kept := without_partitions(path, data, topic, numbers)) != data:
                     self._write(name, kept)
 

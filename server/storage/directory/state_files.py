@@ -47,8 +47,8 @@ from ....protocol.kafka.scram import ScramCredential, ScramMechanism
 from ....protocol.records.batch import crc32c
 from ...access.acls import Acl
 from ...access.quotas import QuotaEntity, checked_entity
-from ..disk.checkpoints import PREVIOUS_SUFFIX, check_size, limit_of, maybe_read
-from ..disk.filesystem import FileSystem, link_file, read_file, replace_file
+from ..disk.checkpoints import PREVIOUS_SUFFIX, check_size, maybe_read, read_small
+from ..disk.filesystem import FileSystem, link_file, replace_file
 from ..errors import UNREADABLE_JSON, CheckpointError
 
 FORMAT_VERSION: Final = 1
@@ -121,10 +121,8 @@ def read_state(fs: FileSystem, path: str, decode: Callable[[str, bytes], T]) -> 
 def read_previous(fs: FileSystem, path: str, decode: Callable[[str, bytes], object]) -> bytes | None:
     """The bytes of the copy from before the last change; None when there is none that can be read. Raises OSError."""
     previous = path + PREVIOUS_SUFFIX
-    limit = limit_of(path)
-    assert limit is not None, path
     try:
-        data = read_file(fs, previous, max_bytes=limit)
+        data = read_small(fs, previous)
         decode(previous, data)
     except (FileNotFoundError, CheckpointError):
         return None
@@ -148,10 +146,8 @@ def _keep_previous(fs: FileSystem, path: str, *, private: bool) -> None:
     with contextlib.suppress(FileNotFoundError):
         fs.unlink(previous)
     if not link_file(fs, path, previous):
-        limit = limit_of(path)
-        assert limit is not None, path
         with contextlib.suppress(CheckpointError):  # one that is too large is not worth keeping
-            replace_file(fs, previous, read_file(fs, path, max_bytes=limit), durable=False, private=private)
+            replace_file(fs, previous, read_small(fs, path), durable=False, private=private)
 
 
 @attrs.frozen

@@ -14,8 +14,6 @@ MetaProperties, CleanShutdownFileHandler). Encoding and decoding only; `filesyst
 How large each file may be that is read whole: the one place that knows. Reading it and writing it go by the same number, so
 nothing is written that cannot be read again.
 
-A name that is not listed here has no limit of its own; whoever reads it names one.
-
 `cleaner-offset-checkpoint` of a log directory: up to where each compacted partition is clean (Kafka: LogCleanerManager).
 
 Without an entry, or with one that is not in the log, the whole log counts as dirty: work is repeated, nothing is lost.
@@ -46,6 +44,8 @@ from ....protocol.limits import INT32_MAX, INT64_MAX, MIB
 from ....protocol.types import TopicPartition
 from ..errors import CheckpointError, FileTooLargeError
 from .filesystem import FileSystem, read_file, replace_file
+
+LOGGER: Final = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -245,61 +245,41 @@ PREVIOUS_SUFFIX: Final = ".previous"
 """Of the copy of a file as it was before its last change."""
 
 MAX_CHECKPOINT_BYTES: Final = 64 * MIB
+"""Of a file without a limit of its own."""
 MAX_CHECKPOINT_ENTRIES: Final = 1_000_000
 """Ten times what a broker with many partitions has; reading them takes some seconds and half a GiB of memory."""
-MAX_SNAPSHOT_BYTES: Final = 64 * MIB
-MAX_BATCHES_BYTES: Final = 256 * MIB
-"""Four batches of each of two million producers: more than a snapshot of the largest size has."""
-MAX_SECURITY_BYTES: Final = 256 * MIB
-MAX_GROUPS_BYTES: Final = 64 * MIB
-MAX_CLIENT_METRICS_BYTES: Final = MIB
-MAX_BROKERS_BYTES: Final = MIB
-
-LIMITS: Final[dict[str, int]] = {
-    "topics.json": MAX_CHECKPOINT_BYTES,
-    "topics-in-creation.json": MAX_CHECKPOINT_BYTES,
-    "security.json": MAX_SECURITY_BYTES,
-    "groups.json": MAX_GROUPS_BYTES,
-    "client-metrics.json": MAX_CLIENT_METRICS_BYTES,
-    "brokers.json": MAX_BROKERS_BYTES,
-    "meta.properties": MAX_CHECKPOINT_BYTES,
-    ".kafka_cleanshutdown": MAX_CHECKPOINT_BYTES,
-    "recovery-point-offset-checkpoint": MAX_CHECKPOINT_BYTES,
-    "replication-offset-checkpoint": MAX_CHECKPOINT_BYTES,
-    "log-start-offset-checkpoint": MAX_CHECKPOINT_BYTES,
-    "cleaner-offset-checkpoint": MAX_CHECKPOINT_BYTES,
-    "producer-id-block": MAX_CHECKPOINT_BYTES,
-    "partition.metadata": MAX_CHECKPOINT_BYTES,
-    "leader-epoch-checkpoint": MAX_CHECKPOINT_BYTES,
-    "quarantine-checkpoint": MAX_CHECKPOINT_BYTES,
-    "derived.json": MAX_CHECKPOINT_BYTES,
-}
+LIMITS: Final[dict[str, int]] = {"security.json": 256 * MIB, "client-metrics.json": MIB, "brokers.json": MIB}
 """Largest size in bytes, by the name of the file."""
-LIMITS_BY_SUFFIX: Final[dict[str, int]] = {".snapshot": MAX_SNAPSHOT_BYTES, ".batches": MAX_BATCHES_BYTES}
-"""The same for files that are named after an offset."""
+LIMITS_BY_SUFFIX: Final[dict[str, int]] = {".batches": 256 * MIB}
+"""The same for files that are named after an offset: four batches of each of two million producers, more than a snapshot of the
+largest size has."""
 
 _OFFSET_LINE_BYTES: Final = len(" 2147483647 9223372036854775807\n")
 
 
-def limit_of(path: str) -> int | None:
-    """The largest size of a file in bytes; None where its name is not known."""
+def limit_of(path: str) -> int:
+    """Return the largest size of a file in bytes."""
     name = os.path.basename(path).removesuffix(PREVIOUS_SUFFIX)
-    return LIMITS.get(name, LIMITS_BY_SUFFIX.get(os.path.splitext(name)[1]))
+    return LIMITS.get(name, LIMITS_BY_SUFFIX.get(os.path.splitext(name)[1], MAX_CHECKPOINT_BYTES))
+
+
+def read_small(fs: FileSystem, path: str) -> bytes:
+    """All of a small file. Raises FileTooLargeError, OSError."""
+    return read_file(fs, path, max_bytes=limit_of(path))
 
 
 def maybe_read(fs: FileSystem, path: str, decode: Callable[[str, bytes], T]) -> T | None:
     """Return the content of a small file; None when there is none. Raises what `decode` raises, FileTooLargeError, OSError."""
     try:
-        return decode(path, read_file(fs, path, max_bytes=limit_of(path) or MAX_CHECKPOINT_BYTES))
+        return decode(path, read_small(fs, path))
     except FileNotFoundError:
         return None
 
 
 def check_size(path: str, size: int) -> None:
     """Raises FileTooLargeError when a file of this size could not be read again."""
-    limit = limit_of(path)
-    if limit is not None and size > limit:
-        raise FileTooLargeError(f"{os.path.basename(path)} would have {size} bytes, at most {limit} can be read again")
+    if size > limit_of(path):
+        raise FileTooLargeError(f"{os.path.basename(path)} would have {size} bytes, at most {limit_of(path)} can be read again")
 
 
 def offset_lines_bytes(topic: str, partitions: int) -> int:
@@ -316,8 +296,6 @@ def check_offset_checkpoints(size: int, entries: int) -> None:
             f"there would be {entries} partitions, checkpoints of {MAX_CHECKPOINT_ENTRIES} can be read again"
         )
 
-
-LOGGER: Final = logging.getLogger(__name__)
 
 CLEANER_OFFSET_FILE: Final = "cleaner-offset-checkpoint"
 

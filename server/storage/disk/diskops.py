@@ -21,8 +21,9 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 import attrs
 
 from ....protocol.types import Bytes
-from ..errors import FileGoneError, FileTooLargeError, SnapshotExpiredError, SyncFailedError
-from .filesystem import CREATE, READ, WRITE, FileSystem, opened, read_file, replace_file, sync_file
+from ..errors import FileGoneError, SnapshotExpiredError, SyncFailedError
+from .checkpoints import maybe_read
+from .filesystem import CREATE, READ, WRITE, FileSystem, opened, replace_file, sync_file
 from .write_again import write_batches_again, write_file_again, write_index_again
 
 _NOT_OPENED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOENT})
@@ -39,18 +40,12 @@ class FileSize(NamedTuple):
 
 
 class ReadFile(NamedTuple):
-    """Answers the bytes of a whole small file, None when there is none; EFBIG when it is larger than `max_bytes`."""
+    """Answers the bytes of a whole small file, None when there is none. Raises FileTooLargeError."""
 
     path: str
-    max_bytes: int
 
     def run(self, fs: FileSystem) -> bytes | None:
-        try:
-            return read_file(fs, self.path, max_bytes=self.max_bytes)
-        except FileNotFoundError:
-            return None
-        except FileTooLargeError as exc:
-            raise OSError(errno.EFBIG, str(exc), self.path) from exc
+        return maybe_read(fs, self.path, lambda _, data: data)
 
 
 class ListDirectory(NamedTuple):

@@ -85,6 +85,8 @@ class AbstractIndex:
     value_struct: ClassVar[Struct]
     value_position: ClassVar[int]
     """Where in an entry the VALUE starts."""
+    behind_all: ClassVar[bytes]
+    """An entry that no lookup finds, because all that is looked up lies before it."""
 
     __slots__ = (
         "base_offset",
@@ -99,7 +101,7 @@ class AbstractIndex:
     )
 
     def __init__(self, path: str, base_offset: int, max_index_bytes: int) -> None:
-        size = self.rounded(max_index_bytes)
+        size = max_index_bytes // self.entry_size * self.entry_size
         if size == 0:
             raise ValueError(f"segment.index.bytes={max_index_bytes} is below one entry of {self.entry_size} bytes")
         self.base_offset = base_offset
@@ -115,11 +117,6 @@ class AbstractIndex:
         self.known_content: KnownContent | None = None
         """What the file must begin with, until it was compared: before the first lookup."""
 
-    @classmethod
-    def rounded(cls, size: int) -> int:
-        """`size` rounded down to whole entries."""
-        return size // cls.entry_size * cls.entry_size
-
     def empty_tail(self) -> IndexTail:
         raise NotImplementedError
 
@@ -130,6 +127,11 @@ class AbstractIndex:
     @property
     def path(self) -> str:
         return self.file.path
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last entry, the base offset when there is none."""
+        raise NotImplementedError
 
     @property
     def entries(self) -> int:
@@ -221,7 +223,7 @@ class AbstractIndex:
                 buffer = yield Map(self, entries * self.entry_size)
                 yield from self.compare(buffer)
             if self.is_distrusted:
-                buffer = self.entry_behind_all() * entries
+                buffer = self.behind_all * entries
             if self.file is file:
                 # Otherwise the file was replaced meanwhile, and what it gets from now on does not show in this map.
                 self.buffer = buffer
@@ -238,10 +240,6 @@ class AbstractIndex:
             self.known_content = None
         elif known is self.known_content:
             self.distrust(f"its first {known.size_bytes} bytes have CRC {crc:#010x}, {known.crc:#010x} was written")
-
-    def entry_behind_all(self) -> bytes:
-        """An entry that no lookup finds, because all that is looked up lies before it."""
-        raise NotImplementedError
 
     def entry(self, slot: int) -> Procedure[tuple[int, int]]:
         """The pair in `slot`. Raises ValueError outside of 0 to entries - 1."""
@@ -275,35 +273,28 @@ class AbstractIndex:
     def check_sanity(self, first: tuple[int, int]) -> None:
         """Raises CorruptIndexError when the last entry cannot follow the first one or lies below the base offset.
 
-        A last entry that is the first one again is what zeros look like.
+        It is the first one, or has a larger KEY. One that is the first again is what the zeros of a file look like that was not
+        trimmed.
         """
-        raise NotImplementedError
-
-    def can_follow(self, first: tuple[int, int]) -> bool:
-        """Return whether the last entry is the first one, or has a larger KEY. The zeros of a file that was not trimmed do
-        not."""
-        return self.tail.key > first[0] or (self.tail.entries == 1 and self.tail.key == first[0])
+        entries, key, value = self.tail
+        follows = (key > first[0] or (entries == 1 and key == first[0])) and value >= first[1]
+        if not follows or self.last_offset < self.base_offset:
+            raise CorruptIndexError(
+                f"{self.path}: the last entry {self.tail[1:]} cannot follow the first one {first} "
+                f"in a segment that starts at {self.base_offset}"
+            )
 
     def write_tail(self, tail: IndexTail, entries: bytes) -> Procedure[None]:
-        """Append encoded entries that lead to `tail`."""
+        """Append encoded entries that lead to `tail`, as `entry_after` answers them."""
         if entries:
             yield Write(self.file, self.size_in_bytes, [entries])
             self.tail = tail
 
-    def resize(self, size: int) -> Procedure[bool]:
-        """Give the file another length, rounded down to whole entries; False when it has it already. Never cuts entries."""
-        size = self.rounded(size)
-        if size < self.size_in_bytes:
-            raise ValueError(f"{self.path}: {size} bytes cannot hold {self.tail.entries} entries")
-        if size == self.file.create_bytes:
-            return False
-        yield Truncate(self.file, size)
-        self.file.create_bytes = size
-        return True
-
-    def trim(self) -> Procedure[bool]:
+    def trim(self) -> Procedure[None]:
         """Cut the preallocated rest off, so that the file's length says how many entries it has."""
-        return (yield from self.resize(self.size_in_bytes))
+        if self.file.create_bytes != self.size_in_bytes:
+            yield Truncate(self.file, self.size_in_bytes)
+            self.file.create_bytes = self.size_in_bytes
 
     def grow(self) -> None:
         """Let the file have its full size again from the next time it is opened for writing."""
@@ -384,17 +375,14 @@ class OffsetIndex(AbstractIndex):
     key_struct = _INT32
     value_struct = _INT32
     value_position = 4
+    behind_all = OFFSET_ENTRY.pack(INT32_MAX, INT32_MAX)
     __slots__ = ()
 
     def empty_tail(self) -> IndexTail:
         return IndexTail(0, self.base_offset, 0)
 
-    def entry_behind_all(self) -> bytes:
-        return OFFSET_ENTRY.pack(INT32_MAX, INT32_MAX)
-
     @property
     def last_offset(self) -> int:
-        """Offset of the last entry, the base offset when there is none."""
         return self.tail.key
 
     def entry_at(self, buffer: Bytes, slot: int) -> tuple[int, int]:
@@ -413,10 +401,6 @@ class OffsetIndex(AbstractIndex):
             raise InvalidOffsetError(f"{self.path}: offset {offset} is not above the last one, {tail.key}")
         return IndexTail(tail.entries + 1, offset, position), OFFSET_ENTRY.pack(self.relative_offset(offset), position)
 
-    def append(self, offset: int, position: int) -> Procedure[None]:
-        """Append one entry; errors as `entry_after`."""
-        yield from self.write_tail(*self.entry_after(self.tail, offset, position))
-
     def lookup_in(self, buffer: Bytes, entries: int, offset: int) -> tuple[int, int, int]:
         """(slot, offset, position) of the greatest entry <= `offset`; (-1, base offset, 0) when there is none."""
         slot, _ = self.search(buffer, entries, offset - self.base_offset)
@@ -424,20 +408,6 @@ class OffsetIndex(AbstractIndex):
             return -1, self.base_offset, 0
         relative, position = OFFSET_ENTRY.unpack_from(buffer, slot * 8)
         return slot, self.base_offset + relative, position
-
-    def lookup(self, offset: int) -> Procedure[tuple[int, int]]:
-        """(offset, position) of the greatest entry <= `offset`; (base offset, 0) when there is none."""
-        if not self.tail.entries:
-            return self.base_offset, 0
-        buffer = yield from self.mapped(self.tail.entries)
-        return self.lookup_in(buffer, self.tail.entries, offset)[1:]
-
-    def check_sanity(self, first: tuple[int, int]) -> None:
-        if not self.can_follow(first) or self.tail.key < self.base_offset or self.tail.value < first[1]:
-            raise CorruptIndexError(
-                f"{self.path}: the last entry {self.tail[1:]} cannot follow the first one {first} "
-                f"in a segment that starts at {self.base_offset}"
-            )
 
     def _slots_below(self, buffer: Bytes, offset: int) -> int:
         lower, _ = self.search(buffer, self.tail.entries, offset - self.base_offset)
@@ -456,13 +426,15 @@ class TimeIndex(AbstractIndex):
     key_struct = Struct(">q")
     value_struct = Struct(">i")
     value_position = 8
+    behind_all = TIME_ENTRY.pack(INT64_MAX, 0)
     __slots__ = ()
 
     def empty_tail(self) -> IndexTail:
         return IndexTail(0, NO_TIMESTAMP, self.base_offset)
 
-    def entry_behind_all(self) -> bytes:
-        return TIME_ENTRY.pack(INT64_MAX, 0)
+    @property
+    def last_offset(self) -> int:
+        return self.tail.value
 
     @property
     def last_entry(self) -> tuple[int, int]:
@@ -476,7 +448,7 @@ class TimeIndex(AbstractIndex):
     def entry_after(
         self, tail: IndexTail, timestamp: int, offset: int, *, skip_full_check: bool = False
     ) -> tuple[IndexTail, bytes]:
-        """Return the new tail and the bytes that `maybe_append` would write, or the same tail and no bytes.
+        """Return the new tail and the bytes of an entry that says something new, or the same tail and no bytes.
 
         A timestamp that is not above the last one is ignored; -1 into an empty index too.
         Raises ValueError when only the reserved slot is left (unless `skip_full_check`) or the timestamp went back,
@@ -496,10 +468,6 @@ class TimeIndex(AbstractIndex):
         entry = TIME_ENTRY.pack(timestamp, self.relative_offset(offset))
         return IndexTail(tail.entries + 1, timestamp, offset), entry
 
-    def maybe_append(self, timestamp: int, offset: int, *, skip_full_check: bool = False) -> Procedure[None]:
-        """Append one entry if it says something new; errors as `entry_after`."""
-        yield from self.write_tail(*self.entry_after(self.tail, timestamp, offset, skip_full_check=skip_full_check))
-
     def lookup_in(self, buffer: Bytes, entries: int, timestamp: int) -> tuple[int, int, int]:
         """(slot, timestamp, offset) of the greatest entry <= `timestamp`; (-1, -1, base offset) when there is none."""
         slot, _ = self.search(buffer, entries, timestamp)
@@ -507,13 +475,6 @@ class TimeIndex(AbstractIndex):
             return -1, NO_TIMESTAMP, self.base_offset
         found, relative = TIME_ENTRY.unpack_from(buffer, slot * 12)
         return slot, found, self.base_offset + relative
-
-    def check_sanity(self, first: tuple[int, int]) -> None:
-        if not self.can_follow(first) or self.tail.value < max(self.base_offset, first[1]):
-            raise CorruptIndexError(
-                f"{self.path}: the last entry {self.tail[1:]} cannot follow the first one {first} "
-                f"in a segment that starts at {self.base_offset}"
-            )
 
     def _slots_below(self, buffer: Bytes, offset: int) -> int:
         lower, _ = self.search(buffer, self.tail.entries, offset - self.base_offset, by_value=True)

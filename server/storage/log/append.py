@@ -142,7 +142,7 @@ def _known_answer(
                 stored.first.first_offset, stored.last.last_offset, stored.first.timestamp, log.log_start_offset
             )
         if stored is not None:
-            append = append.with_batches(append.batches[stored.how_many :])
+            append = append.without_first(stored.how_many)
             rest = Rest(append, stored.first.first_offset, stored.last.last_offset)
     if append.expected_offset != NO_OFFSET:
         expected_offset = append.expected_offset if rest is None else rest.last_offset + 1

@@ -1,19 +1,16 @@
 """Checks a producer's batches before a log is involved, and adapts them to the topic's configuration (Kafka: LogValidator).
 
-`prepare` for what most produce requests carry: one batch that is no long work, checked in one pass on the spot.
-
-Every check is made that `prepare_steps` makes of such a batch. Where one fails, or the batch or the topic is any other than the
-usual, nothing is said about it: `prepare_steps` then finds the same and has the words, in Kafka's order. So what is accepted
-here is accepted there, with the same result.
-
-Plain records that the server packs into one batch, with the topic's codec.
+`prepare_one` is for what most produce requests carry: one batch that is no long work, checked in one pass on the spot. It makes
+every check that `prepare_steps` makes of such a batch. Where one fails, or the batch or the topic is any other than the usual,
+it says nothing: `prepare_steps` then finds the same and has the words, in Kafka's order. So what is accepted by the one is
+accepted by the other, with the same result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ....protocol.errors import CorruptRecordError, InvalidRecordError, InvalidTimestampError, RecordTooLargeError, RequestError
 from ....protocol.limits import KIB
@@ -28,7 +25,6 @@ from ....protocol.records.batch import (
     TRANSACTIONAL_FLAG,
     BatchHeader,
     assemble_batch,
-    check_batch,
     crc32c,
     end_txn_marker,
     iter_batches,
@@ -45,7 +41,7 @@ from ....protocol.types import NO_OFFSET, NO_PRODUCER_ID, NO_TIMESTAMP, Bytes, C
 from ...config import LogConfig, RecordValidation
 from ..disk.diskops import Compute, Procedure, compute
 from ..producers.producer_cursor import AppendOrigin, EndTxnMarker, parse_end_txn_marker
-from ..segments.segment_view import CHECKED_AT_ONCE_BYTES, NOT_KNOWN, NOTHING, dropped, unpacked, unpacked_small
+from ..segments.segment_view import NOT_KNOWN, NOTHING, checked, dropped, unpacked, unpacked_small
 
 BATCHES_PER_PAUSE: Final = 16
 PACKED_AT_ONCE_BYTES: Final = 16 * KIB
@@ -77,30 +73,27 @@ class PreparedAppend(NamedTuple):
     expected_offset: int = NO_OFFSET
     """Where the log must end, or the append is refused; NO_OFFSET: anywhere."""
 
-    def with_batches(self, batches: tuple[tuple[BatchHeader, Bytes], ...]) -> PreparedAppend:
-        """A copy with other batches, at least one."""
-        return self._replace(
-            batches=batches,
-            size=sum(header.size_bytes for header, _ in batches),
-            records_count=sum(header.last_offset_delta + 1 for header, _ in batches),
-            max_timestamp=max(header.max_timestamp for header, _ in batches),
+    @classmethod
+    def of(cls, batches: tuple[tuple[BatchHeader, Bytes], ...], **more: Any) -> PreparedAppend:
+        """An append of these batches, at least one. `more`: what they do not say themselves."""
+        return cls(
+            batches,
+            sum(header.size_bytes for header, _ in batches),
+            sum(header.last_offset_delta + 1 for header, _ in batches),
+            max(header.max_timestamp for header, _ in batches),
+            has_producer=batches[0][0].has_producer_id,
+            **more,
         )
 
+    def without_first(self, count: int) -> PreparedAppend:
+        """The same without its first batches; at least one is left."""
+        rest = PreparedAppend.of(self.batches[count:])
+        return PreparedAppend._make((*rest[:4], *self[4:]))
 
-def prepare_append(
-    records: Bytes,
-    topic_partition: TopicPartition,
-    config: LogConfig,
-    *,
-    now_ms: int,
-    one_batch: bool = False,
-    origin: AppendOrigin = AppendOrigin.CLIENT,
-    limits: BatchLimits = UNLIMITED,
-) -> PreparedAppend:
+
+def prepare_append(records: Bytes, topic_partition: TopicPartition, config: LogConfig, **options: Any) -> PreparedAppend:
     """`prepare_steps`, all of it on the spot: for batches of the server's own, tools and tests."""
-    return compute(
-        prepare_steps(records, topic_partition, config, now_ms=now_ms, one_batch=one_batch, origin=origin, limits=limits)
-    )
+    return compute(prepare_steps(records, topic_partition, config, **options))
 
 
 def prepare_steps(
@@ -148,29 +141,10 @@ def prepare_steps(
         error = type(exc)(f"{topic_partition}: {exc.message}", exc.code)
         error.record_errors = exc.record_errors
         raise error from exc
-    if len(batches) == 1:
-        header, only = batches[0]
-        return PreparedAppend(
-            (batches[0],),
-            len(only),
-            header.records_count,
-            header.max_timestamp,
-            origin,
-            header.has_producer_id,
-            least_timestamp=least,
-        )
     producers = {(header.producer_id, header.producer_epoch) for header, _ in batches}
     if len(producers) > 1:
         raise InvalidRecordError(f"{topic_partition}: the append has batches of {len(producers)} producers; send them apart")
-    return PreparedAppend(
-        tuple(batches),
-        sum(header.size_bytes for header, _ in batches),
-        sum(header.last_offset_delta + 1 for header, _ in batches),
-        max(header.max_timestamp for header, _ in batches),
-        origin,
-        batches[0][0].has_producer_id,
-        least_timestamp=least,
-    )
+    return PreparedAppend.of(tuple(batches), origin=origin, least_timestamp=least)
 
 
 def prepare_marker(
@@ -200,9 +174,8 @@ def prepare_marker(
     marker = parse_end_txn_marker(header, batch)
     assert marker is not None
     marker = marker._replace(transaction_version=transaction_version)
-    batches = ((header, batch),)
-    return PreparedAppend(
-        batches, len(batch), 1, now_ms, AppendOrigin.COORDINATOR, True, marker, ends_only, least_timestamp=NOTHING
+    return PreparedAppend.of(
+        ((header, batch),), origin=AppendOrigin.COORDINATOR, marker=marker, ends_only=ends_only, least_timestamp=NOTHING
     )
 
 
@@ -218,10 +191,7 @@ def _check_one(
             f"the batch has {size} bytes, above max.message.bytes={config.max_message_bytes}; "
             "send smaller batches or raise the topic's limit"
         )
-    if size <= CHECKED_AT_ONCE_BYTES:
-        check_batch(batch, header)
-    else:
-        yield Compute(check_batch, (batch, header))
+    yield from checked(batch, header)
     _check_counts(header, from_client=from_client)
     if header.records_count > limits.records:
         limits.check_records(header)

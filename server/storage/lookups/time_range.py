@@ -68,13 +68,15 @@ def fetch_range(
     `ends_range` that there is none. Raises what `fetch_batches` raises, InvalidRequestError for a range that cannot be.
     """
     check_range(snapshot, times)
+    if max_bytes < 0:
+        raise ValueError(f"max_bytes is {max_bytes}")
     refused = snapshot.refused_gaps if skip_gaps is None else () if skip_gaps else snapshot.gaps
     if offset != NO_OFFSET:
         if refused and (gap := gap_at(refused, offset)) is not None:
             raise refused_gap(snapshot, offset, gap, by_policy=skip_gaps is None)
         check_fetch_offset(snapshot, offset)
     search = RangeSearch(snapshot, times, isolation)
-    page = _Page(max_bytes, min_one_batch=min_one_batch)
+    page = _Page(max_bytes, min_one_batch)
     yield from search.begin(snapshot.log_start_offset if offset == NO_OFFSET else offset)
     # The markers of transactions must not be missing between batches that come in one answer.
     is_committed = isolation is Isolation.READ_COMMITTED
@@ -289,18 +291,16 @@ def least_of(batch: memoryview, header: BatchHeader, max_bytes: int) -> Procedur
     return max(ANYTHING, least)
 
 
+@attrs.define(eq=False, repr=False)
 class _Page:
     """The part of a range that one response holds."""
 
-    __slots__ = ("end_offset", "first_offset", "first_slot", "last_slot", "left", "min_one_batch", "pieces")
-
-    def __init__(self, max_bytes: int, *, min_one_batch: bool) -> None:
-        if max_bytes < 0:
-            raise ValueError(f"max_bytes is {max_bytes}")
-        self.left = max_bytes
-        self.min_one_batch = min_one_batch
-        self.pieces: list[Bytes] = []
-        self.first_slot = self.last_slot = self.first_offset = self.end_offset = 0
+    left: int
+    min_one_batch: bool
+    pieces: list[Bytes] = attrs.field(factory=list)
+    first_slot: int = 0
+    first_offset: int = 0
+    end_offset: int = 0
 
     @property
     def has_room(self) -> bool:
@@ -339,7 +339,7 @@ class _Page:
         whole = memoryview(data)
         self.pieces += [whole[begin:stop] for begin, stop in kept]
         self.left -= sum(stop - begin for begin, stop in kept)
-        self.last_slot, self.end_offset = run.slot, next_offset
+        self.end_offset = next_offset
         if first.position + at < run.stop:
             self.left = 0
             return next_offset

@@ -41,13 +41,6 @@ Batches of a producer ascend and have the epoch that the snapshot says. The file
 that one alone: the CRC tells when Kafka, or a repair, has written another under the same name. One that is missing, damaged or
 of another snapshot is passed over.
 
-What both files of producer state begin with: a version, and a CRC of all that follows.
-
-| position | bytes | field |
-|---:|---:|---|
-| 0 | 2 | version |
-| 2 | 4 | CRC-32C of everything from position 6 on, unsigned |
-
 What a log knew of its producers at an offset: from a snapshot, what lies beside it, and the log itself.
 
 A snapshot that has no `.batches` beside it (Kafka wrote it) names the newest batch of each producer only. Then the headers of
@@ -56,7 +49,6 @@ the last TAIL_BYTES before it are looked through for those before: a client's fi
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -68,11 +60,9 @@ from typing import Final
 from ....protocol.errors import CorruptRecordError
 from ....protocol.limits import MIB
 from ....protocol.records.batch import BatchHeader, crc32c
-from ..disk.checkpoints import MAX_BATCHES_BYTES as MAX_BATCHES_BYTES
-from ..disk.checkpoints import MAX_SNAPSHOT_BYTES as MAX_SNAPSHOT_BYTES
 from ..disk.diskops import ListDirectory, Procedure, Read, ReadFile, Unlink, WriteFiles
 from ..disk.paths import BATCHES_SUFFIX, SNAPSHOT_SUFFIX, SNAPSHOT_SUFFIXES, base_offset_of, segment_file
-from ..errors import CorruptSnapshotError
+from ..errors import CorruptSnapshotError, FileTooLargeError
 from ..segments.segment_view import SegmentView
 from .producer_cursor import CACHED_BATCHES, BatchMetadata, ProducerEntry
 from .producer_state import ProducerState
@@ -80,7 +70,6 @@ from .producer_state import ProducerState
 LOGGER: Final = logging.getLogger(__name__)
 
 VERSION: Final = 1
-"""1.4 million producers."""
 
 _COUNT: Final = Struct(">i")
 _ENTRY: Final = Struct(">qhiqiqiq")
@@ -172,20 +161,17 @@ def snapshots_among(names: Iterable[str], suffix: str = SNAPSHOT_SUFFIX) -> list
 
 def load_newest(directory: str, offsets: Sequence[int], log_start_offset: int, at_or_below: int) -> Procedure[ProducerState]:
     """The state of the newest readable snapshot above the log start and at most at `at_or_below`; an empty state at the log
-    start when there is none. One that cannot be read, or is larger than MAX_SNAPSHOT_BYTES, is deleted, as Kafka does: it is
-    derived."""
+    start when there is none. One that cannot be read, or is too large, is deleted, as Kafka does: it is derived."""
     for offset in reversed(offsets):
         if not log_start_offset < offset <= at_or_below:
             continue
         path = snapshot_path(directory, offset)
         try:
-            data = yield ReadFile(path, MAX_SNAPSHOT_BYTES)
+            data = yield ReadFile(path)
             if data is None:
                 continue
             entries = decode_snapshot(path, data)
-        except (CorruptSnapshotError, OSError) as exc:
-            if isinstance(exc, OSError) and exc.errno != errno.EFBIG:
-                raise
+        except (CorruptSnapshotError, FileTooLargeError) as exc:
             LOGGER.warning("%s; it is deleted and an older one is taken", str(exc))
             yield from delete_snapshot(directory, offset)
             continue
@@ -208,11 +194,9 @@ def _with_earlier(
         return entries
     path = batches_path(directory, offset)
     try:
-        data = yield ReadFile(path, MAX_BATCHES_BYTES)
+        data = yield ReadFile(path)
         return None if data is None else with_earlier(path, data, entries, snapshot_crc)
-    except (CorruptSnapshotError, OSError) as exc:
-        if isinstance(exc, OSError) and exc.errno != errno.EFBIG:
-            raise
+    except (CorruptSnapshotError, FileTooLargeError) as exc:
         LOGGER.warning("%s; it is passed over", str(exc))
         return None
 

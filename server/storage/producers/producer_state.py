@@ -17,12 +17,15 @@ import itertools
 from collections import deque
 from typing import Final, NamedTuple
 
+import attrs
+
 from ....protocol.records.batch import BatchHeader
 from ....protocol.types import Bytes
 from ..indexes.transaction_index import AbortedTxn
 from .producer_cursor import CompletedTxn, ProducerCursor, ProducerEntry, parse_end_txn_marker
 
 
+@attrs.define(eq=False, repr=False)
 class ProducerState:
     """All producers of a log. Owner: the log.
 
@@ -30,37 +33,27 @@ class ProducerState:
     lastSnapOffset) that of the newest snapshot file, -1 for none.
     """
 
-    __slots__ = (
-        "_ongoing",
-        "_unsynced",
-        "end_offset",
-        "entries",
-        "first_unstable_offset",
-        "has_newest_only",
-        "log_start_offset",
-        "snapshot_offset",
-        "unreplicated",
-    )
+    end_offset: int = 0
+    entries: dict[int, ProducerEntry] = attrs.field(factory=dict)
+    snapshot_offset: int = -1
+    has_newest_only: bool = False
+    """Whether a snapshot alone said what the batches of the producers are: the log may tell of earlier ones."""
+    log_start_offset: int = 0
+    """Stored batches that end before it are passed over: of those any may be missing already."""
+    unreplicated: deque[CompletedTxn] = attrs.field(factory=deque)
+    """Those whose marker is not below the high watermark yet, without those that begin behind one that ends later: first and
+    last offsets ascend, and the first of them begins first."""
+    first_unstable_offset: int | None = None
+    """First offset of the earliest transaction that is open, or whose marker is not below the high watermark yet."""
+    _unsynced: UnsyncedTransactions = attrs.field(factory=lambda: UnsyncedTransactions())
+    _ongoing: dict[int, int] = attrs.field(init=False)
 
-    def __init__(self, end_offset: int = 0, entries: dict[int, ProducerEntry] | None = None) -> None:
-        self.entries: dict[int, ProducerEntry] = {} if entries is None else entries
-        self.end_offset = end_offset
-        self.snapshot_offset = -1
-        self.has_newest_only = False
-        """Whether a snapshot alone said what the batches of the producers are: the log may tell of earlier ones."""
-        self.log_start_offset = 0
-        """Stored batches that end before it are passed over: of those any may be missing already."""
+    def __attrs_post_init__(self) -> None:
         self._ongoing = {
             entry.producer_id: entry.current_txn_first_offset
             for entry in self.entries.values()
             if entry.current_txn_first_offset is not None
         }
-        self.unreplicated: deque[CompletedTxn] = deque()
-        """Those whose marker is not below the high watermark yet, without those that begin behind one that ends later: first
-        and last offsets ascend, and the first of them begins first."""
-        self._unsynced = UnsyncedTransactions()
-        self.first_unstable_offset: int | None = None
-        """First offset of the earliest transaction that is open, or whose marker is not below the high watermark yet."""
         self._find_first_unstable()
 
     @property
@@ -180,13 +173,11 @@ class _Range(NamedTuple):
     producers: frozenset[int]
 
 
+@attrs.define(eq=False, repr=False)
 class UnsyncedTransactions:
     """Owner: the state of a log's producers."""
 
-    __slots__ = ("_ranges",)
-
-    def __init__(self) -> None:
-        self._ranges: list[_Range] = []
+    _ranges: list[_Range] = attrs.field(factory=list)
 
     def __len__(self) -> int:
         """Of ranges: at most MOST_RANGES, and twice as many when a log was cut back."""

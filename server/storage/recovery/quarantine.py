@@ -34,6 +34,8 @@ from ..log.gaps import NO_FILE, OffsetGap, merge_gaps, read_gaps, write_gaps
 from .rebuild import SegmentRebuild
 from .salvage import STAMP_BYTES, Damage, is_zeros
 
+LOGGER: Final = logging.getLogger(__name__)
+
 MOST_TAILS: Final = 16
 REPLACE: Final = CREATE | os.O_TRUNC
 
@@ -156,9 +158,6 @@ def _is_copy(fs: FileSystem, path: str, source: int, position: int, size: int) -
     with opened(fs, path) as copy:
         pairs = zip(pieces(fs, copy, 0, size), pieces(fs, source, position, size), strict=True)
         return all(mine == theirs for mine, theirs in pairs)
-
-
-LOGGER: Final = logging.getLogger(__name__)
 
 
 def contain(

@@ -42,6 +42,8 @@ from ..producers.producer_state import ProducerState
 from ..segments.segment import LogSegment, LogSegments
 from .salvage import STAMP_BYTES, Damage, GoodBatch, scan_batches
 
+LOGGER: Final = logging.getLogger(__name__)
+
 
 @attrs.define(eq=False, repr=False)
 class SegmentRebuild:
@@ -176,9 +178,6 @@ def scan_segment(
             batch = found.stamp + read_at(fs, path, found.position + STAMP_BYTES, found.size - STAMP_BYTES)
             rebuild.add(parse_header(batch), batch)
     return rebuild
-
-
-LOGGER: Final = logging.getLogger(__name__)
 
 
 @attrs.define(eq=False, repr=False)

@@ -27,6 +27,8 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
+import attrs
+
 from ....protocol.limits import INT32_MAX, INT64_MAX, MAX_SEGMENT_BYTES, MIB
 from ....protocol.records.batch import LOG_OVERHEAD, MAGIC, RECORD_BATCH_OVERHEAD, BatchHeader, crc32c, parse_header
 from ..disk.filesystem import FileSystem, opened, pieces, read_at
@@ -38,18 +40,16 @@ CRC_COVERS_FROM: Final = 21
 """In a batch: what lies before is not covered."""
 
 
+@attrs.define(eq=False, repr=False)
 class LogWindow:
     """A view of the bytes read before `end`. Owner: one scan."""
 
-    __slots__ = ("_fd", "_fs", "end", "start", "view")
-
-    def __init__(self, fs: FileSystem, fd: int, end: int) -> None:
-        self._fs = fs
-        self._fd = fd
-        self.end = end
-        self.view = memoryview(b"")
-        self.start = 0
-        """Where in the file the view starts."""
+    _fs: FileSystem
+    _fd: int
+    end: int
+    view: memoryview = attrs.field(factory=lambda: memoryview(b""))
+    start: int = 0
+    """Where in the file the view starts."""
 
     def read(self, position: int, size: int) -> memoryview:
         """`size` bytes that exist; of the view when they are in it."""
@@ -214,39 +214,29 @@ def scan_batches(
         stop = size if end is None else min(end, size)
         if stop > MAX_SEGMENT_BYTES:
             raise StorageError(f"{path} has {size} bytes; a segment has at most {MAX_SEGMENT_BYTES}; move it away")
-        yield from _Scan(fs, fd, start, stop, base_offset, end_offset, torn_from).run()
+        yield from _Scan(LogWindow(fs, fd, stop), start, base_offset, end_offset, torn_from).run()
 
 
+@attrs.define(eq=False, repr=False)
 class _Scan:
     """A scan: its position, and the last offset and epoch. They form one state: each limits the possible values of the
     others."""
 
-    __slots__ = (
-        "end",
-        "end_offset",
-        "epoch",
-        "expected",
-        "limit",
-        "lost_bytes",
-        "position",
-        "torn_from",
-        "window",
-    )
+    window: LogWindow
+    position: int
+    expected: int
+    end_offset: int | None
+    torn_from: int
+    epoch: int = -1
+    lost_bytes: int = 0
+    """Bytes of the damage that ends at this position."""
+    end: int = attrs.field(init=False)
+    limit: int = attrs.field(init=False)
 
-    def __init__(
-        self, fs: FileSystem, fd: int, start: int, end: int, base_offset: int, end_offset: int | None, torn_from: int
-    ) -> None:
-        self.window = LogWindow(fs, fd, end)
-        self.position = start
-        self.end = end
-        self.expected = base_offset
-        self.end_offset = end_offset
-        self.torn_from = torn_from
-        largest = base_offset + INT32_MAX + 1
-        self.limit = largest if end_offset is None else min(largest, end_offset)
-        self.epoch = -1
-        self.lost_bytes = 0
-        """Bytes of the damage that ends at this position."""
+    def __attrs_post_init__(self) -> None:
+        self.end = self.window.end
+        largest = self.expected + INT32_MAX + 1
+        self.limit = largest if self.end_offset is None else min(largest, self.end_offset)
 
     def run(self) -> Iterator[GoodBatch | Damage]:
         """A damage waits for what follows it: only a good batch says how many offsets are missing. Of neighbouring damages

@@ -284,7 +284,10 @@ class LogSegment:
         """Write the closing time index entry and cut the preallocated rest off all files."""
         if self.max_timestamp > self.time_index.tail.key:
             try:
-                yield from self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp, skip_full_check=True)
+                closing = self.time_index.entry_after(
+                    self.time_index.tail, self.max_timestamp, self.offset_of_max_timestamp, skip_full_check=True
+                )
+                yield from self.time_index.write_tail(*closing)
             except InvalidOffsetError as exc:
                 self.time_index.distrust(str(exc))
         yield from self.offset_index.trim()
@@ -386,7 +389,7 @@ class LogSegment:
 
     def read_next_offset(self) -> Procedure[int]:
         """The offset behind the last whole batch; the base offset when there is none."""
-        _, position = yield from self.offset_index.lookup(self.offset_index.last_offset)
+        _, _, position = yield from self.view().entry_of(self.offset_index.last_offset)
         next_offset, _ = yield from self.view().bytes_from(position).find_end(self.base_offset)
         return next_offset
 

@@ -21,6 +21,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, cast
 
+import attrs
+
 from ....protocol.errors import CorruptRecordError, RequestError
 from ....protocol.limits import INT64_MAX, KIB, MIB
 from ....protocol.records.batch import COMPRESSION_MASK, RECORD_BATCH_OVERHEAD, BatchHeader, check_batch
@@ -352,20 +354,18 @@ class Stretch(NamedTuple):
         return self.least != NOT_KNOWN
 
 
+@attrs.define(eq=False, repr=False)
 class LeastTimestamps:
     """The stretches of one segment. Owner: the segment; readers that have looked tell it what they found."""
 
-    __slots__ = ("_ends", "_leasts", "_merged", "_most", "_per_stretch", "since")
-
-    since: int
+    since: int = NOT_KNOWN
     """The bound of what lies behind the last stretch."""
-
-    def __init__(self) -> None:
-        self._ends = self._leasts = _NONE  # most segments of most logs have no index entry
-        self._most = MOST_STRETCHES
-        self._per_stretch = 1
-        self._merged = 0
-        self.since = NOT_KNOWN
+    _ends: array[int] = _NONE
+    _leasts: array[int] = _NONE
+    """Most segments of most logs have no index entry."""
+    _most: int = MOST_STRETCHES
+    _per_stretch: int = 1
+    _merged: int = 0
 
     def __len__(self) -> int:
         return len(self._ends) + 1

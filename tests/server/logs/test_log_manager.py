@@ -221,7 +221,7 @@ async def test_after_a_clean_stop_there_is_a_marker_and_the_next_start_scans_no_
     for was_clean in (True, False):
         async with one_partition(tmp_path) as broker:
             assert not has_marker(tmp_path)
-            assert [directory.was_clean for directory in broker._manager.directories] == [was_clean]
+            assert [directory.was_clean for directory in broker._manager.log_directories.live] == [was_clean]
             assert [gap.start_offset for gap in actor_of(broker).log.gaps] == ([] if was_clean else [4])
         (tmp_path / checkpoints.CLEAN_SHUTDOWN_FILE).unlink()
         (tmp_path / checkpoints.RECOVERY_POINT_FILE).unlink()

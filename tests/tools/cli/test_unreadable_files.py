@@ -30,11 +30,11 @@ COMMANDS = {
 def test_a_file_that_is_too_large_is_no_traceback(name: str, command: str, logs: StoppedLogs) -> None:
     path = logs.path / name
     path.touch()
-    os.truncate(path, checkpoints.LIMITS[name] + 1)  # sparse
+    os.truncate(path, checkpoints.limit_of(name) + 1)  # sparse
     result = call(*command.split(), logs.path)
     assert result.exit_code in COMMANDS[command], result.output
     if command in ("verify", "repair --dry-run") or (command == "reindex" and name == "topics.json"):
-        assert f"{name} has {checkpoints.LIMITS[name] + 1} bytes, at most" in result.output
+        assert f"{name} has {checkpoints.limit_of(name) + 1} bytes, at most" in result.output
 
 
 def test_repair_returns_to_the_copy_from_before_the_last_change(logs: StoppedLogs) -> None:

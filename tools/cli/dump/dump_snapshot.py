@@ -13,12 +13,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ....server.storage.disk.filesystem import FileSystem, read_file
+from ....server.storage.disk.checkpoints import read_small
+from ....server.storage.disk.filesystem import FileSystem
 from ....server.storage.disk.paths import base_offset_of
 from ....server.storage.errors import CorruptSnapshotError
 from ....server.storage.producers.producer_snapshots import (
-    MAX_BATCHES_BYTES,
-    MAX_SNAPSHOT_BYTES,
     crc_of,
     decode_earlier,
     decode_snapshot,
@@ -33,7 +32,7 @@ def dump_snapshot(fs: FileSystem, path: str, report: Report) -> None:
     offset = base_offset_of(Path(path).name)
     report.check("name", "the name does not start with 20 digits and a dot" if offset is None else None)
     try:
-        entries = decode_snapshot(path, read_file(fs, path, max_bytes=MAX_SNAPSHOT_BYTES))
+        entries = decode_snapshot(path, read_small(fs, path))
     except (CorruptSnapshotError, ValueError) as exc:
         report.check("readable", str(exc))
         return
@@ -58,7 +57,7 @@ def dump_batches(fs: FileSystem, path: str, report: Report) -> None:
     offset = base_offset_of(Path(path).name)
     report.check("name", "the name does not start with 20 digits and a dot" if offset is None else None)
     try:
-        belongs_to, earlier = decode_earlier(path, read_file(fs, path, max_bytes=MAX_BATCHES_BYTES))
+        belongs_to, earlier = decode_earlier(path, read_small(fs, path))
     except (CorruptSnapshotError, ValueError) as exc:
         report.check("readable", str(exc))
         return
@@ -74,7 +73,7 @@ def _why_of_another(fs: FileSystem, path: str, offset: int | None, belongs_to: i
         return None
     snapshot = snapshot_path(str(Path(path).parent), offset)
     try:
-        data = read_file(fs, snapshot, max_bytes=MAX_SNAPSHOT_BYTES)
+        data = read_small(fs, snapshot)
         decode_snapshot(snapshot, data)
     except FileNotFoundError:
         return f"there is no {Path(snapshot).name} beside it"

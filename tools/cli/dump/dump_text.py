@@ -13,7 +13,6 @@ from ....server.storage.disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
-    MAX_CHECKPOINT_BYTES,
     META_PROPERTIES_FILE,
     PARTITION_METADATA_FILE,
     PRODUCER_ID_BLOCK_FILE,
@@ -25,8 +24,9 @@ from ....server.storage.disk.checkpoints import (
     decode_partition_metadata,
     decode_producer_id_block,
     encode_uuid,
+    read_small,
 )
-from ....server.storage.disk.filesystem import FileSystem, read_file
+from ....server.storage.disk.filesystem import FileSystem
 from ....server.storage.errors import CheckpointError
 from ....server.storage.log.gaps import FILE_NAME as QUARANTINE_FILE
 from ....server.storage.log.gaps import NO_FILE, decode_gaps
@@ -38,7 +38,7 @@ def dump_text(fs: FileSystem, path: str, report: Report) -> None:
     """Report what the file says, and whether it can be read and be true. Raises OSError."""
     name = Path(path).name
     try:
-        data = read_file(fs, path, max_bytes=MAX_CHECKPOINT_BYTES)
+        data = read_small(fs, path)
         lines = list(TEXT_FILES[name](path, data))
     except (CheckpointError, ValueError) as exc:
         report.check("readable", str(exc))

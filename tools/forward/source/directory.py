@@ -28,14 +28,14 @@ from ....server.offline.stored_records import DecidedTransactions, RecordRange, 
 from ....server.offline.verify import read_directory_files
 from ....server.storage.directory.inventory import PartitionFiles, StoppedDirectory
 from ....server.storage.disk.checkpoints import (
-    MAX_CHECKPOINT_BYTES,
     META_PROPERTIES_FILE,
     PARTITION_METADATA_FILE,
     decode_meta_properties,
     decode_partition_metadata,
     encode_uuid,
+    read_small,
 )
-from ....server.storage.disk.filesystem import FileSystem, read_file
+from ....server.storage.disk.filesystem import FileSystem
 from ....server.storage.disk.paths import LOG_SUFFIX
 from ....server.storage.errors import CheckpointError
 from ....server.storage.recovery.salvage import Damage, GoodBatch, scan_batches
@@ -62,7 +62,7 @@ class DirectorySource:
         """The cluster id of the server that it was."""
         path = f"{self.directory.path}/{META_PROPERTIES_FILE}"
         try:
-            return decode_meta_properties(path, read_file(self.fs, path, max_bytes=MAX_CHECKPOINT_BYTES))["cluster.id"]
+            return decode_meta_properties(path, read_small(self.fs, path))["cluster.id"]
         except (OSError, CheckpointError, ValueError, KeyError) as exc:
             raise SettingsError(f"{path} does not say whose records these are ({exc}); --node NAME does") from exc
 
@@ -192,7 +192,7 @@ class DirectorySource:
     def _own_id(self, files: PartitionFiles) -> str:
         path = f"{files.path}/{PARTITION_METADATA_FILE}"
         try:
-            return encode_uuid(decode_partition_metadata(path, read_file(self.fs, path, max_bytes=MAX_CHECKPOINT_BYTES)))
+            return encode_uuid(decode_partition_metadata(path, read_small(self.fs, path)))
         except (OSError, CheckpointError, ValueError):
             return ""
 

@@ -27,14 +27,14 @@ from ....server.storage.disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     CLEANER_OFFSET_FILE,
     HIGH_WATERMARK_FILE,
-    MAX_CHECKPOINT_BYTES,
     RECOVERY_POINT_FILE,
     decode_offsets,
     encode_offsets,
     read_cleaner_offsets,
+    read_small,
     write_cleaner_offsets,
 )
-from ....server.storage.disk.filesystem import FileSystem, OsFileSystem, read_file, replace_file
+from ....server.storage.disk.filesystem import FileSystem, OsFileSystem, replace_file
 from ....server.system.clock import system_now_ms
 from ...cli.compact import check_policies
 from ...cli.terminal.output import count_text, json_option, print_json, say, size_text
@@ -146,7 +146,7 @@ def compact(
         for files in directory.partitions
     ]
     marker = f"{directory.path}/{CLEAN_SHUTDOWN_FILE}"
-    content = read_file(fs, marker, max_bytes=MAX_CHECKPOINT_BYTES) if fs.file_size(marker) is not None else None
+    content = read_small(fs, marker) if fs.file_size(marker) is not None else None
     if content is not None:
         fs.unlink(marker)
         fs.sync_directory(directory.path)
@@ -190,7 +190,7 @@ def _sizes(files: PartitionFiles) -> list[list[int]]:
 def _offsets(fs: FileSystem, path: str) -> Mapping[TopicPartition, int]:
     if fs.file_size(path) is None:
         return {}
-    return decode_offsets(path, read_file(fs, path, max_bytes=MAX_CHECKPOINT_BYTES))
+    return decode_offsets(path, read_small(fs, path))
 
 
 def _keep_offsets(fs: FileSystem, path: str, found: Mapping[TopicPartition, int]) -> None:

@@ -505,7 +505,7 @@ def test_repair_returns_to_the_copy_and_keeps_the_damaged_file(name: str, damage
     for generation in (1, 2):
         write_state(FS, str(path), ENCODED[name](generation), durable=True)
     with path.open("r+b") as stream:
-        stream.truncate(5 if damage == "cut" else checkpoints.LIMITS[name] + 1)
+        stream.truncate(5 if damage == "cut" else checkpoints.limit_of(name) + 1)
     size = path.stat().st_size
     with pytest.raises(CheckpointError, match=rf"`triolog repair {tmp_path}` returns to {name}\.previous"):
         read_state(FS, str(path), STATES[name])

@@ -14,6 +14,7 @@ from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import AppendResult
 from triolog.server.config import LogConfig
 from triolog.server.storage.directory.inventory import read_partition
+from triolog.server.storage.disk.checkpoints import MAX_CHECKPOINT_BYTES
 from triolog.server.storage.disk.diskops import drive
 from triolog.server.storage.disk.filesystem import FileSystem, OsFileSystem
 from triolog.server.storage.errors import CorruptSnapshotError
@@ -22,7 +23,6 @@ from triolog.server.storage.log.retention import increment_log_start_offset, tak
 from triolog.server.storage.producers import producer_snapshots
 from triolog.server.storage.producers.producer_cursor import BatchMetadata, ProducerEntry
 from triolog.server.storage.producers.producer_snapshots import (
-    MAX_SNAPSHOT_BYTES,
     batches_path,
     crc_of,
     decode_earlier,
@@ -121,7 +121,7 @@ def test_the_newest_readable_snapshot_in_range_is_taken_and_a_broken_one_deleted
     for offset in (1, 2, 3, 4, 5):
         data = encode_snapshot([ENTRY._replace(epoch=offset)])
         Path(snapshot_path(str(tmp_path), offset)).write_bytes(data if offset != 3 else data[:-1])
-    os.truncate(snapshot_path(str(tmp_path), 5), MAX_SNAPSHOT_BYTES + 1)
+    os.truncate(snapshot_path(str(tmp_path), 5), MAX_CHECKPOINT_BYTES + 1)
 
     def load(log_start: int, end: int) -> ProducerState:
         return drive(FS, load_newest(str(tmp_path), drive(FS, list_snapshots(str(tmp_path))), log_start, end))

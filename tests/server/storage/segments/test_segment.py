@@ -293,9 +293,9 @@ def test_the_offset_behind_a_position_is_the_first_entrys_at_or_behind_it(tmp_pa
     """Kafka: OffsetIndexTest.testFetchUpperBoundOffset."""
     segment = Segment(tmp_path, base_offset=45)
     assert drive(FS, segment.of.view().entry_behind(5)) is None
-    entries = [(45, 0), (46, 10), (47, 23), (48, 37)]
+    entries, index = [(45, 0), (46, 10), (47, 23), (48, 37)], segment.of.offset_index
     for entry in entries:
-        drive(FS, segment.of.offset_index.append(*entry))
+        drive(FS, index.write_tail(*index.entry_after(index.tail, *entry)))
     for position in (*range(1, 40), 237, 2**31 + 10):
         expected = next((entry for entry in entries if entry[1] >= position), None)
         assert drive(FS, segment.of.view().entry_behind(position)) == expected, position
