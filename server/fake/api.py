@@ -20,12 +20,11 @@ import attrs
 
 from ...protocol.errors import RequestError, TriologError
 from ...protocol.types import TopicPartition
-from ..listeners.connections.counters import ProtocolCounters
 from ..listeners.http.access import HttpAccess, HttpAnswer, HttpRequest
 from .faults.faults import FaultRules
 from .faults.requests import Wanted
 from .life import CONTROL, Life, NotRunningError, Seed, noted
-from .values import BadRequestError, plain_record, told_record, whole_number, yes_or_no
+from .values import BadRequestError, plain_record, some, told_record, whole_number, yes_or_no
 from .views.fault_views import PATIENCE_S, FaultsView, FaultView, RequestsView
 from .views.groups_view import GroupsView, MemberView
 from .views.log_view import LogView
@@ -169,9 +168,7 @@ class ControlApi:
         topic = told.get("topic")
         committed, is_known = await self.groups.committed(name, topic), self.groups.is_known(name)
         return {
-            "committed": [
-                {"topic": each.topic, "partition": each.partition, "offset": offset} for each, offset in committed.items()
-            ],
+            "committed": [{**each._asdict(), "offset": offset} for each, offset in committed.items()],
             "lag": await self.groups.lag(name, topic) if is_known else None,
             "state": self.groups.state(name),
             "members": [_member(each) for each in self.groups.members(name)],
@@ -265,7 +262,8 @@ class ControlApi:
     async def state(self, _told: Told) -> Any:
         addresses = {name: str(each) for name, each in attrs.asdict(self.life.addresses, recurse=False).items() if each}
         topics = list(self.life.core.topics.names()) if self.life.is_running else []
-        connections = {name: _counted(each) for name, each in self.life.protocols.items()}
+        counted = "connections accepted refused received_bytes sent_bytes"
+        connections = {name: some(each, counted) for name, each in self.life.protocols.items()}
         life = {"is_running": self.life.is_running, "starts": self.life.starts}
         return {**life, **addresses, "nodes": _nodes(self.life), "topics": topics, "connections": connections}
 
@@ -390,15 +388,8 @@ def _nodes(life: Life) -> list[dict[str, Any]]:
     ]
 
 
-def _counted(protocol: ProtocolCounters) -> dict[str, int]:
-    """Sum the counters of a protocol's connections over all lives of the broker."""
-    names = ("connections", "accepted", "refused", "received_bytes", "sent_bytes")
-    return {name: getattr(protocol, name) for name in names}
-
-
 def _member(member: MemberView) -> dict[str, Any]:
-    partitions = [{"topic": each.topic, "partition": each.partition} for each in member.partitions]
-    return {**member._asdict(), "partitions": partitions}
+    return {**member._asdict(), "partitions": [each._asdict() for each in member.partitions]}
 
 
 def _wanted(told: Told) -> dict[str, Any]:

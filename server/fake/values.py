@@ -19,6 +19,11 @@ class BadRequestError(ValueError):
     """A request has a field that cannot be understood."""
 
 
+def some(value: object, fields: str) -> dict[str, Any]:
+    """Some fields of a value, by their names."""
+    return {name: getattr(value, name) for name in fields.split()}
+
+
 def put_bytes(told: dict[str, Any], name: str, value: bytes | None) -> None:
     """Put bytes into a JSON object: as text where they are UTF-8, else in base64."""
     try:

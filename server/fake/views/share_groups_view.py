@@ -12,6 +12,7 @@ from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.types import TopicPartition
 from ...broker import Broker, RecordState, SharedRecords, SharePartitionView
 from ..faults.rules import hint
+from ..values import some
 from .fault_views import PATIENCE_S, look_until
 from .log_view import check_topic, count_records
 
@@ -164,7 +165,7 @@ class ShareGroupsView:
         return {
             "state": told.state.value,
             "members": [
-                {"member_id": each.member_id, "client_id": each.client_id, "partitions": _places(assigned[each.member_id])}
+                {**some(each, "member_id client_id"), "partitions": [place._asdict() for place in assigned[each.member_id]]}
                 for each in told.members
             ],
             "partitions": [_partition(each) for each in self.partitions(group, topic)],
@@ -182,25 +183,9 @@ def _holder(done: Sequence[SharedRecords]) -> Callable[[int], bool]:
     return holds
 
 
-def _places(partitions: tuple[TopicPartition, ...]) -> list[dict[str, Any]]:
-    return [each._asdict() for each in partitions]
-
-
 def _partition(view: SharePartitionView) -> dict[str, Any]:
     return {
         **view.topic_partition._asdict(),
-        "start_offset": view.start_offset,
-        "end_offset": view.end_offset,
-        "lag": view.lag,
-        "records": [
-            {
-                "first_offset": each.first_offset,
-                "last_offset": each.last_offset,
-                "state": each.state.name.lower(),
-                "delivery_count": each.delivery_count,
-                "member_id": each.member_id,
-                "lock_ends_ms": each.lock_ends_ms,
-            }
-            for each in view.records
-        ],
+        **some(view, "start_offset end_offset lag"),
+        "records": [{**attrs.asdict(each), "state": each.state.name.lower()} for each in view.records],
     }

@@ -19,6 +19,7 @@ from ...broker import (
     Tasks,
     by_first,
 )
+from ..values import some
 from .fault_views import PATIENCE_S, look_until
 from .groups_view import uncommitted
 
@@ -130,11 +131,8 @@ class StreamsGroupsView:
         told = self.describe(group)
         return {
             "state": told.state.value,
-            "group_epoch": told.group_epoch,
-            "assignment_epoch": told.assignment_epoch,
-            "topology_epoch": told.topology_epoch,
+            **some(told, "group_epoch assignment_epoch topology_epoch shutdown_member_id"),
             "statuses": self.statuses(group),
-            "shutdown_member_id": told.shutdown_member_id,
             "lag": await self._lag(told),
             "subtopologies": [_subtopology(each) for each in told.subtopologies],
             "members": [_member(each) for each in told.members],
@@ -157,13 +155,7 @@ def _topics(topics: Iterable[InternalTopic]) -> list[dict[str, Any]]:
 
 def _member(member: StreamsMemberDescription) -> dict[str, Any]:
     return {
-        "member_id": member.member_id,
-        "process_id": member.process_id,
-        "client_id": member.client_id,
-        "client_host": member.client_host,
-        "rack_id": member.rack_id,
-        "member_epoch": member.member_epoch,
-        "topology_epoch": member.topology_epoch,
+        **some(member, "member_id process_id client_id client_host rack_id member_epoch topology_epoch"),
         "endpoint": None if member.endpoint is None else member.endpoint._asdict(),
         "client_tags": dict(member.client_tags),
         "assignment": _tasks(member.assignment),
