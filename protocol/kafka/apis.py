@@ -7,7 +7,7 @@
 | C | views and administration |
 
 An API is added by its messages, whose fields say what they stand for (`Entity`); a row of `ApiKey`; a function with its name
-in a module of `server.listeners.kafka`; and a row of `RULES` in `access.guard` there.
+in a module of `server.listeners.kafka`; and a row of `RULES` in `guard` there.
 
 Versions are those that are advertised. The lowest are Kafka 4's (KIP-896) or lower where
 clients of today still send them. Source: Kafka's message schemas, `ApiKeys`.

@@ -12,7 +12,7 @@ from typing import Any
 from ....protocol.errors import RequestError
 from ....protocol.kafka.authorization import DENIED, AclOperation
 from ..access.rules import CLUSTER, GROUP, JUDGED_PER_PAUSE, TOPIC, TRANSACTION, Steps, divide_steps, each_steps, seen_steps
-from .door import NO_TOPIC_ID, Call
+from .door import NO_TOPIC_ID, Call, reported
 
 
 def _name_of(call: Call, topic: Any) -> str | None:
@@ -103,16 +103,7 @@ def _hide_groups(call: Call, answer: Any, topics_of: Callable[[Any], set[str]], 
     """Put an error without details in place of each group that has topics that the client may not describe."""
     for place, group in enumerate(answer.groups):
         if not all(call.may_see(TOPIC, name) for name in sorted(topics_of(group))):
-            answer.groups[place] = type(group)(
-                error_code=DENIED[TOPIC],
-                error_message=why,
-                group_id=group.group_id,
-                group_state="",
-                group_epoch=0,
-                assignment_epoch=0,
-                members=[],
-                **({"assignor_name": ""} if hasattr(group, "assignor_name") else {}),
-            )
+            answer.groups[place] = reported(type(group), RequestError(why, DENIED[TOPIC]), group_id=group.group_id)
         yield
 
 
