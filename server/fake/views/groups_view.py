@@ -7,12 +7,13 @@ from typing import Final, NamedTuple
 
 import attrs
 
-from ....protocol.coordinator.classic_group_records import CONSUMER_PROTOCOL_TYPE, decode_assignment
-from ....protocol.errors import ErrorCode, RequestError, TriologError
+from ....protocol.coordinator.classic_group_records import CONSUMER_PROTOCOL_TYPE
+from ....protocol.errors import RequestError
 from ....protocol.types import TopicPartition
-from ...broker import AssignedGroupDescription, Broker, ConsumerHeartbeat, LeavingMember, ShareHeartbeat, StreamsHeartbeat
+from ...broker import Broker, ConsumerHeartbeat, LeavingMember, ShareHeartbeat, StreamsHeartbeat
 from ...groups.assigned.values import LEAVE_EPOCH
 from ...groups.values import GroupState
+from ...listeners.native.group_calls import group_of
 from ..faults.rules import hint
 from .fault_views import PATIENCE_S, FaultsView, FaultView, look_until
 from .log_view import check_group, check_topic, count_records, unknown_group
@@ -28,6 +29,9 @@ MEMBER_APIS: Final = (
 )
 
 
+HEARTBEATS: Final = {"consumer": ConsumerHeartbeat, "share": ShareHeartbeat, "streams": StreamsHeartbeat}
+
+
 class MemberView(NamedTuple):
     """A member of a group, and the partitions that are its to read."""
 
@@ -35,15 +39,6 @@ class MemberView(NamedTuple):
     client_id: str
     group_instance_id: str | None
     partitions: tuple[TopicPartition, ...]
-
-
-def assigned_partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
-    """Return the partitions in an assignment of consumers; none, when it cannot be decoded."""
-    try:
-        decoded = decode_assignment(assignment)
-    except TriologError:
-        return ()
-    return tuple(TopicPartition(each.topic, number) for each in decoded.assigned_partitions for number in each.partitions)
 
 
 async def uncommitted(core: Broker, group: str, topics: Iterable[str]) -> dict[TopicPartition, int]:
@@ -145,57 +140,20 @@ class GroupsView:
 
     # ---- members ---------------------------------------------------------------------------------------------------------
 
-    def _consumer_group(self, group: str) -> AssignedGroupDescription | None:
-        """A group whose assignments the server makes (KIP-848); None for a classic one, and for one that nobody knows."""
-        try:
-            return self.core().groups.consumers.describe(group)
-        except RequestError as exc:
-            if exc.code is not ErrorCode.GROUP_ID_NOT_FOUND:
-                raise
-            return None
-
     def state(self, group: str) -> str:
         """Kafka's name of the state: Stable, PreparingRebalance, Reconciling, Empty, Dead ..."""
-        if group in self.core().groups.share:
-            return self.core().groups.share.describe(group).state.value
-        if group in self.core().groups.streams:
-            return self.core().groups.streams.describe(group).state.value
-        described = self._consumer_group(group) or self.core().groups.describe(group)
-        return str(described.state.value)
+        return group_of(self.core(), group).state
 
     def members(self, group: str) -> list[MemberView]:
         """The members of a group of any kind, with the partitions that they have."""
-        core = self.core()
-        if group in core.groups.share:
-            return [
-                MemberView(each.member_id, each.client_id, None, tuple(core.topics.named_partitions(each.assignment)))
-                for each in core.groups.share.describe(group).members
-            ]
-        if group in core.groups.streams:
-            return self._streams_members(group)
-        described = self._consumer_group(group)
-        if described is not None:
-            return [
-                MemberView(
-                    each.member_id, each.client_id, each.instance_id, tuple(core.topics.named_partitions(each.assignment))
-                )
-                for each in described.members
-            ]
-        return [
-            MemberView(each.member_id, each.client_id, each.group_instance_id, assigned_partitions(each.assignment))
-            for each in core.groups.describe(group).members
-        ]
-
-    def _streams_members(self, group: str) -> list[MemberView]:
-        told = self.core().groups.streams.describe(group)
         return [
             MemberView(
                 each.member_id,
                 each.client_id,
-                each.instance_id,
-                tuple(sorted(place for place in told.read_by(each) if self.core().topics.has_partition(place))),
+                each.group_instance_id,
+                tuple(place.topic_partition for place in each.assignment),
             )
-            for each in told.members
+            for each in group_of(self.core(), group).members
         ]
 
     async def wait_assigned(self, group: str, members: int = 1, *, timeout_s: float = PATIENCE_S) -> list[MemberView]:
@@ -231,17 +189,9 @@ class GroupsView:
 
     async def kick(self, group: str, member_id: str) -> None:
         """Remove a member from a group, as if it had left; the others share what it had. Raises RequestError."""
-        if self._consumer_group(group) is not None:
-            leaving = ConsumerHeartbeat(group_id=group, member_id=member_id, member_epoch=LEAVE_EPOCH)
-            await self.core().groups.consumer_heartbeat(leaving)
-            return
-        if group in self.core().groups.share:
-            gone = ShareHeartbeat(group_id=group, member_id=member_id, member_epoch=LEAVE_EPOCH)
-            await self.core().groups.share.heartbeat(gone)
-            return
-        if group in self.core().groups.streams:
-            out = StreamsHeartbeat(group_id=group, member_id=member_id, member_epoch=LEAVE_EPOCH)
-            await self.core().groups.streams_heartbeat(out)
+        assigned = self.core().groups.assigned_of(group)
+        if assigned is not None:
+            await assigned.heartbeat(HEARTBEATS[assigned.KIND](group_id=group, member_id=member_id, member_epoch=LEAVE_EPOCH))
             return
         answer = self.core().groups.leave(group, [LeavingMember(member_id)])
         for code in (answer.error, *(each.error for each in answer.members)):
@@ -251,13 +201,10 @@ class GroupsView:
     def rebalance(self, group: str) -> FaultView:
         """Let all members of a group join again: each is told so with its next heartbeat, and once."""
         count = max(1, len(self.members(group)))
+        assigned = self.core().groups.assigned_of(group)
         api, error = "Heartbeat", "REBALANCE_IN_PROGRESS"
-        if self._consumer_group(group) is not None:
-            api, error = "ConsumerGroupHeartbeat", "FENCED_MEMBER_EPOCH"
-        elif group in self.core().groups.share:
-            api, error = "ShareGroupHeartbeat", "FENCED_MEMBER_EPOCH"
-        elif group in self.core().groups.streams:
-            api, error = "StreamsGroupHeartbeat", "FENCED_MEMBER_EPOCH"
+        if assigned is not None:
+            api, error = f"{assigned.KIND}GroupHeartbeat", "FENCED_MEMBER_EPOCH"
         return self.faults.add(api, group=group, error=error, times=count, once_per_member=True)
 
     def freeze(self, group: str) -> FaultView:

@@ -229,7 +229,11 @@ class GroupCoordinator:
 
     def is_managed(self, group: str) -> bool:
         """Return whether the server computes the assignments of the group."""
-        return any(group in each for each in self._assigned)
+        return self.assigned_of(group) is not None
+
+    def assigned_of(self, group: str) -> AssignedCoordinator[Any, Any, Any] | None:
+        """Return the coordinator of a group whose assignments the server computes."""
+        return next((each for each in self._assigned if group in each), None)
 
     def _is_not_shared(self, group: str) -> bool:
         """Return whether a group of that name exists and is not a share group."""
@@ -279,11 +283,10 @@ class GroupCoordinator:
     ) -> None:
         if group in self.share:
             raise RequestError(f"Group {group} is a share group: it commits no offsets", ErrorCode.GROUP_ID_NOT_FOUND)
-        for assigned in (self.consumers, self.streams):
-            if group in assigned:
-                partitions = (commit.topic_partition for commit in commits)
-                assigned.check_commit(group, member, partitions, is_transactional=is_transactional)
-                return
+        if (assigned := self.assigned_of(group)) is not None:
+            partitions = (commit.topic_partition for commit in commits)
+            assigned.check_commit(group, member, partitions, is_transactional=is_transactional)
+            return
         self._members.check_commit(group, member, is_transactional=is_transactional, now_ms=deadline_now_ms())
         self._settle(Outcome())
 
@@ -372,13 +375,12 @@ class GroupCoordinator:
         if group in self.share:
             await self.share.remove(group)
             return
-        for each in (self.consumers, self.streams):
-            if group in each:
-                with trio.CancelScope(shield=True):
-                    await each.remove(group)
-                    if self._topic.is_known(group):
-                        await self._offsets.delete(group)
-                return
+        if (assigned := self.assigned_of(group)) is not None:
+            with trio.CancelScope(shield=True):
+                await assigned.remove(group)
+                if self._topic.is_known(group):
+                    await self._offsets.delete(group)
+            return
         await self._classic_is_stored(group)
         description = self.describe(group)
         if description.state is GroupState.DEAD:

@@ -5,15 +5,15 @@ kinds are described by one kind of answer.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
 from typing import Final
+
+import attrs
 
 from ....protocol.coordinator.classic_group_records import decode_assignment
 from ....protocol.errors import ErrorCode, InvalidRequestError, RemoteProtocolError, RequestError
 from ....protocol.native import messages
 from ....protocol.types import NO_OFFSET
 from ...broker import (
-    AssignedGroupDescription,
     Broker,
     GroupDescription,
     GroupState,
@@ -119,10 +119,8 @@ async def delete_groups(broker: Broker, message: messages.DeleteGroupsRequest) -
 
 
 CONSUMER: Final = "consumer"
-"""Protocol type of the groups whose assignments can be read; also the type of those whose assignments the server makes."""
+"""Protocol type of the groups whose assignments can be read."""
 CLASSIC: Final = "classic"
-SHARE: Final = "share"
-STREAMS: Final = "streams"
 STICKY: Final = "sticky"
 """The only assignor of Streams groups."""
 
@@ -133,73 +131,37 @@ async def describe_groups(broker: Broker, message: messages.DescribeGroupsReques
 
 
 async def _described(broker: Broker, group: str) -> messages.DescribedGroup:
+    """With what a share group has begun, unless the topic went while others had their turn."""
     try:
-        if group in broker.groups.share:
-            return await _share_group(broker, broker.groups.share.describe(group))
-        if group in broker.groups.streams:
-            return _streams_group(broker, broker.groups.streams.describe(group))
-        found = _consumer_group(broker, group)
-        return found or _classic_group(broker.groups.describe(group))
+        told = group_of(broker, group)
+        if told.state == GroupState.DEAD.value:
+            raise RequestError(
+                f"there is no group {group!r}; `triolog groups list` shows those there are", ErrorCode.GROUP_ID_NOT_FOUND
+            )
     except RequestError as exc:
         return messages.DescribedGroup(group, exc.as_answer())
-
-
-def _consumer_group(broker: Broker, group: str) -> messages.DescribedGroup | None:
-    """A group whose assignments the server makes; None when it is not one."""
-    try:
-        told: AssignedGroupDescription = broker.groups.consumers.describe(group)
-    except RequestError as exc:
-        if exc.code is ErrorCode.GROUP_ID_NOT_FOUND:
-            return None
-        raise
-    return messages.DescribedGroup(
-        group,
-        None,
-        told.state.value,
-        CONSUMER,
-        CONSUMER,
-        told.assignor,
-        tuple(
-            messages.GroupMember(
-                each.member_id,
-                each.instance_id,
-                each.client_id,
-                each.client_host,
-                _partitions(broker, each.assignment),
-            )
-            for each in told.members
-        ),
-    )
-
-
-async def _share_group(broker: Broker, told: AssignedGroupDescription) -> messages.DescribedGroup:
-    """With what it has begun, unless the topic went while others had their turn."""
     shared = []
-    async for key in in_turns(broker.share_views.keys(told.group_id)):
+    async for key in in_turns(broker.share_views.keys(group) if group in broker.groups.share else ()):
         with contextlib.suppress(RequestError):
             shared.append(_shared(broker.share_views.view(key)))
-    return messages.DescribedGroup(
-        told.group_id,
-        None,
-        told.state.value,
-        SHARE,
-        SHARE,
-        told.assignor,
-        tuple(
-            messages.GroupMember(each.member_id, None, each.client_id, each.client_host, _partitions(broker, each.assignment))
-            for each in told.members
-        ),
-        tuple(shared),
-    )
+    return attrs.evolve(told, shared=tuple(shared))
 
 
-def _streams_group(broker: Broker, told: StreamsGroupDescription) -> messages.DescribedGroup:
-    members = []
+def group_of(broker: Broker, group: str) -> messages.DescribedGroup:
+    """Return state and members of a group of any kind; one that nobody knows is Dead. Raises RequestError."""
+    assigned = broker.groups.assigned_of(group)
+    if assigned is None:
+        return _classic_group(broker.groups.describe(group))
+    told, members = assigned.describe(group), []
     for each in told.members:
-        places = sorted(place for place in told.read_by(each) if broker.topics.has_partition(place))
+        if isinstance(told, StreamsGroupDescription):
+            places = sorted(place for place in told.read_by(each) if broker.topics.has_partition(place))
+        else:
+            places = broker.topics.named_partitions(each.assignment)
         read = tuple(messages.Partition(*place) for place in places)
         members.append(messages.GroupMember(each.member_id, each.instance_id, each.client_id, each.client_host, read))
-    return messages.DescribedGroup(told.group_id, None, told.state.value, STREAMS, STREAMS, STICKY, tuple(members))
+    assignor = STICKY if isinstance(told, StreamsGroupDescription) else told.assignor
+    return messages.DescribedGroup(group, None, told.state.value, assigned.KIND, assigned.KIND, assignor, tuple(members))
 
 
 def _shared(view: SharePartitionView) -> messages.SharedPartition:
@@ -216,15 +178,7 @@ def _shared(view: SharePartitionView) -> messages.SharedPartition:
     )
 
 
-def _partitions(broker: Broker, assignment: Iterable[tuple[bytes, int]]) -> tuple[messages.Partition, ...]:
-    return tuple(messages.Partition(*each) for each in broker.topics.named_partitions(assignment))
-
-
 def _classic_group(told: GroupDescription) -> messages.DescribedGroup:
-    if told.state is GroupState.DEAD:
-        raise RequestError(
-            f"there is no group {told.group_id!r}; `triolog groups list` shows those there are", ErrorCode.GROUP_ID_NOT_FOUND
-        )
     return messages.DescribedGroup(
         told.group_id,
         None,
