@@ -7,8 +7,6 @@ from __future__ import annotations
 import contextlib
 from typing import Final
 
-import attrs
-
 from ....protocol.coordinator.classic_group_records import decode_assignment
 from ....protocol.errors import ErrorCode, InvalidRequestError, RemoteProtocolError, RequestError
 from ....protocol.native import messages
@@ -132,22 +130,22 @@ async def describe_groups(broker: Broker, message: messages.DescribeGroupsReques
 
 async def _described(broker: Broker, group: str) -> messages.DescribedGroup:
     """With what a share group has begun, unless the topic went while others had their turn."""
+    shared = []
+    async for key in in_turns(broker.share_views.keys(group) if group in broker.groups.share else ()):
+        with contextlib.suppress(RequestError):
+            shared.append(_shared(broker.share_views.view(key)))
     try:
-        told = group_of(broker, group)
+        told = group_of(broker, group, tuple(shared))
         if told.state == GroupState.DEAD.value:
             raise RequestError(
                 f"there is no group {group!r}; `triolog groups list` shows those there are", ErrorCode.GROUP_ID_NOT_FOUND
             )
     except RequestError as exc:
         return messages.DescribedGroup(group, exc.as_answer())
-    shared = []
-    async for key in in_turns(broker.share_views.keys(group) if group in broker.groups.share else ()):
-        with contextlib.suppress(RequestError):
-            shared.append(_shared(broker.share_views.view(key)))
-    return attrs.evolve(told, shared=tuple(shared))
+    return told
 
 
-def group_of(broker: Broker, group: str) -> messages.DescribedGroup:
+def group_of(broker: Broker, group: str, shared: tuple[messages.SharedPartition, ...] = ()) -> messages.DescribedGroup:
     """Return state and members of a group of any kind; one that nobody knows is Dead. Raises RequestError."""
     assigned = broker.groups.assigned_of(group)
     if assigned is None:
@@ -161,7 +159,8 @@ def group_of(broker: Broker, group: str) -> messages.DescribedGroup:
         read = tuple(messages.Partition(*place) for place in places)
         members.append(messages.GroupMember(each.member_id, each.instance_id, each.client_id, each.client_host, read))
     assignor = STICKY if isinstance(told, StreamsGroupDescription) else told.assignor
-    return messages.DescribedGroup(group, None, told.state.value, assigned.KIND, assigned.KIND, assignor, tuple(members))
+    state, kind = told.state.value, assigned.KIND
+    return messages.DescribedGroup(group, None, state, kind, kind, assignor, tuple(members), shared)
 
 
 def _shared(view: SharePartitionView) -> messages.SharedPartition:
