@@ -27,8 +27,8 @@ class Slot(NamedTuple):
     name: str = ""
     alias: str = ""
     """The argument of the constructor: the name again."""
-
-    init = True
+    init: bool = True
+    """Whether the constructor has the argument."""
 
 
 SLOTS: Final = "__attrs_attrs__"
