@@ -45,10 +45,11 @@ def lean(cls: type, *, is_frozen: bool) -> Any:
     body |= _FROZEN if is_frozen else _SHARED
     body["__qualname__"] = cls.__qualname__
     body["__slots__"] = tuple(name for name in own if name not in before)
-    body[SLOTS] = (
+    body[SLOTS] = slots = (
         *(each for each in inherited if each.name not in own),
         *(value._replace(name=name, alias=name) for name, value in own.items()),
     )
+    body["__match_args__"] = tuple([slot.name for slot in slots])
     return type(cls)(cls.__name__, cls.__bases__, body)
 
 
