@@ -14,7 +14,8 @@ when written. The instances are plain slotted values; `codec` reads and writes t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple, TypeVar, dataclass_transform
+from functools import cache
+from typing import Any, Final, NamedTuple, TypeVar, cast, dataclass_transform
 
 import attrs
 
@@ -22,6 +23,7 @@ from ..limits import INT16_MAX
 from .lean import Slot, lean, slots_of
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Primitive(NamedTuple):
@@ -147,6 +149,12 @@ def struct(cls: type[T]) -> type[T]:
     that lack them; the type checker wants those named that are not declared with one."""
     made: type[T] = lean(cls, is_frozen=False)
     return made
+
+
+def cached(make: F) -> F:
+    """Keep the results of a function of classes indefinitely: there are only so many. As `functools.cache`, but callers are
+    checked against the function's own parameters."""
+    return cast(F, cache(make))
 
 
 def fields_of(cls: type, version: int) -> Sequence[Field]:

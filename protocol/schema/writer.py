@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import attrs
 
 from . import primitives
-from .fields import RECORDS, STRING, Element, Field, Primitive, fields_of
+from .fields import RECORDS, STRING, Element, Field, Primitive, cached, fields_of
 from .source import Source
 
 Writer = Callable[[Any, list[Any], list[int]], None]
@@ -39,7 +39,8 @@ class Piece(NamedTuple):
     """The variable with what stands before an array: its count, or what says that it is null."""
 
 
-def make_writer(cls: type, version: int, *, flexible: bool, pauses: bool = False) -> Callable[..., Any]:
+@cached
+def make_writer(cls: type, version: int, flexible: bool, pauses: bool = False) -> Callable[..., Any]:
     """The Writer of `cls` in a version. With `pauses` the SteppingWriter, for what is large."""
     source = new_source()
     writer = WriterSource(source, version, flexible, pauses)
