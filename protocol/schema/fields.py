@@ -203,16 +203,12 @@ def _counted(value: Any, most: int) -> int:
     return count
 
 
-_arrays: Final[dict[type, tuple[tuple[str, bool, bool], ...]]] = {}
-
-
+@cached
 def _arrays_of(cls: type) -> tuple[tuple[str, bool, bool], ...]:
     """(field, whether it is an array, whether its structures have arrays) of each field that is or has arrays."""
-    if cls not in _arrays:
-        found = []
-        for field in all_fields(cls):
-            has_arrays = isinstance(field.element, type) and bool(_arrays_of(field.element))
-            if field.is_array or has_arrays:
-                found.append((field.name, field.is_array, has_arrays))
-        _arrays[cls] = tuple(found)
-    return _arrays[cls]
+    found = []
+    for field in all_fields(cls):
+        has_arrays = isinstance(field.element, type) and bool(_arrays_of(field.element))
+        if field.is_array or has_arrays:
+            found.append((field.name, field.is_array, has_arrays))
+    return tuple(found)
