@@ -41,11 +41,13 @@ class Following:
 
     def __attrs_post_init__(self) -> None:
         if self.start not in ("earliest", "latest"):
-            raise ValueError(f"start is earliest or latest, not {self.start!r}; start_offset and start_timestamp take numbers")
+            raise ValueError(
+                f"start is earliest or latest, not {self.start!r}. Use start_offset or start_timestamp for numbers"
+            )
         if (self.start_offset is not None) + (self.start_timestamp is not None) + (self.start == "latest") > 1:
-            raise ValueError("a follow starts in one place: start, start_offset or start_timestamp")
+            raise ValueError("a follow has one start: give start, start_offset or start_timestamp")
         if not self.topics:
-            raise ValueError("there is no topic to follow")
+            raise ValueError("no topic to follow")
 
     def describe(self, name: str) -> str:
         """The `repr` of a follow."""
@@ -153,7 +155,7 @@ class Taken(Generic[R]):
     def to_commit(self, record: Followed | None) -> dict[TopicPartition, int]:
         """Raises InvalidRequestError without a group."""
         if self._following.group is None:
-            raise InvalidRequestError("the follow has no group that could commit; follow with group=...")
+            raise InvalidRequestError("a follow without a group cannot commit. Give group=...")
         if record is not None:
             return {TopicPartition(record.topic, record.partition): record.offset + 1}
         positions = self.positions()

@@ -257,12 +257,12 @@ class _Parts:
 
 def _check_packed(size: int, max_bytes: int) -> None:
     if size > max_bytes:
-        raise RecordTooLargeError(f"records of one batch take {size} bytes or more compressed; at most {max_bytes} are allowed")
+        raise RecordTooLargeError(f"records of one batch take {size} bytes or more compressed. At most {max_bytes} are allowed")
 
 
 def too_large(size: int | None, max_bytes: int) -> RecordTooLargeError:
     stated = "more" if size is None else str(size)
-    return RecordTooLargeError(f"records of one batch decompress to {stated}; at most {max_bytes} bytes are allowed")
+    return RecordTooLargeError(f"records of one batch decompress to {stated}. At most {max_bytes} bytes are allowed")
 
 
 _COMPRESSORS: Final[dict[CompressionType, Callable[[Bytes, int | None, int], bytes]]] = {
