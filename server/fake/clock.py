@@ -36,7 +36,7 @@ class MovedClock(trio.abc.Clock):
     def advance(self, seconds: float) -> None:
         """Let so much time have passed. Call it in the trio thread, or before trio runs."""
         if not 0 <= seconds <= MAX_MOVED_S - self.deadline_offset_s:
-            raise ValueError(f"the clock goes forward, by {MAX_MOVED_S} s altogether, not by {seconds} s")
+            raise ValueError(f"the clock only moves forward, by at most {MAX_MOVED_S} s in total, not by {seconds} s")
         self.wall_offset_ms += round(seconds * 1000)
         self.deadline_offset_s += seconds
 

@@ -57,8 +57,8 @@ class ForkedError(NotRunningError):
 
     def __init__(self) -> None:
         super().__init__(
-            "this process was forked from the one in which the broker runs, and has no broker; "
-            "connect a client to that one, or open another one on another path"
+            "this process is a fork of the one in which the broker runs, and has no broker. Connect a client to "
+            "that one, or open another one on another path"
         )
 
 
@@ -104,7 +104,7 @@ class Life:
     def core(self) -> Broker:
         """Raises NotRunningError."""
         if self._core is None:
-            raise ForkedError if self._is_forked else NotRunningError("the broker is down; restart() starts it again")
+            raise ForkedError if self._is_forked else NotRunningError("the broker is down. Call restart() to start it again")
         return self._core
 
     @property
@@ -194,13 +194,13 @@ class Life:
 
     def _nodes(self) -> Nodes:
         if self.nodes is None:
-            raise ValueError("the broker is a single node; open it with nodes=3")
+            raise ValueError("the broker is a single node. Open it with nodes=3")
         return self.nodes
 
     def _node(self, number: int) -> NodeListener:
         self._nodes()
         if number not in self._node_listeners:
-            raise KeyError(f"node {number}; there are {sorted(self._node_listeners)}")
+            raise KeyError(f"node {number}. Nodes: {sorted(self._node_listeners)}")
         return self._node_listeners[number]
 
     async def node_down(self, number: int) -> None:
@@ -431,7 +431,7 @@ class Seed:
             raise TypeError(f"topics is {topics!r}, expected a list of names or a mapping: topics=[{topics!r}]")
         for name, given in records.items():
             if isinstance(given, str | bytes):
-                raise TypeError(f"records of {name} are {given!r}, expected a list of them: records={{{name!r}: [{given!r}]}}")
+                raise TypeError(f"records of {name} are {given!r}, expected a list: records={{{name!r}: [{given!r}]}}")
         counts = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
         return cls({**dict.fromkeys(records, 1), **counts}, records)
 

@@ -55,7 +55,7 @@ async def serve_for_tests(
             life = Life(config, wanted, nursery, clock, node_count=nodes, kafka_version=emulate)
             api = ControlApi(life)
             if rules is not None:
-                LOGGER.warning("%d fault rules stand: this server is for tests only", add_rules(rules, api.faults))
+                LOGGER.warning("%d fault rules are active. This server is for tests only.", add_rules(rules, api.faults))
             async with _controlled(api, control, control_token) as address, told_over_http(config, life) as metrics:
                 await life.start()
                 started(attrs.evolve(life.addresses, control=address, metrics=metrics))
@@ -77,12 +77,12 @@ async def _controlled(api: ControlApi, control: Address | None, token: str | Non
     from ..listeners.http.server import http_listener
 
     if token is None and not is_loopback(control.host):
-        raise InvalidConfigError(f"control {control}: other machines reach that; --control-token-file has a token asked for")
+        raise InvalidConfigError(f"control {control}: other machines can reach it. Require a token with --control-token-file")
     access = attrs.evolve(HttpAccess.of(control, token), accepts_untyped=True)
     async with trio.open_nursery() as nursery:
         listener = http_listener(control, partial(answer, api, access), max_body_bytes=MAX_CONTROL_BODY_BYTES)
         address: Address = await nursery.start(listener.run)
-        LOGGER.warning("the control port %s can do everything to the data: it is for tests only", address)
+        LOGGER.warning("control port %s has full access to the data. Use it for tests only.", address)
         yield address
         nursery.cancel_scope.cancel()
 

@@ -222,9 +222,7 @@ class PartitionActor:
             await answered.wait()
             nursery.cancel_scope.cancel()
         if not answered.is_set():
-            raise LogOfflineError(
-                f"{self.topic_partition}: the server stopped before it answered; whether it took effect is unknown"
-            )
+            raise LogOfflineError(f"{self.topic_partition}: the server stopped before it responded. The outcome is unknown")
 
     async def _cancel_when_stopped(self, scope: trio.CancelScope) -> None:
         await self._stopped.wait()
@@ -249,7 +247,7 @@ class PartitionActor:
         reason = self._closed_with or self.log.refusal
         if reason is not None:
             return reason.as_answer()
-        return LogOfflineError(f"{self.topic_partition}: the server is stopping; try again later")
+        return LogOfflineError(f"{self.topic_partition}: the server is stopping. Try again later")
 
     async def run(self) -> None:
         """Serve the mailbox until it is closed and drained. Cancelling from outside does not reach in: `close` and then
@@ -350,7 +348,7 @@ class PartitionActor:
     def _go_offline(self, why: str) -> LogOfflineError:
         if self.log.offline is None:
             self.log.offline = LogOfflineError(
-                f"{self.topic_partition} in {self.log.directory} is offline: {why}; check the device and restart the server"
+                f"{self.topic_partition} in {self.log.directory} is offline: {why}. Check the device and restart the server"
             )
             LOGGER.log(logging.DEBUG if self.disk.fs.is_dead else logging.CRITICAL, "%s", self.log.offline)
         self.waiters.wake_all()

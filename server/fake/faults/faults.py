@@ -196,4 +196,4 @@ class DiskFaults(FaultRules[DiskRule]):
 
 def _fail(rule: DiskRule, path: str) -> NoReturn:
     number = errno.ENOSPC if rule.effect == "full" else errno.EIO
-    raise OSError(number, f"{os.strerror(number)} (asked for by a disk fault)", path)
+    raise OSError(number, f"{os.strerror(number)} (injected by a disk fault)", path)

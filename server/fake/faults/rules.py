@@ -143,11 +143,11 @@ class Rule:
 
     def __attrs_post_init__(self) -> None:
         if not self.effects:
-            raise RuleError("a rule without an effect: say error, delay_ms, hold, disconnect, black_hole, corrupt, ...")
+            raise RuleError("a rule without an effect: set error, delay_ms, hold, disconnect, black_hole, corrupt, ...")
         if min(self.delay_ms, self.throttle_ms, self.truncate_to or 0) < 0:
-            raise RuleError("delay_ms, throttle_ms and truncate_to are not negative")
+            raise RuleError("delay_ms, throttle_ms and truncate_to cannot be negative")
         if len(ends := [name for name in _ENDS if name in self.effects]) > 1:
-            raise RuleError(f"{' and '.join(ends)}: a request can have one of these ends")
+            raise RuleError(f"{' and '.join(ends)}: a request can end in only one of these ways")
 
     @property
     def effects(self) -> list[str]:
@@ -206,9 +206,9 @@ class DiskRule:
         if self.operation is not None and self.operation not in OPERATIONS:
             raise RuleError(f"operation={self.operation!r}, expected one of {', '.join(OPERATIONS)}")
         if (self.effect == "delay") != (self.delay_ms > 0):
-            raise RuleError("delay_ms belongs to the effect delay, and is above 0")
+            raise RuleError("delay_ms belongs to the effect delay, and must be above 0")
         if self.effect == "full" and self.operation not in (None, "write"):
-            raise RuleError(f"{self.operation} does not fail on a full disk; a write does")
+            raise RuleError(f"{self.operation} does not fail on a full disk. A write does")
 
     def applies_to(self, operation: str, path: str) -> bool:
         wanted = self.operation or ("write" if self.effect == "full" else None)
@@ -259,7 +259,7 @@ def disk_rule_of(told: Mapping[str, Any]) -> DiskRule:
     """`rule_of` for the device. Raises RuleError."""
     given = _given(told, DiskRule)
     if "effect" not in given:
-        raise RuleError(f"effect is missing; there are {', '.join(DISK_EFFECTS)}")
+        raise RuleError(f"effect is missing. Use one of {', '.join(DISK_EFFECTS)}")
     try:
         return DiskRule(trigger=_trigger(given), **given)
     except TypeError as exc:
@@ -270,7 +270,7 @@ def _given(told: Mapping[str, Any], kind: type[attrs.AttrsInstance]) -> dict[str
     given = {name: value for name, value in told.items() if value is not None}
     fields = frozenset(field.name for field in attrs.fields(kind)) - {"trigger"} | _TRIGGER | {"once"}
     if unknown := given.keys() - fields:
-        raise RuleError(f"{', '.join(sorted(unknown))}: no such field; there are {', '.join(sorted(fields))}")
+        raise RuleError(f"{', '.join(sorted(unknown))}: no such field. Use {', '.join(sorted(fields))}")
     if given.pop("once", False):
         given["times"] = ONCE
     return given
@@ -294,7 +294,7 @@ def _error(told: Any) -> ErrorCode:
         return ErrorCode[told] if isinstance(told, str) else ErrorCode(told)
     except (KeyError, ValueError):
         near = hint(told, ErrorCode.__members__) if isinstance(told, str) else ""
-        raise RuleError(f"error={told!r}: Kafka has no error of that name or number{near}") from None
+        raise RuleError(f"error={told!r}: Kafka has no error with that name or number{near}") from None
 
 
 _STRINGS: Final = frozenset({"topic", "group", "transactional_id", "client_id"})
@@ -312,6 +312,6 @@ def _check_types(given: Mapping[str, Any]) -> None:
         if name in _NUMBERS and not is_number:
             raise RuleError(f"{name}={value!r} is not a whole number")
         if name == "intercept" and not callable(value):
-            raise RuleError(f"intercept={value!r} is no function; one stands in a program only")
+            raise RuleError(f"intercept={value!r} is not a function. Only rules inside a program can have one")
         if name == "probability" and not (is_number or isinstance(value, float)):
             raise RuleError(f"{name}={value!r} is not a number")

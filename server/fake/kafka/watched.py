@@ -49,7 +49,7 @@ from .partial_errors import (
 )
 from .subjects import subject_of
 
-MESSAGE: Final = "asked for by a fault rule"
+MESSAGE: Final = "injected by a fault rule"
 NOT_LEADER: Final = ErrorCode.NOT_LEADER_OR_FOLLOWER
 FETCHES: Final = (ApiKey.FETCH, ApiKey.SHARE_FETCH)
 FRAME_HEAD_BYTES: Final = 8
@@ -85,7 +85,7 @@ class Watch:
             turn.answer(error_response(request.api, request.version, body, code))
             return None
         if request.api.served_by is ServedBy.LEADER and any(_elsewhere(door, turn)):
-            message = f"node {door.number} does not lead the partition; Metadata says which node does"
+            message = f"node {door.number} does not lead the partition. Refresh Metadata to find its leader"
             return FailingCall(door, turn, serve, NOT_LEADER, partial(is_elsewhere, door), message).carry_out
         if key in TELL_OF_NODES:
             return partial(self._tell, door, turn, serve)

@@ -265,7 +265,7 @@ class RequestsView:
 
         def missing() -> str:
             asked = " ".join([api or "any request", *(f"{name}={value}" for name, value in wanted.items())])
-            return f"{count} of [{asked}] did not come, {self.count(api, **wanted)} did; the last were:\n{self.tail()}\n"
+            return f"{count} of [{asked}] did not arrive, {self.count(api, **wanted)} did. The last were:\n{self.tail()}\n"
 
         return await wait_until(self.log, look, timeout_s, missing)
 

@@ -126,7 +126,7 @@ class GroupsView:
             return None if any(behind.values()) else True
 
         def missing() -> str:
-            return f"{self._unknown(group)}group {group} is behind in {topic} by {behind} (partition: records)"
+            return f"{self._unknown(group)}group {group} lags in {topic} by {behind} (partition: records)"
 
         await look_until(look, timeout_s, missing)
 
@@ -134,7 +134,7 @@ class GroupsView:
         """Return the start of an error message about a topic or a group that may be misspelt."""
         core = self.core()
         names = list(core.topics.names())
-        topics = "" if topic is None or topic in names else f"there is no topic {topic!r}{hint(topic, names)}; "
+        topics = "" if topic is None or topic in names else f"there is no topic {topic!r}{hint(topic, names)}. "
         error = unknown_group(core, group)
         return topics if error is None else f"{topics}{error}; "
 
