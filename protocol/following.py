@@ -65,7 +65,7 @@ NOWHERE: Final = Place({}, {})
 
 
 class Found(NamedTuple):
-    """Records, and where the follow is behind them. None when nothing has come in its time."""
+    """Records, and the offset after the last of them. None when nothing came in time."""
 
     records: Sequence[tuple[TopicPartition, Record]]
     place: Place
@@ -91,7 +91,7 @@ class Run(Protocol):
 
 
 async def directly(function: Callable[[], Awaitable[T]], /) -> T:
-    """For who is there already."""
+    """Run a function directly: the `Run` of a caller in the right thread."""
     return await function()
 
 
@@ -170,8 +170,7 @@ class FollowedRecord(Followed):
     """A record, and its place in a group."""
 
     async def commit(self) -> None:
-        """The group is done with this record and those before it in its partition, and goes on behind it. Raises
-        RequestError."""
+        """Mark this record and the earlier ones of its partition as done: the group continues after it. Raises RequestError."""
         await self._follow.commit(self)
 
 
@@ -218,9 +217,10 @@ class Follow:
         return self._taken.positions()
 
     async def commit(self, record: FollowedRecord | None = None) -> None:
-        """The group is done with all records that the program has got, or with those up to `record` in its partition: the next
-        follow of the group goes on behind them. What was not committed when the program ends comes again (at least once).
-        Raises RequestError: among others when the group has members, whose place it is then to commit."""
+        """Mark all returned records as done, or those up to `record` in its partition: the next follow of the group continues
+        after them. Uncommitted records come again after the program ends (at least once). Raises RequestError: among others
+        when the group has members, because then only they may commit.
+        """
         if offsets := self._taken.to_commit(record):
             await self._run(partial(self.keep, offsets))
             self._taken.committed(offsets, record)
@@ -236,8 +236,7 @@ class BlockingFollowedRecord(Followed):
     """A record, and its place in a group."""
 
     def commit(self) -> None:
-        """The group is done with this record and those before it in its partition, and goes on behind it. Raises
-        RequestError."""
+        """Mark this record and the earlier ones of its partition as done: the group continues after it. Raises RequestError."""
         self._follow.commit(self)
 
 
@@ -275,9 +274,10 @@ class BlockingFollow:
         return self._taken.positions()
 
     def commit(self, record: BlockingFollowedRecord | None = None) -> None:
-        """The group is done with all records that the program has got, or with those up to `record` in its partition: the next
-        follow of the group goes on behind them. What was not committed when the program ends comes again (at least once).
-        Raises RequestError: among others when the group has members, whose place it is then to commit."""
+        """Mark all returned records as done, or those up to `record` in its partition: the next follow of the group continues
+        after them. Uncommitted records come again after the program ends (at least once). Raises RequestError: among others
+        when the group has members, because then only they may commit.
+        """
         if offsets := self._taken.to_commit(record):
             self._caller.call(lambda: self._commit(offsets))
             self._taken.committed(offsets, record)

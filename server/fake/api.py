@@ -412,7 +412,7 @@ MAX_CONTROL_BODY_BYTES: Final = 64 * 2**20
 
 
 async def answer(api: ControlApi, access: HttpAccess, request: HttpRequest) -> HttpAnswer:
-    """Do what a request asks for, if it is one that is answered."""
+    """Serve a request, if it needs a response."""
     if (refused := access.refusal(request)) is not None:
         return _refusal(refused.status, refused.body.decode().rstrip())._replace(headers=refused.headers)
     for route in ROUTES:

@@ -41,11 +41,11 @@ class MovedClock(trio.abc.Clock):
         self.deadline_offset_s += seconds
 
     def freeze(self) -> None:
-        """Let the wall clock stand; deadlines go on."""
+        """Stop the wall clock; deadlines continue."""
         self.frozen_ms = self.wall()
 
     def unfreeze(self) -> None:
-        """Let it go on from where it stands."""
+        """Start the clock again from its time."""
         if self.frozen_ms is not None:
             self.wall_offset_ms += self.frozen_ms - self.wall()
             self.frozen_ms = None
@@ -56,7 +56,7 @@ class MovedClock(trio.abc.Clock):
         self.wall_offset_ms = 0
 
     def copy(self) -> MovedClock:
-        """Another one that shows the same time, and goes its own way."""
+        """Return another clock with the same time, which then runs separately."""
         return attrs.evolve(self)
 
     # ---- trio's clock ----------------------------------------------------------------------------------------------------

@@ -47,8 +47,9 @@ async def serve_for_tests(
     emulate: str | None = None,
     control_token: str | None = None,
 ) -> None:
-    """Run a server until a signal stops it. `rules`: a file, see `rules_file`. `nodes`, `emulate`: see `Life`.
-    `control_token`: what who uses the port has to show. Raises what keeps it from starting."""
+    """Run a server until a signal stops it. `rules`: a file, see `rules_file`. `nodes`, `emulate`: see `Life`. `control_token`:
+    the token that users of the port must send. Raises the error that prevents the start.
+    """
     check_exposure(config, {NATIVE: wanted.native, KAFKA: wanted.kafka, METRICS: config.metrics})
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:
@@ -69,7 +70,7 @@ async def serve_for_tests(
 
 @asynccontextmanager
 async def _controlled(api: ControlApi, control: Address | None, token: str | None) -> AsyncIterator[Address | None]:
-    """Raises InvalidConfigError where other machines would reach the port and nothing is asked of them."""
+    """Raises InvalidConfigError where other machines could reach the port without a token."""
     if control is None:
         yield None
         return
@@ -115,7 +116,7 @@ def check_rules(path: str) -> None:
 
 
 def add_rules(path: str, faults: FaultsView) -> int:
-    """Let the rules of a file stand, and answer how many they are. Raises RuleError, naming the rule, and OSError."""
+    """Add the rules of a file, and return their number. Raises RuleError, naming the rule, and OSError."""
     lists = read_rules(path)
     for name, add in (("faults", faults.add_rule), ("disk_faults", faults.add_disk_rule)):
         for number, rule in enumerate(lists[name], 1):

@@ -47,7 +47,7 @@ def hint(name: str, known: Iterable[str]) -> str:
 
 
 class RuleError(ValueError):
-    """A rule that says nothing, or what nobody understands."""
+    """A rule without an effect, or with unknown fields."""
 
 
 @attrs.frozen
@@ -72,11 +72,11 @@ class Intercepted:
     subject: Subject
     version: int
     body: Any
-    """What the client asked, as `protocol.kafka.messages` has it. It may be changed: then that is what is served."""
+    """The client's request, as `protocol.kafka.messages` has it. A change of it is served."""
     empty_answer: Callable[[], Any]
     """Makes an answer of the API with nothing in it."""
     serve: Callable[[], Awaitable[Any]]
-    """Carries the request out and answers what the client would get; None where it expects nothing."""
+    """Serves the request and returns the client's response; None if the client expects none."""
 
     @property
     def api(self) -> str:
@@ -84,7 +84,7 @@ class Intercepted:
 
 
 Intercept = Callable[[Intercepted], Any]
-"""The answer, or an awaitable of it; None: what the request gets when it is served."""
+"""The response, or an awaitable of it; None: the response of the broker."""
 
 
 def plain_name(api: str) -> str:
@@ -101,7 +101,7 @@ class Trigger:
     probability: float | None = None
     seed: int = 0
     once_per_member: bool = False
-    """For each member of a group once; one that has no member id yet is not meant."""
+    """Once for each member of a group. Members without an id do not count."""
 
     def __attrs_post_init__(self) -> None:
         if self.nth < 1 or (self.times is not None and self.times < 1):
@@ -151,7 +151,7 @@ class Rule:
 
     @property
     def effects(self) -> list[str]:
-        """The names of what happens."""
+        """The names of the effects."""
         return [name for name in EFFECTS if (value := getattr(self, name)) or (name in _MAY_BE_0 and value is not None)]
 
     @property
@@ -192,7 +192,7 @@ class Rule:
 
 @attrs.frozen(kw_only=True)
 class DiskRule:
-    """`operation`, and `path` with `*` and `?` (of the whole path, or of its last parts), say what it applies to."""
+    """An operation, and a `path` with `*` and `?`, of the whole path or of its last parts."""
 
     effect: str
     operation: str | None = None
@@ -224,7 +224,7 @@ class DiskRule:
 
 
 def told_of(value: attrs.AttrsInstance) -> dict[str, Any]:
-    """The fields of a value that are not at their defaults; its trigger is told apart."""
+    """The fields of a value that are not at their defaults, without its trigger."""
     fields = attrs.fields(type(value))
     return {
         field.name: getattr(value, field.name)

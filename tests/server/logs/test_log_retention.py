@@ -324,7 +324,7 @@ async def test_checkpoints_are_tried_again(tmp_path: Path, fs: GateFileSystem, c
         fs.fail("write", f"{HIGH_WATERMARK_FILE}.tmp", number=errno.ENOSPC)
         await broker.writer.append(PARTITION, value("x"))
         await until(lambda: has_written(tmp_path, f"{TOPIC} 0 2\n"))
-    assert any("tried again" in record.getMessage() and "No space" in record.getMessage() for record in caplog.records)
+    assert any("trying again" in record.getMessage() and "No space" in record.getMessage() for record in caplog.records)
 
 
 async def test_a_deletion_that_hangs_does_not_hold_up_checkpoints_and_the_reserve(tmp_path: Path, fs: GateFileSystem) -> None:

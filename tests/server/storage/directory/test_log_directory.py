@@ -499,7 +499,7 @@ def test_a_directory_that_kafka_holds_is_refused(tmp_path: Path) -> None:
         assert holder.stdin is not None
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"locked\n"
-        with pytest.raises(LogDirectoryError, match="another process"):
+        with pytest.raises(LogDirectoryError, match="Kafka or triolog"):
             DirectoryLock.acquire(str(tmp_path))
         holder.stdin.close()
     DirectoryLock.acquire(str(tmp_path)).release()

@@ -307,7 +307,7 @@ def test_a_bound_is_an_offset(bound: Bound, found: int | None, start: int, end: 
 
 
 def test_what_has_no_offset_is_an_error_that_names_the_option() -> None:
-    with pytest.raises(BoundError, match=r"option o: no record of t-0 is at or after 5 ms; .* offset 90"):
+    with pytest.raises(BoundError, match=r"option o: no record of t-0 is at or after 5 ms\. .* offset 90"):
         bounds.start_offset(AtTime(5, "o"), NAME, RANGE, NO_OFFSET, "error")
     assert bounds.start_offset(AtTime(5, "o"), NAME, RANGE, NO_OFFSET, "latest") == 90
     assert bounds.end_offset(AtTimes({NAME: 5}, "o"), NAME, RANGE, NO_OFFSET) == 90
