@@ -107,7 +107,7 @@ def _refuse_change(self: Any, name: str, value: Any = None) -> None:
 
 
 def _restore(self: Any, state: tuple[None, dict[str, Any]]) -> None:
-    """What pickle and copy call with the slots."""
+    """Take the slots, from pickle or copy."""
     for name, value in state[1].items():
         object.__setattr__(self, name, value)
 

@@ -73,7 +73,7 @@ def test_the_shares_are_never_more_than_the_limit_and_what_is_refused_says_what_
                 open_files.check_open_files(connections)
             except InvalidConfigError as exc:
                 assert connections == wanted
-                needed, most = (int(number) for number in re.findall(r"needs (\d+) open.* to (\d+) at most", exc.message)[0])
+                needed, most = (int(number) for number in re.findall(r"needs (\d+) open.* to at most (\d+)", exc.message)[0])
                 open_files.check_open_files(most)
                 limit_is(monkeypatch, needed - 1)
                 with pytest.raises(InvalidConfigError):

@@ -134,7 +134,7 @@ def test_a_wrong_command_line_is_a_usage_error_and_no_input_produces_nothing(cli
         ("-m a --format json", "Leave out FILE and --format"),
         ("--header a", "'a' is not KEY=VALUE"),
         ("--format csv --delimiter ;;", "';;' is not one character"),
-        ("no-such-file", "no-such-file cannot be read: No such file or directory. To send the text itself: -m no-such-file"),
+        ("no-such-file", "cannot read no-such-file: No such file or directory. To send the text itself: -m no-such-file"),
         ("--timezone Mars", "there is no time zone 'Mars'"),
         ("--format xml", "'xml' is not one of"),
         ("--linger-ms -1", "-1 is not in the range"),

@@ -84,7 +84,7 @@ def read(file: JsonFile, data: bytes) -> object:
     try:
         return file.decode(NAME, data)
     except CheckpointError as exc:
-        return None if str(exc).startswith(f"{NAME} ") else exc
+        return None if NAME in str(exc) else exc
 
 
 @EACH

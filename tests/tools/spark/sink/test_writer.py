@@ -423,7 +423,7 @@ def test_a_writer_waits_until_others_leave_room_in_order(full: Server, monkeypat
 
 def test_what_never_finds_room_is_an_error_that_names_the_limit_within_the_timeout(full: Server) -> None:
     full.create_topic("t")
-    with pytest.raises(DeliveryError, match=r"writing to topic t failed for 1000 ms .*max_staged_bytes=1048576; [^;]*$"):
+    with pytest.raises(DeliveryError, match=r"writing to topic t failed for 1000 ms .*max_staged_bytes=1048576. [^;]*$"):
         full.stage("t", bytes(TAKEN), bytes(TAKEN), timeout_ms=1000)
 
 
