@@ -256,7 +256,7 @@ async def test_a_full_disk_in_the_middle_of_a_write_leaves_nothing(tmp_path: Pat
             assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
             assert str(path) in error.message
             assert "No space left" in error.message
-            assert "free space" in error.message
+            assert "Free space" in error.message
         done = len(offsets([answer for answer in answers if not isinstance(answer, RequestError)]))
         log = actor.log
         assert path.stat().st_size == log.active.size >= size
