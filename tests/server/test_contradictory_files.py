@@ -114,6 +114,6 @@ async def test_a_configuration_in_topics_json_that_cannot_be_names_the_file_and_
     del document["crc32c"]
     document["topics"][0]["configs"] = {"retention.ms": "soon"}
     (stopped / TOPICS_FILE).write_text(json.dumps(document))
-    with pytest.raises(CheckpointError, match=rf"{TOPICS_FILE}, topic '{TOPIC}': .*retention\.ms='soon'.*correct it"):
+    with pytest.raises(CheckpointError, match=rf"{TOPICS_FILE}, topic '{TOPIC}': .*retention\.ms='soon'.*Correct it"):
         async with running_broker(stopped):
             raise AssertionError("it started")

@@ -94,7 +94,7 @@ def accept(topic: str, partition: int, start: int, data_dir: str | None, server:
     if as_json:
         print_json({"topic": topic, "partition": partition, "start_offset": start, "end_offset": end})
     else:
-        say(f"accepted: readers of {printable(topic)}-{partition} pass over offsets {start} to {end - 1}")
+        say(f"accepted: readers of {printable(topic)}-{partition} skip offsets {start} to {end - 1}")
 
 
 def _rows(topic: TopicGaps) -> Iterator[Row]:

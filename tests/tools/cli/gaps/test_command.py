@@ -46,7 +46,7 @@ def test_what_is_missing_is_listed_and_accepted_one_by_one(cli: Cli) -> None:
 
     assert "ontinue from 6" in cli.call("consume", "t", "--offset", "4").stderr
     assert "t-0: no gap starts at offset 4. Offset 4 is in the gap from 3" in cli.call("gaps", "accept", "t", "0", "4").stderr
-    assert cli.ok("gaps", "accept", "t", "0", "3") == "accepted: readers of t-0 pass over offsets 3 to 5\n"
+    assert cli.ok("gaps", "accept", "t", "0", "3") == "accepted: readers of t-0 skip offsets 3 to 5\n"
     assert cli.json("gaps", "accept", "t", "0", "3") == place
     assert cli.json("gaps", "list")[0]["accepted_ms"] > 0
     assert cli.ok("consume", "t", "--offset", "4").count("\n") == 3
@@ -71,7 +71,7 @@ def test_a_stopped_servers_directory_is_listed_and_accepted_in(data_dir: Path) -
     assert "no gap starts at offset 4" in wrong.stderr
     assert call("gaps", "accept", "t", 1, 3, "--data-dir", data_dir).exit_code == 1
     done = call("gaps", "accept", "t", 0, 3, "--data-dir", data_dir)
-    assert (done.exit_code, done.stdout) == (0, "accepted: readers of t-0 pass over offsets 3 to 5\n")
+    assert (done.exit_code, done.stdout) == (0, "accepted: readers of t-0 skip offsets 3 to 5\n")
     assert listed()[0]["accepted_ms"] > 0
     assert call("verify", data_dir).exit_code == 0
     shown = call("dump", data_dir / "t-0" / "quarantine-checkpoint").stdout
