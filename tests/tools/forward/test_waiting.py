@@ -187,7 +187,7 @@ def test_a_link_whose_run_fails_is_the_only_one_that_fails(caplog: pytest.LogCap
     link.run()
     assert link.progress.state is LinkState.FAILED
     assert "unhandled exception (ZeroDivisionError())" in str(link.error)
-    assert "link=link has failed" in caplog.text
+    assert "link=link failed" in caplog.text
 
 
 def pauses(failure: Failure, *, is_awaited: bool = False, count: int = 12) -> list[float]:
