@@ -238,7 +238,7 @@ def test_the_installed_command_serves_and_a_program_has_a_broker_inside(installe
     for name in ("bench", "edge-demo"):
         isolated = (str(installed.bin / "python"), "-I", "-m", "triolog.tools.cli", name)
         run = subprocess.run(isolated, cwd=tmp_path, capture_output=True, text=True, check=False)
-        where = f"Error: {name} is not in the wheel, but in triolog's repository: run it in a clone.\n"
+        where = f"Error: {name} is not in the wheel, only in triolog's repository. Run it in a clone\n"
         assert (run.returncode, run.stderr) == (1, where)
 
 

@@ -34,7 +34,7 @@ MADE_BY_ADMINISTRATORS: Final = frozenset({"__consumer_offsets", "__transaction_
 def check_not_internal(topic: str) -> None:
     """Only the coordinators write, change and delete the topics that they keep their state in. Raises InvalidTopicError."""
     if topic in INTERNAL_TOPICS:
-        raise InvalidTopicError(f"{topic} belongs to the server; it can be read, not written, changed or deleted")
+        raise InvalidTopicError(f"{topic} belongs to the server. It can be read, but not written, changed or deleted")
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -80,7 +80,7 @@ class TopicAdmin:
         with contextlib.suppress(TopicAlreadyExistsError):
             await self._manager.changes.create(name, partitions, {})
         if was_deleted:
-            raise UnknownTopicOrPartitionError(f"topic {name!r} was deleted a moment ago and is made again; ask once more")
+            raise UnknownTopicOrPartitionError(f"topic {name!r} was just deleted and is being created again. Try again")
         return self.metadata(name)
 
     async def delete(self, name: str, *, topic_id: bytes | None = None) -> None:

@@ -85,7 +85,7 @@ class BrokerThread:
         """Start the thread. It calls `ready` when the broker serves, and `ended` as the last it does, also where it has never
         served."""
         if self._thread is not None:
-            raise RuntimeError("the broker was started already")
+            raise RuntimeError("the broker is already started")
         self._thread = threading.Thread(target=self._run, args=(ready, ended), name="triolog-broker", daemon=True)
         _THREADS.add(self)
         self._thread.start()
@@ -135,7 +135,7 @@ class BrokerThread:
         if self._broker is None:
             if isinstance(self._failure, ForkedError):
                 raise ForkedError
-            raise RuntimeError("the broker does not run; use it inside the block that opens it") from self._failure
+            raise RuntimeError("the broker is not running. Use it inside the block that opens it") from self._failure
         return self._broker
 
     # ---- where it is -----------------------------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ class BlockingThread(BrokerThread):
             with ThreadPoolExecutor(1, "triolog-call") as executor:
                 return executor.submit(call).result()
         except (trio.Cancelled, trio.RunFinishedError):
-            raise RuntimeError("the broker was stopped during the call; its outcome is unknown") from self._failure
+            raise RuntimeError("the broker was stopped during the call. Its outcome is unknown") from self._failure
 
 
 # ---- the process -----------------------------------------------------------------------------------------------------------

@@ -105,7 +105,7 @@ class EmbeddedBroker:
     def bootstrap_servers(self) -> str:
         """Return the address for `bootstrap.servers` of Kafka clients. Raises RuntimeError without such a listener."""
         if self.kafka is None:
-            raise RuntimeError('the broker has no listener for Kafka clients; open it with kafka="127.0.0.1:0"')
+            raise RuntimeError('the broker has no listener for Kafka clients. Open it with kafka="127.0.0.1:0"')
         return str(self.kafka)
 
     @property
@@ -135,7 +135,7 @@ class EmbeddedBroker:
         """Be as at the beginning: no records, topics, groups, transactions, faults, requests; then what was seeded. Kafka
         clients without a login or TLS stay connected. Only for a directory that goes with the block. Raises RuntimeError."""
         if self._is_lasting:
-            raise RuntimeError(f"reset() would delete {self.path}; it is for brokers without a path of yours")
+            raise RuntimeError(f"reset() would delete {self.path}. It is for brokers without a path of yours")
         await self.life.reset(self.seed.put)
 
     async def snapshot(self, path: str | os.PathLike[str]) -> None:

@@ -102,7 +102,7 @@ def waiting(method: Callable[Concatenate[V, P], Awaitable[T]]) -> Callable[Conca
 
 
 def at_once(method: Callable[Concatenate[V, P], T]) -> Callable[Concatenate[StandsFor[V, Caller], P], T]:
-    """A method of the target that does not wait, run in the broker's thread all the same."""
+    """A method of the target that does not wait, run in the broker's thread anyway."""
     return _blocking(method, "call_now")
 
 
@@ -129,7 +129,7 @@ def awaited(
 def awaited_sync(
     method: Callable[Concatenate[V, P], T],
 ) -> Callable[Concatenate[StandsFor[V, AwaitedCaller], P], Coroutine[Any, Any, T]]:
-    """A method of the target that does not wait, run in the broker's thread all the same."""
+    """A method of the target that does not wait, run in the broker's thread anyway."""
     return _awaited(method, "call_now")
 
 
@@ -160,7 +160,7 @@ def made(kind: Callable[[T, C], R], method: Callable[Concatenate[V, P], T]) -> C
 
 
 class BlockingFault(Proxy[FaultView, Caller]):
-    """A rule in force, and what it has done so far."""
+    """A rule in force, and its effects so far."""
 
     @property
     def number(self) -> int:

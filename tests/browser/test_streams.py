@@ -19,7 +19,7 @@ from tests.browser.conftest import console_of, produce
 from tests.support.forked_servers import ServerForker
 from tests.support.server_process import ServerFolder
 
-TOO_MANY = "8 searches and tails are running; close a tab of one"
+TOO_MANY = "8 searches and tails are running"
 PASSWORD = "correct horse"
 
 
@@ -104,7 +104,7 @@ def test_a_console_that_was_started_again_has_the_user_log_in_again(chromium: Br
                     expect(page.locator("#state")).to_have_text("ready")
 
                 log_in()
-            expect(page.locator("#banner")).to_contain_text("The console's own process does not answer.")
+            expect(page.locator("#banner")).to_contain_text("The console's own process does not respond.")
             stack.enter_context(console_of(server, "--listen", console))
             expect(page.locator("h1")).to_have_text("Log in")
             expect(page.locator("#banner")).to_be_empty()
@@ -126,7 +126,7 @@ def test_a_page_keeps_what_it_has_while_the_server_is_away_and_goes_on(chromium:
             page = found.go("/topics/flights")
             expect(page.get_by_text("1 partition · 1 record")).to_be_visible()
             first.kill()
-            expect(page.locator("#banner")).to_contain_text(f"No answer from {where} since")
+            expect(page.locator("#banner")).to_contain_text(f"No response from {where} since")
             expect(page.locator("#state")).to_have_text("no answer")
             expect(page.get_by_text("1 partition · 1 record")).to_be_visible()
             second = folder.start("--native", where)

@@ -82,5 +82,5 @@ def test_topics_are_made_refused_records_are_found_and_a_second_forwarder_fences
                 pair.append([b"c"])
                 until(lambda: first.error is not None, "the end of the first")
                 until(lambda: second.progress.snapshot()["records"] == 1, "its record")
-        assert "another forwarder has taken this link over" in str(first.error)
+        assert "another forwarder took this link over" in str(first.error)
         assert "PartitionCount: 2" in broker.topics("--bootstrap-server", broker.address, "--describe", "--topic", TOPIC)

@@ -182,13 +182,13 @@ def test_it_can_be_stopped_twice_also_at_once_and_started_once() -> None:
     broker = BlockingBroker(native=None)
     broker.stop()
     broker.start()
-    with pytest.raises(RuntimeError, match="started already"):
+    with pytest.raises(RuntimeError, match="already started"):
         broker.start()
     with ThreadPoolExecutor(2) as threads:
         for job in [threads.submit(broker.stop) for _ in range(2)]:
             job.result(timeout=PATIENCE_S)
     broker.stop()
-    with pytest.raises(RuntimeError, match="started already"):
+    with pytest.raises(RuntimeError, match="already started"):
         broker.start()
 
 
@@ -211,10 +211,10 @@ def test_a_broker_that_does_not_run_says_so_to_every_call(was_running: bool) -> 
         broker.start()
         broker.stop()
     for name, arguments in CALLS.items():
-        with pytest.raises(RuntimeError, match="the broker does not run"):
+        with pytest.raises(RuntimeError, match="the broker is not running"):
             getattr(broker, name)(*arguments)
     for name in ("native", "path"):
-        with pytest.raises(RuntimeError, match="the broker does not run"):
+        with pytest.raises(RuntimeError, match="the broker is not running"):
             getattr(broker, name)
 
 

@@ -109,9 +109,9 @@ class ProducerConfig:
 
     def __attrs_post_init__(self) -> None:
         if self.enable_idempotence and self.acks != ACKS_ALL:
-            raise ValueError(f"acks is {self.acks}; an idempotent producer needs acks -1, or enable_idempotence=False")
+            raise ValueError(f"acks is {self.acks}. An idempotent producer needs acks -1, or enable_idempotence=False")
         if self.transactional_id is not None and not self.is_idempotent:
-            raise ValueError("a transactional producer is idempotent: it needs acks -1 and no enable_idempotence=False")
+            raise ValueError("a transactional producer is idempotent. It needs acks -1 and no enable_idempotence=False")
         check_compression_level(self.compression_type, self.compression_level)
 
     @property

@@ -170,8 +170,8 @@ class Producer(Sending):
             return produced
         if produced is None:
             raise RequestTimedOutError(
-                f"the partitions of topic {topic!r} could not be asked for within max_block_ms={self._config.max_block_ms}: "
-                "the server cannot be reached, or does not answer"
+                f"could not get the partitions of topic {topic!r} within max_block_ms={self._config.max_block_ms}: "
+                "the server cannot be reached, or does not respond"
             )
         raise self._no_room(size)
 

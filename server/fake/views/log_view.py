@@ -119,7 +119,7 @@ class LogView:
         in place of a list.
         """
         if isinstance(records, str | bytes):
-            raise TypeError(f"{self.topic}: records are {records!r}, expected a list of them: append([{records!r}])")
+            raise TypeError(f"{self.topic}: records are {records!r}, expected a list: append([{records!r}])")
         its_key, pairs = as_bytes(key), tuple(headers.items() if isinstance(headers, Mapping) else headers)
         if partition is None:
             count = len(self._partitions(None))
@@ -162,8 +162,8 @@ class LogView:
                     return found
                 await self._wait_for_more(partition, ends)
         raise TimeoutError(
-            f"{self.topic} has {len(found)} of {count} records {'that are wanted ' if where else ''}within {timeout_s:g} s; "
-            f"its offsets end at {self.end_offsets()}"
+            f"{self.topic} has {len(found)} of {count} {'matching ' if where else ''}records after {timeout_s:g} s. "
+            f"Its offsets end at {self.end_offsets()}"
         )
 
     async def _wait_for_more(self, partition: int | None, ends: dict[int, int]) -> None:

@@ -141,7 +141,7 @@ async def lease_segments(broker: Broker, message: messages.LeaseSegmentsRequest)
         if isinstance(found, LeasedPartition):
             answers.append(_leased(found))
         else:
-            error = found or InvalidRequestError(f"{topic_partition} is not part of lease {lease.lease_id}; take another one")
+            error = found or InvalidRequestError(f"{topic_partition} is not part of lease {lease.lease_id}. Take another one")
             answers.append(messages.LeasePartitionResponse(*topic_partition, error.as_answer()))
     return messages.LeaseSegmentsResponse(lease.lease_id, tuple(answers))
 

@@ -192,7 +192,7 @@ async def test_memory_that_is_full_is_named_and_not_tried_again(monkeypatch: pyt
 
         with monkeypatch.context() as patched:
             patched.setattr(FaultyFileSystem, "write", full)
-            with pytest.raises(RequestError, match=r"No space left on device.*memory for files is full.*--shm-size") as caught:
+            with pytest.raises(RequestError, match=r"No space left on device.*Memory for files is full.*--shm-size") as caught:
                 await broker.append("t", [b"x"])
         assert caught.value.code is ErrorCode.POLICY_VIOLATION
         assert (await broker.append("t", [b"x"])).base_offset == 0
@@ -339,7 +339,7 @@ FORKS = """async with opened(sys.argv[1], topics=["topic"]) as broker:
     {waits}
 """
 
-TOLD = "this process was forked from the one in which the broker runs"
+TOLD = "this process is a fork of the one in which the broker runs"
 
 
 @pytest.mark.parametrize(
@@ -358,7 +358,7 @@ def test_a_child_says_that_it_has_no_broker_and_leaves_that_of_its_parent_alone(
         host, port = parent.stdout.readline().strip().split(":")
         with BlockingClient((host, int(port))) as client:
             assert [each.name for each in BlockingAdmin(client).list_topics()] == ["topic"]
-        with pytest.raises(LogDirectoryError, match=f"log directory {tmp_path} is locked by triolog, process {parent.pid}"):
+        with pytest.raises(LogDirectoryError, match=f"triolog, process {parent.pid}"):
             BlockingBroker(tmp_path, native=None).start()
         _, told = parent.communicate("\n", timeout=DEADLINE_S)
     assert (parent.returncode, told) == (0, "")

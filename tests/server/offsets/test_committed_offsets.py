@@ -365,7 +365,7 @@ async def test_a_topic_goes_though_offsets_stay(tmp_path: Path, fs: GateFileSyst
         fs.fail("write", f"{offsets.OFFSETS_TOPIC}-0/00000000000000000000.log")
         await broker.topics.delete(TOPIC)
         assert TOPIC not in broker.topics.names()
-    assert "offsets for the deleted topic 'topic' are left in __consumer_offsets-0" in caplog.text
+    assert "offsets for the deleted topic 'topic' stay in __consumer_offsets-0" in caplog.text
 
 
 @pytest.mark.parametrize("restarts", [False, True])

@@ -153,7 +153,7 @@ def test_records_that_are_there_are_found_with_what_the_process_took(tmp_path: P
 def test_a_process_that_ends_before_its_records_are_there_is_a_failure_with_what_it_wrote(tmp_path: Path) -> None:
     ends = (sys.executable, "-c", "import sys; sys.exit('no such upstream')")
     with BlockingBroker(kafka=ANY_PORT) as upstream:
-        with pytest.raises(LoadFailedError, match=r"to t has ended with 1: no such upstream"):
+        with pytest.raises(LoadFailedError, match=r"to t ended with 1: no such upstream"):
             with running(ends, tmp_path / "log") as process:
                 watch(process, upstream.bootstrap_servers, "t", 1)
 

@@ -60,6 +60,6 @@ def test_it_says_what_was_linked_and_copied(tmp_path: Path) -> None:
     assert "hard links" in result.stdout
     again = call("backup", tmp_path / "data", tmp_path / "copy")
     assert again.exit_code == 3
-    assert "is there and not an empty directory" in again.stderr
+    assert "exists and is not an empty directory" in again.stderr
     (tmp_path / "other" / "photos").mkdir(parents=True)
     assert call("backup", tmp_path / "missing", tmp_path / "another").exit_code == 2

@@ -87,11 +87,11 @@ def test_an_export_says_what_it_did(source: Path, target: Path) -> None:
 def test_what_cannot_be_exported_is_refused_with_the_next_step(source: Path, tmp_path: Path) -> None:
     printing = ("--print-commands", "--config")
     for arguments, said in (
-        ((), "say where to"),
+        ((), "Give OUT"),
         ((*printing, "retention.ms"), "is not KEY=VALUE"),
         ((*printing, "retention.ms=1", "--config", "retention.ms=2"), "retention.ms is given twice"),
-        ((*printing, "durability=os"), "'durability' is no key of a topic in Kafka"),
-        ((*printing, "segment.bytes=1g"), "'segment.bytes=1g': segment.bytes is a number"),
+        ((*printing, "durability=os"), "'durability' is not a topic key of Kafka"),
+        ((*printing, "segment.bytes=1g"), "'segment.bytes=1g': segment.bytes is not a number"),
         (("nowhere",), "does not exist"),
     ):
         result = exporting(source, *arguments)
@@ -100,4 +100,4 @@ def test_what_cannot_be_exported_is_refused_with_the_next_step(source: Path, tmp
     with BlockingBroker(source):
         result = exporting(source, tmp_path)
     assert result.exit_code == 1
-    assert f"log directory {source} is locked by triolog, process " in result.stderr
+    assert f"holds the lock of log directory {source}" in result.stderr

@@ -153,7 +153,7 @@ def test_without_arguments_it_serves_both_protocols_on_loopback_and_prints_three
         assert call("topics", "list", "-s", arguments[2]).exit_code == 0
         refused = call("topics", "list", "-b", f"{host}:{port}")
         assert refused.exit_code == 3
-        assert f"is {port} the port for Kafka clients? Commands use the native one: --server {host}:9095" in refused.stderr
+        assert f"Is {port} the port for Kafka clients? Commands use the native one: --server {host}:9095" in refused.stderr
         process.terminate()
     assert process.returncode == 0
     assert [path.name for path in tmp_path.iterdir()] == [serve.DEFAULT_DATA_DIR]

@@ -85,7 +85,7 @@ def test_kafkas_words_for_a_rule_work(server: str) -> None:
 
 def test_what_cannot_be_done_is_one_line(server: str) -> None:
     for arguments, words in (
-        (("acls", "add", "alice"), "on which resource?"),
+        (("acls", "add", "alice"), "Use --topic NAME"),
         (("acls", "add", "alice", "--topic", "t", "--operation", "raed"), "Did you mean read?"),
         (("acls", "add", "--deny-principal", "alice"), "Did you mean PRINCIPAL --deny?"),
         (("acls", "remove", "nobody", "-y"), "no such rules"),

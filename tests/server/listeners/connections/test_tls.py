@@ -188,9 +188,11 @@ def test_a_context_says_what_is_missing_or_wrong(tmp_path: Path, certificates: C
 
     refused("needs ssl_certificate_file")
     refused("ssl_client_ca_file, which is not set", ClientAuth.REQUIRED, ssl_certificate_file=certificates.server)
-    refused("ssl_certificate_file .*none.pem .*cannot be used", ssl_certificate_file=str(tmp_path / "none.pem"))
-    refused("cannot be used", ssl_certificate_file=certificates.server, ssl_key_file=str(other))
-    refused("ssl_client_ca_file .*other.pem cannot", ssl_certificate_file=certificates.server, ssl_client_ca_file=str(other))
+    refused("ssl_certificate_file .*none.pem", ssl_certificate_file=str(tmp_path / "none.pem"))
+    refused("cannot use", ssl_certificate_file=certificates.server, ssl_key_file=str(other))
+    refused(
+        "cannot use ssl_client_ca_file .*other.pem", ssl_certificate_file=certificates.server, ssl_client_ca_file=str(other)
+    )
 
 
 @pytest.mark.parametrize(

@@ -112,5 +112,5 @@ def test_leased_segments_can_be_read_from_their_paths(broker: BlockingBroker, co
     assert "t-1 is not part of lease" in again.partitions[1].error.message
     ask(connection, m.LeaseSegmentsRequest((), 0, lease.lease_id))
     assert not Path(leased.directory).exists()
-    with pytest.raises(RequestError, match="take a new one"):
+    with pytest.raises(RequestError, match="Take a new one"):
         ask(connection, m.LeaseSegmentsRequest((), 1, lease.lease_id))

@@ -53,9 +53,9 @@ def test_what_damage_took_is_said(tmp_path: Path) -> None:
     damage_batch(tmp_path, "t-0", 1)
     with BlockingBroker(tmp_path) as running:
         cli = Cli(running)
-        assert "t-0: damage took offsets 3 to 5; `triolog gaps` says more" in cli.ok("topics", "segments", "t")
+        assert "t-0: offsets 3 to 5 were lost to corruption; see `triolog gaps`" in cli.ok("topics", "segments", "t")
         cli.ok("gaps", "accept", "t", "0", "3")
-        assert "t-0: damage took offsets 3 to 5; readers pass over them" in cli.ok("topics", "segments", "t")
+        assert "t-0: offsets 3 to 5 were lost to corruption; readers skip them" in cli.ok("topics", "segments", "t")
         [gap] = cli.json("topics", "segments", "t")[0]["gaps"]
         assert (gap["start_offset"], gap["end_offset"], gap["accepted_ms"] > 0) == (3, 6, True)
 

@@ -86,7 +86,7 @@ def test_a_damaged_batch_is_a_gap_that_the_upstream_is_told_of(tmp_path: Path, u
     data = bytearray(segment.read_bytes())
     data[100] ^= 0xFF
     segment.write_bytes(data)
-    assert "is damaged and is passed over" in send(tmp_path / "data", upstream, tmp_path / "state")
+    assert "skipping damaged" in send(tmp_path / "data", upstream, tmp_path / "state")
     records = upstream.log(TOPIC).records(0)
     assert [record.value for record in records] == numbered(10, 100)
     assert records[0].headers == (("triolog.gap", b"0-9"),)
@@ -120,7 +120,7 @@ def test_a_link_logs_in_with_the_password_as_it_is_then(monkeypatch: pytest.Monk
                 source.close()
                 monkeypatch.delenv(variable)
                 source = opener()
-                with pytest.raises(SourceFailedError, match="the password of edge cannot be read from its variable"):
+                with pytest.raises(SourceFailedError, match="cannot read the password of edge from its variable"):
                     source.topics()
                 source.close()
 

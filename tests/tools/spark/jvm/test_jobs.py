@@ -113,7 +113,7 @@ def test_export_that_failed_goes_on_where_it_was(spark: SparkSession, stopped: S
     log = damage(stopped, ".log")
     sound = bytearray(log.read_bytes())
     with pytest.raises(
-        JobError, match=r"export of t-0-\d+ failed: DamagedLogError: .*`triolog repair` .*the same command goes on"
+        JobError, match=r"export of t-0-\d+ failed: DamagedLogError: .*`triolog repair` .*the same command continues"
     ):
         export(spark, job)
     assert not (target / "_SUCCESS").exists()
@@ -296,10 +296,10 @@ def test_damage_is_listed_and_ends_with_exit_code_1(data: Path) -> None:
 
 def test_error_of_a_job_is_one_line_and_has_another_exit_code_than_damage(data: Path, tmp_path: Path) -> None:
     output = call("export", str(data), "--target", str(tmp_path / "out"), "--topic", "absent", exit_code=1)
-    assert output == f"Error: {data}: there is no partition of topic absent\n"
+    assert output == f"Error: {data}: no partition of topic absent\n"
     assert "--columns" in call("export", str(data), "--target", str(tmp_path / "out"), "--columns", "size", exit_code=2)
     (tmp_path / "manifest.json").write_text("mine")
-    assert "is no manifest" in call("verify", str(data), "--manifest", str(tmp_path / "manifest.json"), exit_code=3)
+    assert "is not a manifest" in call("verify", str(data), "--manifest", str(tmp_path / "manifest.json"), exit_code=3)
 
 
 def test_error_of_a_worker_that_dies_is_one_line(spark: SparkSession) -> None:
@@ -318,7 +318,7 @@ def test_error_of_a_worker_that_dies_is_one_line(spark: SparkSession) -> None:
 def test_profile_of_nothing_says_so(tmp_path: Path) -> None:
     with BlockingBroker(tmp_path / "data", durability="os") as broker:
         broker.create_topic("t")
-    assert call("profile", str(tmp_path / "data")) == "there are no records\n"
+    assert call("profile", str(tmp_path / "data")) == "no records\n"
 
 
 def test_load_writes_rows_to_a_topic(spark: SparkSession, served: tuple[Address, BlockingClient], tmp_path: Path) -> None:

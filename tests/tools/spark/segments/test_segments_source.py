@@ -269,7 +269,7 @@ def test_a_running_server_is_named_for_its_lease() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "no directory is given; name one with load\\(path\\)"),
+        ({}, "no directory is given\\. Name one with load\\(path\\)"),
         ({"path": "/a", "logDir": "/b"}, "path and logDir are given"),
         ({"path": ""}, "option path is ''"),
         ({"logDir": "/a,,"}, "option logDir is '/a,,'"),
@@ -281,7 +281,7 @@ def test_a_running_server_is_named_for_its_lease() -> None:
         ({"path": "/a", "triolog.servers": "x:1"}, "option triolog.servers is refused with snapshot=files"),
         ({"path": "/a", "leaseMs": "5000"}, "option leaseMs is refused with snapshot=files"),
         ({"snapshot": "server", "triolog.servers": "x:1", "leaseMs": "1"}, "leaseMs.*1000"),
-        ({"path": "/a", "subscibe": "a"}, "unknown option subscibe; did you mean subscribe"),
+        ({"path": "/a", "subscibe": "a"}, "unknown option subscibe. Did you mean subscribe"),
         ({"path": "/a", "maxOffsetsPerTrigger": "5"}, "unknown option maxoffsetspertrigger"),
         ({"path": "/a", "kafka.group.id": "g"}, "unknown option kafka.group.id"),
         ({"path": "/a", "startingOffsets": "latest"}, "startingOffsets"),

@@ -443,7 +443,7 @@ def test_a_password_is_no_mechanism_without_tls(broker: BlockingBroker, client: 
 
 
 def test_a_listener_without_tls_that_knows_passwords_only_does_not_start() -> None:
-    with pytest.raises(InvalidConfigError, match="passwords are not taken"), serving(sasl_enabled_mechanisms="PLAIN"):
+    with pytest.raises(InvalidConfigError, match="does not accept passwords"), serving(sasl_enabled_mechanisms="PLAIN"):
         """Not reached."""
 
 
@@ -463,7 +463,7 @@ def test_who_has_not_logged_in_is_told_so_and_not_served(broker: BlockingBroker,
     conversation(client)
     error = client.last_error()
     assert error.code is ErrorCode.ILLEGAL_SASL_STATE
-    assert "send authenticate first, with SCRAM-SHA-256, SCRAM-SHA-512" in error.message
+    assert "Send authenticate first, with SCRAM-SHA-256, SCRAM-SHA-512" in error.message
     assert counted(broker) == before
 
 
