@@ -169,7 +169,7 @@ def decompress(compression_type: CompressionType, data: Bytes, *, max_bytes: int
 
 def too_large(size: int | None, max_bytes: int) -> RecordTooLargeError:
     stated = "more" if size is None else str(size)
-    return RecordTooLargeError(f"records of one batch decompress to {stated}; at most {max_bytes} bytes are allowed")
+    return RecordTooLargeError(f"records of one batch decompress to {stated}. At most {max_bytes} bytes are allowed")
 
 
 def copied(data: memoryview) -> Steps[bytes]:
