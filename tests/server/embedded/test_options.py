@@ -16,7 +16,17 @@ from triolog.server.embedded import BlockingBroker, OpenOptions, aio, open_broke
 from tests.server.embedded.drivers import on_every_face
 
 FACES: Final = (triolog.open, triolog.aio.open, triolog.blocking.open)
-PUBLIC: Final = ("server/embedded", "server/fake/views", "tools/pytest_plugin", "triolog/__init__.py", "triolog/aio.py")
+PUBLIC: Final = (
+    "server/embedded",
+    "server/fake/views",
+    "tools/arrow",
+    "tools/client",
+    "tools/pytest_plugin",
+    "protocol/following.py",
+    "triolog/__init__.py",
+    "triolog/aio.py",
+    "triolog/blocking.py",
+)
 ROOT: Final = Path(__file__).parent.parent.parent.parent
 
 
