@@ -1,6 +1,6 @@
 """Names of earlier releases. Each works for one more release, warns with DeprecationWarning, and names its replacement.
 
-Every message starts with `triolog:`, so `-W error:triolog::DeprecationWarning` finds each use of one.
+Every message starts with `triolog:`, so `-W error:triolog:DeprecationWarning` finds each use of one.
 """
 
 from __future__ import annotations

@@ -20,6 +20,8 @@ from triolog.server.embedded import BlockingBroker, aio, open_broker, options
 from triolog.tools.client.blocking import BlockingAdmin, BlockingClient
 from triolog.tools.client.connection import connect
 
+from tests.support.server_process import environment
+
 T: Final = "t"
 PARTITION: Final = TopicPartition(T, 0)
 FETCH: Final = m.FetchRequest((m.FetchPartition(*PARTITION, 0),))
@@ -153,6 +155,14 @@ def test_a_program_that_runs_sees_its_own_line(tmp_path: Path) -> None:
     program.write_text("from triolog.server.embedded import BlockingBroker\n\nwith BlockingBroker(native=None):\n    pass\n")
     done = subprocess.run([sys.executable, program], check=True, capture_output=True, text=True)
     assert done.stderr.startswith(f"{program}:3: DeprecationWarning: triolog: BlockingBroker() is a former name; use")
+
+
+@pytest.mark.parametrize(("opened", "fails"), [("BlockingBroker()", True), ("triolog.blocking.open()", False)])
+def test_programs_of_tests_and_pages_fail_with_former_names(opened: str, fails: bool) -> None:
+    """Those in the process of the tests do anyway: every warning is an error there."""
+    program = f"import triolog\nfrom triolog.server.embedded import BlockingBroker\n\nwith {opened}:\n    pass\n"
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, env=environment())
+    assert (done.returncode != 0, "DeprecationWarning: triolog: BlockingBroker() is a former" in done.stderr) == (fails, fails)
 
 
 def test_new_names_do_not_warn(broker: BlockingBroker) -> None:
