@@ -51,7 +51,7 @@ MEANINGS: Final = {
     "offsets": "The offset of the record to read next, by partition.",
     "open_for_ms": "Only transactions that have been open for so long. None: all.",
     "open_only": "Only producers with an open transaction.",
-    "options": "Settings or options by their names, as the type lists them.",
+    "options": "Fields of the settings by name, in place of those of `config`.",
     "partition": "The partition.",
     "partitions": "Number of partitions.",
     "place": "A place in the log: an offset, a time, `EARLIEST` or `LATEST`.",

@@ -22,6 +22,8 @@ class View(Protocol):
 class FormerLogCalls:
     """They return what `append` and `fetch` of the face return, or an awaitable of it."""
 
+    __slots__ = ()
+
     def records(self: View, partition: int | None = None, *, offset: int = 0, committed_only: bool = True) -> Any:
         """Use `fetch`."""
         warn_former("log.records()", "log.fetch()")

@@ -149,7 +149,7 @@ async def test_a_misspelt_topic_is_named_with_the_right_one() -> None:
             lambda: shares.partitions(G, "order"),
             lambda: shares.wait_done(G, "order"),
             lambda: shares.delivery_counts(G, "order"),
-            log.records,
+            log.fetch,
             log.end_offsets,
             lambda: log.wait_for(1),
         ):
