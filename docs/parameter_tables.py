@@ -105,6 +105,7 @@ MEANINGS: Final = {
     "create_partitions.name": "Name of the topic.",
     "Admin.stage.records": "Record batches by partition.",
     "alter_quotas.values": "Limits by key; None removes one.",
+    "triolog_broker.request": "Pytest's own: a test only names the fixture.",
     "within.deadline": "The end, as `time.monotonic` returns it.",
     "snapshot.path": "An empty directory, or one that does not exist.",
     "move_coordinator.name": "Name of a group, or a transactional id.",

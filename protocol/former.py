@@ -31,8 +31,10 @@ def former_keywords(**renamed: str | None) -> Callable[[F], F]:
     def decorate(function: F) -> F:
         @functools.wraps(function)
         def call(*arguments: Any, **options: Any) -> Any:
-            for former in renamed.keys() & options.keys():
-                new, value = renamed[former], options.pop(former)
+            for former, new in renamed.items():
+                if former not in options:
+                    continue
+                value = options.pop(former)
                 warn_former(f"{former}= of {function.__qualname__}", "no such argument" if new is None else f"{new}=")
                 if new in options:
                     raise TypeError(f"given twice: {former}= and {new}=")

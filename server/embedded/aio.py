@@ -186,7 +186,7 @@ class AioThread(BrokerThread):
     def _new_call(self) -> Call[Any]:
         _ = self._target
         if asyncio.get_running_loop() is not self._loop:
-            raise RuntimeError("the broker was opened by another event loop; open one in each, or use BlockingBroker")
+            raise RuntimeError("the broker was opened by another event loop; open one in each, or use triolog.blocking.open()")
         return Call(self._loop, self._tell)
 
     async def _answer(self, call: Call[T], begin: Callable[[], None]) -> T:
