@@ -171,7 +171,7 @@ class Place:
 def state_of(core: Broker) -> Any:
     topics = {name: core.topics.describe(name) for name in core.topics.names()}
     return (
-        {name: (each.configs, [partition.log_start_offset for partition in each.partitions]) for name, each in topics.items()},
+        {name: (each.config, [partition.log_start_offset for partition in each.partitions]) for name, each in topics.items()},
         dict(core.security.scram_users()),
         frozenset(core.security._copies.state.acls),
         {entity: dict(values) for entity, values in core.security.client_quotas().items()},

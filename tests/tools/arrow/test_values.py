@@ -178,7 +178,7 @@ VALUES: Final = [b'{"carrier":"UA","delay":1,"offset":0.5}', b'{"carrier":"B6"}'
 
 @pytest.fixture
 def broker() -> Iterator[BlockingBroker]:
-    with triolog.blocking.open(topics=["t"]) as broker:
+    with triolog.blocking.open(topics=["t"], native="127.0.0.1:0") as broker:
         broker.append("t", VALUES)
         yield broker
 

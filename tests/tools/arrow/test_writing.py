@@ -41,7 +41,7 @@ FLIGHTS: Final = pa.table(
 
 @pytest.fixture
 def broker() -> Iterator[BlockingBroker]:
-    with triolog.blocking.open(topics={"t": 1, "wide": 4}, config={"retention.ms": "-1"}) as broker:
+    with triolog.blocking.open(topics={"t": 1, "wide": 4}, config={"retention.ms": "-1"}, native="127.0.0.1:0") as broker:
         yield broker
 
 

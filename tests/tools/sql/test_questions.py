@@ -53,7 +53,7 @@ def timestamp(number: int) -> int:
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[BlockingBroker]:
-    with triolog.blocking.open(config={"retention.ms": "-1"}) as broker:
+    with triolog.blocking.open(config={"retention.ms": "-1"}, native="127.0.0.1:0") as broker:
         broker.create_topic("flights", partitions=3, config={"retention.ms": "-1", "segment.bytes": "16384"})
         rows = [row(number) for number in range(COUNT)]
         table = pa.table(
@@ -226,7 +226,7 @@ def test_what_cannot_be_answered_is_one_line(broker: BlockingBroker, sql: str, m
 
 
 def test_a_value_that_does_not_parse_is_named_with_its_offset() -> None:
-    with triolog.blocking.open() as broker:
+    with triolog.blocking.open(native="127.0.0.1:0") as broker:
         broker.create_topic("t", partitions=2)
         broker.append("t", [b'{"a": 1}', b"noise"], partition=1)
         options = SqlOptions(schemas={"t": "a BIGINT"})
@@ -239,7 +239,7 @@ def test_a_value_that_does_not_parse_is_named_with_its_offset() -> None:
 
 @pytest.fixture
 def strange() -> Iterator[BlockingBroker]:
-    with triolog.blocking.open() as running:
+    with triolog.blocking.open(native="127.0.0.1:0") as running:
         yield running
 
 
