@@ -84,7 +84,7 @@ def test_every_call_has_a_table_of_its_parameters(package: Any) -> None:
     calls = {call.path: [each.name for each in call.parameters if each.name not in ("self", "cls")] for call in shown(package)}
     assert len(calls) > 90
     wanting = {path: names for path, names in calls.items() if list(rows_of(package[path.removeprefix("triolog.")])) != names}
-    assert wanting == {}
+    assert wanting == {}, "say what each means in its docstring or in docs/parameter_tables.py"
 
 
 def test_every_class_that_is_constructed_has_a_table(package: Any) -> None:
