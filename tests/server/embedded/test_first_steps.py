@@ -323,7 +323,7 @@ def test_what_is_logged_is_there_for_a_program_that_wants_it(tmp_path: Path) -> 
     assert "WARNING:triolog.server.broker:wanted" in run(program_of("trio", APPENDS.format(then=wanted)), tmp_path)[2]
 
 
-FORKS = """async with opened(sys.argv[1], topics=["topic"]) as broker:
+FORKS = """async with opened(sys.argv[1], topics=["topic"], native="127.0.0.1:0") as broker:
     child = os.fork()
     if child == 0:
         try:
