@@ -44,7 +44,8 @@ def test_a_call_of_an_admin_has_the_same_parameters(name: str) -> None:
 
 
 def fields(cls: Any) -> dict[str, str]:
-    return {field.name: str(field.type) for field in attrs.fields(cls)}
+    declared = {name: kind for base in reversed(cls.__mro__) for name, kind in inspect.get_annotations(base).items()}
+    return {field.name: declared[field.name] for field in attrs.fields(cls)}
 
 
 def test_a_topic_has_the_same_fields() -> None:
