@@ -67,8 +67,8 @@ for module in pkgutil.walk_packages(triolog.__path__, "triolog."):
 """Only what is made for an extra may fail to import without it, and only for want of what the extra brings."""
 
 EMBEDDED: Final = """
-from triolog.server.embedded import BlockingBroker
-with BlockingBroker(topics=["t"]) as broker:
+import triolog
+with triolog.blocking.open(topics=["t"]) as broker:
     broker.append("t", [b"espresso"])
     print(broker.fetch("t")[0].value)
 """

@@ -13,6 +13,7 @@ import attrs
 
 from ...protocol.errors import InvalidConfigError
 from ...protocol.extras import how_to_install
+from ...protocol.former import warn_former
 from ..broker import PlainRecord
 from ..config import Durability
 from ..config.broker_config import SECURITY_KEYS, Address, BrokerConfig
@@ -85,6 +86,7 @@ def open_broker(
 ) -> AbstractAsyncContextManager[EmbeddedBroker]:
     """The former name of `open`, kept for one release. By default it listens for native clients on a port of 127.0.0.1 that the
     system chooses."""
+    warn_former("open_broker()", "triolog.open()")
     return open(path, **listening(options))
 
 

@@ -1,6 +1,6 @@
 """Objects of the broker's trio thread, called from other threads: the same methods with the same signatures.
 
-A proxy class lists what can be called: `records = waiting(LogView.records)`, or `records = awaited(LogView.records)` for who
+A proxy class lists what can be called: `fetch = waiting(LogView.fetch)`, or `fetch = awaited(LogView.fetch)` for who
 awaits the answer in a loop of asyncio. Signature and docstring are the method's own.
 
 The views of a broker for programs without trio are listed here.
@@ -20,6 +20,7 @@ from .clock import MovedClock
 from .faults.requests import LoggedRequest
 from .faults.rules import DiskRule, Rule
 from .views.fault_views import FaultsView, FaultView, RequestsView
+from .views.former import FormerLogCalls
 from .views.groups_view import GroupsView
 from .views.log_view import LogView
 from .views.share_groups_view import ShareGroupsView
@@ -232,15 +233,12 @@ class BlockingRequests(Proxy[RequestsView, Caller]):
     tail = at_once(RequestsView.tail)
 
 
-class BlockingLog(Proxy[LogView, Caller]):
+class BlockingLog(FormerLogCalls, Proxy[LogView, Caller]):
     """The records of one topic. Raises RequestError where the broker would answer one."""
 
     append = waiting(LogView.append)
     fetch = waiting(LogView.fetch)
     values = waiting(LogView.values)
-    records = waiting(LogView.records)
-    produce = waiting(LogView.produce)
-    produce_all = waiting(LogView.produce_all)
     wait_for = waiting(LogView.wait_for)
     start_offsets = at_once(LogView.start_offsets)
     end_offsets = at_once(LogView.end_offsets)

@@ -103,9 +103,7 @@ def _native(broker: HasNative) -> Address:
     if not hasattr(broker, "native"):
         raise ArrowError(f"{type(broker).__name__} is not a source. Use HOST:PORT, a directory or an embedded broker")
     if broker.native is None:
-        raise ArrowError(
-            "the embedded broker does not listen for the native protocol. Leave out native=None where it is opened"
-        )
+        raise ArrowError("the embedded broker does not listen for the native protocol. Open it with native='127.0.0.1:0'")
     return broker.native
 
 

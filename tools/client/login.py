@@ -45,12 +45,14 @@ class PasswordFile:
 
 @attrs.frozen(kw_only=True)
 class LoginConfig:
-    """A user of the server, and the password or what answers it, which is asked at every login. `mechanism`: None is the best
-    one that the server has. A password itself (PLAIN) is sent over TLS only."""
+    """The credentials of a user. A password itself (PLAIN) is sent over TLS only."""
 
     user: str = attrs.field(validator=min_len(1))
+    """Name of the user."""
     password: str | Callable[[], str] = attrs.field(repr=False)
+    """The password, or a function that returns it, which is called at every login."""
     mechanism: str | None = None
+    """SASL mechanism. None: the best one that the server has."""
 
     def read_password(self) -> str:
         """As it is now."""

@@ -434,7 +434,7 @@ async def test_what_no_directory_can_store_is_refused(tmp_path: Path) -> None:
         assert broker.group_configs.overrides() == {}
         assert "more" not in broker.topics.names()
     async with running_broker(tmp_path) as broker:
-        assert broker.topics.describe("many").configs == {}
+        assert broker.topics.describe("many").config == {}
 
 
 @pytest.mark.parametrize("skipped", range(4))

@@ -356,7 +356,7 @@ async def test_the_copy_of_topics_json_with_the_highest_generation_counts(tmp_pa
     for _ in range(2):
         async with running_broker(two, one) as broker:
             assert list(broker.topics.names()) == ["new", "old"]
-            assert broker.topics.describe("new").configs == {"segment.ms": "12345"}
+            assert broker.topics.describe("new").config == {"segment.ms": "12345"}
     assert topics_in(one) == topics_in(two)
     before = topics_in(one)
     async with running_broker(one, two):
@@ -498,7 +498,7 @@ async def test_every_topic_of_a_kafka_directory_is_adopted_and_served(tmp_path: 
             assert list(broker.topics.names()) == sorted(EXPECTED)
             for name, topic in EXPECTED.items():
                 description = broker.topics.describe(name)
-                assert description.configs == topic["config"]
+                assert description.config == topic["config"]
                 assert len(description.partitions) == len(topic["partitions"])
                 for number, expected in topic["partitions"].items():
                     partition = TopicPartition(name, int(number))
@@ -524,7 +524,7 @@ async def test_configuration_for_adopted_topics_that_is_wrong_keeps_the_server_f
             pass
     for segment_bytes in ("500", "777"):
         async with running_broker(directory, adopted_topics={"times": {"segment.bytes": segment_bytes}}) as broker:
-            assert broker.topics.describe("times").configs["segment.bytes"] == "500", "it is adopted once"
+            assert broker.topics.describe("times").config["segment.bytes"] == "500", "it is adopted once"
 
 
 async def test_topics_are_adopted_without_space_and_stored_with_the_next_change(tmp_path: Path, fs: GateFileSystem) -> None:

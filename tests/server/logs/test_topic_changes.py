@@ -57,12 +57,12 @@ async def test_a_changed_configuration_is_in_effect_at_once_and_after_a_restart(
         for _ in range(3):
             await broker.writer.append(PARTITION, value("x"))
         await broker.topics.alter_configs(TOPIC, {"segment.bytes": "100"}, validate_only=True)
-        assert stored_configs(tmp_path) == broker.topics.describe(TOPIC).configs == {}
+        assert stored_configs(tmp_path) == broker.topics.describe(TOPIC).config == {}
         fs.fail("write", f"{TOPICS_FILE}.tmp", number=errno.ENOSPC)
         with pytest.raises(LogOfflineError, match="is unchanged"):
             await broker.topics.alter_configs(TOPIC, {"segment.bytes": "100"})
         assert actor_of(broker).config.segment_bytes != 100
-        assert stored_configs(tmp_path) == broker.topics.describe(TOPIC).configs == {}
+        assert stored_configs(tmp_path) == broker.topics.describe(TOPIC).config == {}
         assert segments(broker) == 1
         await broker.topics.alter_configs(TOPIC, {"segment.bytes": "100", "retention.ms": "1"})
         assert broker.topics.describe_config(TOPIC)["segment.bytes"] == ("100", "topic")
@@ -72,7 +72,7 @@ async def test_a_changed_configuration_is_in_effect_at_once_and_after_a_restart(
         assert segments(broker) == 3
         await broker.topics.alter_configs(TOPIC, {}, ["retention.ms"])
     async with one_partition(tmp_path) as broker:
-        assert broker.topics.describe(TOPIC).configs == {"segment.bytes": "100"}
+        assert broker.topics.describe(TOPIC).config == {"segment.bytes": "100"}
         assert broker.topics.describe_config(TOPIC)["retention.ms"][1] == "default"
 
 
@@ -264,7 +264,7 @@ async def test_a_directory_that_was_out_of_service_loses_what_was_being_made_whe
         await broker.topics.create(TOPIC, 3, {"retention.ms": "5"})
     async with running_broker(one, two) as broker:
         assert len(broker.topics.describe(TOPIC).partitions) == 3
-        assert broker.topics.describe(TOPIC).configs == {"retention.ms": "5"}
+        assert broker.topics.describe(TOPIC).config == {"retention.ms": "5"}
         assert not list(two.glob(f"{TOPIC}-*"))
 
 
@@ -278,7 +278,7 @@ async def test_creations_are_kept_while_a_directory_has_older_topics(tmp_path: P
     cut_off(two, TOPIC, topic_id, older, partitions=2)
     fs.fail("write", f"two/{TOPICS_FILE}.tmp", times=None)
     async with running_broker(one, two, fs=fs) as broker:
-        assert broker.topics.describe(TOPIC).configs == {"retention.ms": "5"}
+        assert broker.topics.describe(TOPIC).config == {"retention.ms": "5"}
     async with running_broker(two) as broker:
         assert list(broker.topics.names()) == []
     assert not list(two.glob(f"{TOPIC}-*"))
@@ -312,7 +312,7 @@ async def test_internal_topics_stay(tmp_path: Path) -> None:
             with pytest.raises(RequestError, match=r"^INVALID_TOPIC_EXCEPTION.*the server's own"):
                 await refused
     async with running_broker(tmp_path) as broker:
-        assert broker.topics.describe(name).configs == {"cleanup.policy": "compact"}
+        assert broker.topics.describe(name).config == {"cleanup.policy": "compact"}
 
 
 async def test_a_topic_is_adopted_with_everything_kept_unless_someone_says_how_it_was_configured(tmp_path: Path) -> None:
@@ -321,9 +321,9 @@ async def test_a_topic_is_adopted_with_everything_kept_unless_someone_says_how_i
         await broker.topics.create("said")
     (tmp_path / TOPICS_FILE).unlink()
     async with running_broker(tmp_path, adopted_topics={"said": {"segment.ms": "777"}}) as broker:
-        assert broker.topics.describe(TOPIC).configs == {"retention.ms": "-1", "retention.bytes": "-1"}
-        assert broker.topics.describe("said").configs == {"segment.ms": "777"}
-        assert broker.topics.describe("__consumer_offsets").configs["cleanup.policy"] == "compact"
+        assert broker.topics.describe(TOPIC).config == {"retention.ms": "-1", "retention.bytes": "-1"}
+        assert broker.topics.describe("said").config == {"segment.ms": "777"}
+        assert broker.topics.describe("__consumer_offsets").config["cleanup.policy"] == "compact"
 
 
 def hosted(name: str, partitions: int = 1) -> HostedTopic:

@@ -13,6 +13,7 @@ import fastavro
 import msgpack
 import pyarrow as pa
 import pytest
+import triolog
 from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.types import TopicPartition
@@ -177,7 +178,7 @@ VALUES: Final = [b'{"carrier":"UA","delay":1,"offset":0.5}', b'{"carrier":"B6"}'
 
 @pytest.fixture
 def broker() -> Iterator[BlockingBroker]:
-    with BlockingBroker(topics=["t"]) as broker:
+    with triolog.blocking.open(topics=["t"], native="127.0.0.1:0") as broker:
         broker.append("t", VALUES)
         yield broker
 

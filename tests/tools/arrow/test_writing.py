@@ -18,6 +18,7 @@ import pyarrow.csv as pc
 import pyarrow.feather as pf
 import pyarrow.parquet as pq
 import pytest
+import triolog
 from hypothesis import given
 from hypothesis import strategies as st
 from triolog.server.embedded import BlockingBroker
@@ -40,7 +41,7 @@ FLIGHTS: Final = pa.table(
 
 @pytest.fixture
 def broker() -> Iterator[BlockingBroker]:
-    with BlockingBroker(topics={"t": 1, "wide": 4}, config={"retention.ms": "-1"}) as broker:
+    with triolog.blocking.open(topics={"t": 1, "wide": 4}, config={"retention.ms": "-1"}, native="127.0.0.1:0") as broker:
         yield broker
 
 

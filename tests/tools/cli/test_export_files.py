@@ -12,8 +12,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
+import triolog
 from triolog.protocol.records.builder import build_batch
-from triolog.server.embedded import BlockingBroker
 from triolog.tools.export import layout
 from triolog.tools.export.layout import MANIFEST, SUCCESS, Export, export_piece
 from triolog.tools.export.log_pieces import LogSource, plan_pieces
@@ -29,7 +29,7 @@ COUNT: Final = 40
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two topics, one of two partitions with a record each for days 1 to 20."""
     path = tmp_path_factory.mktemp("export") / "data"
-    with BlockingBroker(path, durability="os", config={"retention.ms": "-1"}) as broker:
+    with triolog.blocking.open(path, durability="os", config={"retention.ms": "-1"}, native="127.0.0.1:0") as broker:
         broker.create_topic("t", partitions=2)
         broker.create_topic("u")
         for number in range(COUNT):

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import triolog
 from click.testing import Result
-from triolog.server.embedded import BlockingBroker
 from triolog.server.storage.disk.checkpoints import META_PROPERTIES_FILE, PARTITION_METADATA_FILE, encode_meta_properties
 
 from .conftest import call
@@ -37,7 +37,7 @@ def options(command: str) -> dict[str, str]:
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     directory = tmp_path / "triolog"
-    with BlockingBroker(directory) as broker:
+    with triolog.blocking.open(directory, native="127.0.0.1:0") as broker:
         broker.create_topic("flights", 2, {"retention.ms": "-1", "segment.bytes": "5000", "durability": "os"})
         broker.append("flights", [b"one", b"two"])
     return directory
@@ -97,7 +97,7 @@ def test_what_cannot_be_exported_is_refused_with_the_next_step(source: Path, tmp
         result = exporting(source, *arguments)
         assert result.exit_code == 2
         assert said in result.stderr
-    with BlockingBroker(source):
+    with triolog.blocking.open(source, native="127.0.0.1:0"):
         result = exporting(source, tmp_path)
     assert result.exit_code == 1
     assert f"holds the lock of log directory {source}" in result.stderr

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+import triolog
 from confluent_kafka.admin import AdminClient
 from triolog.server.config.values import DEFAULT_NATIVE, is_loopback
-from triolog.server.embedded import BlockingBroker
 from triolog.tools.cli import serve
 from triolog.tools.cli.terminal import remote
 
@@ -100,7 +100,9 @@ RIGHTS: Final = {"acl_enable": "true", "allow_everyone_if_no_acl_found": "true",
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    with BlockingBroker(topics=["t", "x0", "x9"], config={"retention.ms": "-1"}, security=RIGHTS) as broker:
+    with triolog.blocking.open(
+        topics=["t", "x0", "x9"], config={"retention.ms": "-1"}, security=RIGHTS, native="127.0.0.1:0"
+    ) as broker:
         for number in range(5):
             broker.append("t", [b"v%d" % number])
         address = f"127.0.0.1:{broker.native.port}"

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import pytest
 import trio
+import triolog
 from click.testing import CliRunner
 from triolog.protocol.errors import SaslAuthenticationError
 from triolog.protocol.native.messages import HelloResponse, MetadataRequest
@@ -27,7 +28,7 @@ WITHOUT_TLS: Final = {"native_security": "sasl_plaintext", "connection_failed_au
 @contextmanager
 def serving(**keys: Any) -> Iterator[tuple[str, int]]:
     users = {"alice": "secret"}
-    with BlockingBroker(users=users, topics=["topic"], security={**WITHOUT_TLS, **keys}) as broker:
+    with triolog.blocking.open(users=users, topics=["topic"], security={**WITHOUT_TLS, **keys}, native="127.0.0.1:0") as broker:
         yield broker.native
 
 
@@ -94,7 +95,7 @@ async def test_a_login_is_renewed_while_the_client_is_used(door: Door) -> None:
 @pytest.fixture
 def tls_broker(certificates: Certificates) -> Iterator[BlockingBroker]:
     keys = {"native_security": "ssl", "native_ssl_client_auth": "required", **certificates.server_keys()}
-    with BlockingBroker(security=keys) as running:
+    with triolog.blocking.open(security=keys, native="127.0.0.1:0") as running:
         running.create_topic("topic")
         yield running
 

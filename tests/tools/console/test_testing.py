@@ -13,8 +13,8 @@ from urllib.request import urlopen
 
 import pytest
 import trio
+import triolog
 from triolog.server.config.values import Address
-from triolog.server.embedded import BlockingBroker
 
 from tests.support.browser_wire import Browser
 from tests.support.control_port import Control, started
@@ -152,7 +152,7 @@ def asked(address: str, path: str) -> Any:
 
 
 def test_the_command_says_where_it_listens_and_ends_when_it_is_told() -> None:
-    with BlockingBroker(topics=["t"]) as broker:
+    with triolog.blocking.open(topics=["t"], native="127.0.0.1:0") as broker:
         server = "{}:{}".format(*broker.native)
         command = [*COMMAND, "console", "--server", server]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()) as process:
@@ -209,7 +209,7 @@ def test_the_links_of_a_server_are_shown_by_its_console(tmp_path: Path) -> None:
 
 def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
     serve = ("serve", "--data-dir", str(tmp_path), "--console")
-    with BlockingBroker() as broker:
+    with triolog.blocking.open(native="127.0.0.1:0") as broker:
         taken = "{}:{}".format(*broker.native)
         for arguments, exit_code, reason in (
             (("console", "--listen", "0.0.0.0:0"), 2, "other machines can reach"),

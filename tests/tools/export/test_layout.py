@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow.dataset as ds
 import pytest
+import triolog
 from pyarrow.parquet import ParquetWriter
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import NO_TIMESTAMP
-from triolog.server.embedded import BlockingBroker
 from triolog.tools.export.layout import MAX_OPEN_DAYS, NO_DAY, TEMPORARY, DamagedLogError, Export, export_piece
 from triolog.tools.export.log_pieces import LogSource, plan_pieces
 from triolog.tools.export.manifest import VERSION, JobError, Manifest, ManifestError, replace_file
@@ -23,7 +23,7 @@ Row = tuple[int | None, bytes | None, bytes | None, tuple[()]]
 
 
 def written(path: Path, rows: list[Row]) -> Path:
-    with BlockingBroker(path / "data", durability="os", config={"retention.ms": "-1"}) as broker:
+    with triolog.blocking.open(path / "data", durability="os", config={"retention.ms": "-1"}) as broker:
         broker.create_topic("t")
         broker.append("t", build_batch((NO_TIMESTAMP if at is None else at, *rest) for at, *rest in rows))
     return path / "data"
@@ -81,7 +81,7 @@ def test_files_and_names_are_on_the_device_before_a_piece_is_done(tmp_path: Path
 def test_damage_is_reported_though_closing_what_was_begun_fails_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And there is no advice to read on with a mode that the job has not."""
     data = written(tmp_path, [(DAY_MS, None, b"a", ())])
-    with BlockingBroker(data, durability="os", config={"retention.ms": "-1"}) as broker:
+    with triolog.blocking.open(data, durability="os", config={"retention.ms": "-1"}) as broker:
         broker.append("t", [(2 * DAY_MS, None, b"second", ())])
     source = LogSource(directories=(str(data),), topics=("t",))
     [piece] = plan_pieces(source, Manifest.open(None, "export", {}))

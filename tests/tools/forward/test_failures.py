@@ -201,7 +201,7 @@ def test_a_missing_topic_is_made_with_the_partitions_and_settings_of_the_source(
         pair.drain(create_config={"retention.ms": 123_456_789})
         made = pair.upstream.describe_topic(TOPIC)
         assert len(made.partitions) == 3
-        assert dict(made.configs) == {"cleanup.policy": "compact", "max.message.bytes": "54321", "retention.ms": "123456789"}
+        assert dict(made.config) == {"cleanup.policy": "compact", "max.message.bytes": "54321", "retention.ms": "123456789"}
 
 
 def test_a_missing_topic_that_is_not_to_be_made_or_may_not_be_stops_the_topic(pair: Forwarding) -> None:

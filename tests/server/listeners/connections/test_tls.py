@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import trio
+import triolog
 from triolog.protocol.errors import InvalidConfigError
 from triolog.protocol.kafka.messages.topics import MetadataRequest
 from triolog.server.config.broker_config import Address
@@ -37,7 +38,7 @@ def serving(certificates: Certificates, **keys: Any) -> Iterator[BlockingBroker]
     """A broker whose Kafka listener speaks TLS."""
     security = {"kafka_security": "ssl", **certificates.server_keys(), **keys}
     config = {"max.message.bytes": str(2 * LARGE_BYTES), "retention.ms": "-1"}
-    with BlockingBroker(MEMORY, native=None, kafka=ANY, security=security, config=config) as broker:
+    with triolog.blocking.open(MEMORY, kafka=ANY, security=security, config=config) as broker:
         yield broker
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import triolog
 from click.testing import Result
 from triolog.protocol.records.builder import build_batch
-from triolog.server.embedded import BlockingBroker
 from triolog.server.storage.producers.producer_cursor import BatchMetadata, ProducerEntry
 from triolog.server.storage.producers.producer_snapshots import crc_of, encode_earlier, encode_snapshot
 from triolog.tools.cli.dump.command import kind_of
@@ -328,7 +328,7 @@ def test_only_files_of_a_log_are_known(tmp_path: Path) -> None:
 
 
 def test_a_running_broker_is_warned_about_and_its_files_are_dumped() -> None:
-    with BlockingBroker(config={"retention.ms": "-1"}) as broker:
+    with triolog.blocking.open(config={"retention.ms": "-1"}, native="127.0.0.1:0") as broker:
         broker.create_topic("t")
         for number in range(3):
             broker.append("t", [(1000 + number, b"k", b"v", ())])
@@ -342,7 +342,7 @@ def test_a_running_broker_is_warned_about_and_its_files_are_dumped() -> None:
 
 def test_a_stopped_log_of_ours_has_no_failure_and_no_warning(tmp_path: Path) -> None:
     settings = {"retention.ms": "-1", "segment.bytes": "4000", "index.interval.bytes": "100"}
-    with BlockingBroker(tmp_path / "data", config=settings, durability="os") as broker:
+    with triolog.blocking.open(tmp_path / "data", config=settings, durability="os", native="127.0.0.1:0") as broker:
         broker.create_topic("t", 2)
         for number in range(60):
             record = (1000 + number * 7 % 50, b"k", b"v" * 200, ())

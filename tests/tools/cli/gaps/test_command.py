@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from triolog.server.embedded import BlockingBroker
+import triolog
 
 from tests.support.damaged_batches import damage_batch
 
@@ -16,7 +16,9 @@ from ..conftest import Cli, call
 @pytest.fixture
 def data_dir(tmp_path: Path) -> Path:
     """Offsets 0 to 8 in three batches, of which the middle one is damaged; the next start finds that."""
-    with BlockingBroker(tmp_path, config={"gap.policy": "refuse", "retention.ms": "-1"}) as running:
+    with triolog.blocking.open(
+        tmp_path, config={"gap.policy": "refuse", "retention.ms": "-1"}, native="127.0.0.1:0"
+    ) as running:
         running.create_topic("t")
         running.create_topic("whole")
         for _ in range(3):
@@ -27,7 +29,7 @@ def data_dir(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def cli(data_dir: Path) -> Iterator[Cli]:
-    with BlockingBroker(data_dir, config={"gap.policy": "refuse"}) as running:
+    with triolog.blocking.open(data_dir, config={"gap.policy": "refuse"}, native="127.0.0.1:0") as running:
         yield Cli(running)
 
 
@@ -76,6 +78,6 @@ def test_a_stopped_servers_directory_is_listed_and_accepted_in(data_dir: Path) -
     assert call("verify", data_dir).exit_code == 0
     shown = call("dump", data_dir / "t-0" / "quarantine-checkpoint").stdout
     assert "accepted: readers skip them" in shown
-    with BlockingBroker(data_dir, config={"gap.policy": "refuse"}) as running:
+    with triolog.blocking.open(data_dir, config={"gap.policy": "refuse"}, native="127.0.0.1:0") as running:
         assert [record.offset for record in running.fetch("t", 3)] == [6, 7, 8]
         assert call("gaps", "list", "--data-dir", data_dir).exit_code == 3, "a server uses it"

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+import triolog
 from confluent_kafka import AcknowledgeType, Consumer, Message, ShareConsumer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from triolog.server.config.broker_config import Address
@@ -88,7 +89,7 @@ def test_reset_goes_to_a_time_shifts_and_stays_within_the_log(cli: Cli, broker: 
 @pytest.fixture
 def kafka_cli() -> Iterator[Cli]:
     """A broker that speaks Kafka's protocol too, with ten records in topic t of two partitions."""
-    with BlockingBroker(kafka=Address("127.0.0.1", 0)) as broker:
+    with triolog.blocking.open(kafka=Address("127.0.0.1", 0), native="127.0.0.1:0") as broker:
         broker.create_topic("t", 2)
         broker.append("t", [b"%d" % number for number in range(10)])
         yield Cli(broker)

@@ -9,6 +9,7 @@ from typing import Final
 
 import pyarrow.parquet as pq
 import pytest
+import triolog
 from triolog.protocol.records.builder import build_batch
 from triolog.server.embedded import BlockingBroker
 
@@ -69,7 +70,7 @@ def test_explain_shows_what_is_read(cli: Cli, flights: BlockingBroker) -> None:
 
 
 def test_a_directory_is_asked_without_a_server(tmp_path: Path) -> None:
-    with BlockingBroker(tmp_path / "data") as broker:
+    with triolog.blocking.open(tmp_path / "data", native="127.0.0.1:0") as broker:
         broker.create_topic("t")
         broker.append("t", [b'{"a": 1}', b'{"a": "x"}'])
     asked = ("sql", "select a from t", "--data-dir", tmp_path / "data", "--format", "csv")

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import triolog
 from click.testing import CliRunner, Result
-from triolog.server.embedded import BlockingBroker
 from triolog.tools.cli.main import main
 
 PASSWORD = "correct horse"
@@ -14,7 +14,7 @@ PASSWORD = "correct horse"
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     keys = {"native_security": "sasl_plaintext", "connection_failed_authentication_delay_ms": 1}
-    with BlockingBroker(users={"alice": PASSWORD}, topics=["topic"], security=keys) as broker:
+    with triolog.blocking.open(users={"alice": PASSWORD}, topics=["topic"], security=keys, native="127.0.0.1:0") as broker:
         yield "{}:{}".format(*broker.native)
 
 

@@ -13,7 +13,7 @@ def test_create_makes_the_topic_and_list_is_a_table(cli: Cli, broker: BlockingBr
     assert cli.ok("topics", "create", "beta", "--partitions", "2", *configs) == "created beta with 2 partitions\n"
     description = broker.describe_topic("beta")
     assert len(description.partitions) == 2
-    assert description.configs == {"retention.ms": "-1", "segment.bytes": "99999"}
+    assert description.config == {"retention.ms": "-1", "segment.bytes": "99999"}
     answer = cli.json("topics", "create", "alpha", "--config", "durability=os")
     assert answer == {"name": "alpha", "topic_id": answer["topic_id"], "partitions": 1, "config": {"durability": "os"}}
     broker.append("beta", [b"x" * 1000], partition=1)

@@ -58,7 +58,7 @@ async def test_topics_are_administered(served: Served) -> None:
             await admin.describe_topic("missing")
         await admin.create_partitions("t", 4)
         assert len((await admin.describe_topic("t")).partitions) == 4
-        await admin.alter_config("t", {"retention.ms": "1"}, delete=["segment.bytes"])
+        await admin.alter_config("t", {"retention.ms": "1"}, ["segment.bytes"])
         change = m.ConfigChange("t", {"retention.ms": "1"}, ("segment.bytes",))
         assert served.server.requests[-1] == m.AlterConfigsRequest((change,))
         assert await admin.delete_records({T0: 1, T1: -1}) == {T0: 1, T1: 0}

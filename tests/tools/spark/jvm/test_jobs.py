@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import pyarrow.dataset as ds
 import pytest
+import triolog
 from click.testing import CliRunner
 from triolog.protocol.types import TopicPartition
-from triolog.server.embedded import BlockingBroker
 from triolog.server.offline import verify as storage_verify
 from triolog.server.offline.findings import Collector
 from triolog.server.storage.directory.inventory import StoppedDirectory, read_directory
@@ -48,7 +48,7 @@ RECORDS: Final = 3000
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Topics t, with two partitions of many small segments over three days, and u."""
     path = tmp_path_factory.mktemp("written") / "data"
-    with BlockingBroker(path, durability="os", config={"retention.ms": "-1"}) as broker:
+    with triolog.blocking.open(path, durability="os", config={"retention.ms": "-1"}) as broker:
         broker.create_topic("t", 2, {"segment.bytes": "20000", "index.interval.bytes": "500"})
         broker.create_topic("u")
         broker.append("u", [b"other"])
@@ -218,7 +218,7 @@ def test_compact_keeps_the_newest_record_of_each_key_at_its_offset(spark: SparkS
     assert done.partitions == 2
     assert done.bytes_after < done.bytes_before / 10
     assert verify(spark, directory(Path(stopped.path))).damages == 0
-    with BlockingBroker(stopped.path, durability="os") as broker:
+    with triolog.blocking.open(stopped.path, durability="os") as broker:
         for partition in range(2):
             kept = [(record.offset, record.key) for record in broker.fetch("t", partition=partition)]
             assert kept == [(number, b"k%d" % (number % 7)) for number in range(RECORDS - 7, RECORDS)]
@@ -233,13 +233,13 @@ def test_compact_repeats_a_partition_that_has_changed(spark: SparkSession, stopp
     kept = json.loads(manifest.read_text())
     del kept["done"]["t-1"]
     manifest.write_text(json.dumps(kept | {"is_complete": False}))
-    with BlockingBroker(stopped.path, durability="os", config={"retention.ms": "-1"}) as broker:
+    with triolog.blocking.open(stopped.path, durability="os", config={"retention.ms": "-1"}) as broker:
         broker.append("t", [(None, b"k1", b"newest", ())], partition=0)
     seen: list[JobProgress] = []
     compact(spark, of_topic(stopped.path, "t"), include_active=True, manifest=manifest, progress=seen.append)
     assert (seen[0].done_before, seen[-1].done) == (0, 2)
     assert verify(spark, directory(Path(stopped.path))).damages == 0
-    with BlockingBroker(stopped.path, durability="os") as broker:
+    with triolog.blocking.open(stopped.path, durability="os") as broker:
         [newest] = [record for record in broker.fetch("t", partition=0) if record.key == b"k1"]
         assert (newest.offset, newest.value) == (RECORDS, b"newest")
 
@@ -255,7 +255,7 @@ def test_compact_that_was_finished_is_done_again(spark: SparkSession, stopped: S
 def data(tmp_path: Path) -> Path:
     """Topic t with 1,000 records of ten keys."""
     path = tmp_path / "data"
-    with BlockingBroker(path, durability="os", config={"retention.ms": "-1"}) as broker:
+    with triolog.blocking.open(path, durability="os", config={"retention.ms": "-1"}) as broker:
         broker.create_topic("t", config={"segment.bytes": "10000"})
         for start in range(0, 1000, 50):
             broker.append("t", [(1_700_000_000_000 + n, b"k%d" % (n % 10), b"value", ()) for n in range(start, start + 50)])
@@ -316,7 +316,7 @@ def test_error_of_a_worker_that_dies_is_one_line(spark: SparkSession) -> None:
 
 
 def test_profile_of_nothing_says_so(tmp_path: Path) -> None:
-    with BlockingBroker(tmp_path / "data", durability="os") as broker:
+    with triolog.blocking.open(tmp_path / "data", durability="os") as broker:
         broker.create_topic("t")
     assert call("profile", str(tmp_path / "data")) == "no records\n"
 

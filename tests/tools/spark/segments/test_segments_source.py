@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import attrs
 import pytest
+import triolog
 from triolog.protocol.errors import InvalidRequestError
 from triolog.protocol.types import Isolation
 from triolog.server.embedded import BlockingBroker
@@ -143,7 +144,7 @@ def test_the_schema_is_what_the_options_ask_for(directory: Path) -> None:
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BlockingBroker]:
     config = {"segment.bytes": "2000", "file.delete.delay.ms": "0"}
-    with BlockingBroker(tmp_path / "data", durability="os", config=config) as running:
+    with triolog.blocking.open(tmp_path / "data", durability="os", config=config, native="127.0.0.1:0") as running:
         running.create_topic("events", 2)
         for number in range(40):
             running.append("events", [b"x" * 50] * 5, partition=number % 2)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import triolog
 from pyspark import cloudpickle
 from pyspark.sql.types import StringType, StructType
 from triolog.protocol.types import CompressionType
@@ -24,7 +25,7 @@ VALUES = StructType().add("value", StringType())
 
 @pytest.fixture
 def broker() -> Iterator[BlockingBroker]:
-    with BlockingBroker(config={"retention.ms": "-1"}) as running:
+    with triolog.blocking.open(config={"retention.ms": "-1"}, native="127.0.0.1:0") as running:
         running.create_topic("t")
         yield running
 

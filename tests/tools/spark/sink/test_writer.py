@@ -12,6 +12,7 @@ from typing import Any, Final
 import attrs
 import pyarrow as pa
 import pytest
+import triolog
 from triolog.protocol.native.messages import StagedPartition
 from triolog.protocol.records.columnar.schema import header_type
 from triolog.protocol.types import Record
@@ -36,7 +37,7 @@ LARGE = 64 * 2**20
 
 @pytest.fixture
 def broker() -> Iterator[BlockingBroker]:
-    with BlockingBroker(config={"retention.ms": "-1"}) as running:
+    with triolog.blocking.open(config={"retention.ms": "-1"}, native="127.0.0.1:0") as running:
         running.create_topic("t", 3)
         running.create_topic("u")
         yield running
@@ -151,14 +152,14 @@ class Restarting:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.broker = BlockingBroker(path, durability="os")
+        self.broker = triolog.blocking.open(path, durability="os", native="127.0.0.1:0")
         self.broker.start()
         self.broker.create_topic("u")
 
     def restart(self) -> None:
         native = self.broker.native
         self.broker.stop()
-        self.broker = BlockingBroker(self.path, durability="os", native=Address(host="127.0.0.1", port=native.port))
+        self.broker = triolog.blocking.open(self.path, durability="os", native=Address(host="127.0.0.1", port=native.port))
         self.broker.start()
 
     def rows(self, sent: list[bytes], *restarts: int) -> Iterator[pa.RecordBatch]:

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import trio
+import triolog
 from pyspark.sql.datasource import InputPartition
 from triolog.protocol.errors import CorruptRecordError, ErrorCode, RequestError
 from triolog.protocol.native import messages as m
@@ -194,7 +195,7 @@ def test_what_vanishes_under_a_task_is_noticed_in_it(events: BlockingBroker, cap
 
 
 def test_a_server_that_starts_again_in_the_middle_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    with BlockingBroker(tmp_path) as broker:
+    with triolog.blocking.open(tmp_path, native="127.0.0.1:0") as broker:
         broker.create_topic("events", 2, KEEP)
         for partition in range(2):
             for _ in range(20):
@@ -204,7 +205,7 @@ def test_a_server_that_starts_again_in_the_middle_loses_and_doubles_nothing(tmp_
         planned = reader.partitions()
         rows = reader.read(planned[0])
         found = [next(rows)]
-    with BlockingBroker(tmp_path, native=address):
+    with triolog.blocking.open(tmp_path, native=address):
         found += list(rows)
         found += list(reader.read(planned[1]))
         close_connections()

@@ -9,6 +9,7 @@ from typing import Any
 
 import attrs
 import pytest
+import triolog
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
@@ -378,7 +379,7 @@ class Streaming(RuleBasedStateMachine):
 
 @pytest.mark.timeout(280)
 def test_any_history_of_batches_and_restarts_reads_every_record_once() -> None:
-    with BlockingBroker(MEMORY) as broker:
+    with triolog.blocking.open(MEMORY, native="127.0.0.1:0") as broker:
         Streaming.broker = broker
         run_state_machine_as_test(Streaming, settings=settings(stateful_step_count=20))
         close_connections()

@@ -12,6 +12,7 @@ from typing import Any, Final
 import attrs
 import pytest
 import trio
+import triolog
 from triolog.protocol.errors import ErrorCode, InvalidConfigError, RequestError
 from triolog.protocol.kafka.authorization import CLUSTER_NAME, DENIED, AclOperation, AclPermission, PatternType, ResourceType
 from triolog.protocol.native import messages
@@ -342,7 +343,9 @@ UNACKNOWLEDGED: Final = messages.ProduceRequest((messages.ProducePartition("t", 
 def serving(**keys: Any) -> Iterator[BlockingBroker]:
     security = {"native_security": "sasl_plaintext", "connection_failed_authentication_delay_ms": 1, **keys}
     users = {"alice": "secret", "bob": "other"}
-    with BlockingBroker(MEMORY, native=Address("127.0.0.1", 0), users=users, security=security, topics={"t": 1}) as broker:
+    with triolog.blocking.open(
+        MEMORY, native=Address("127.0.0.1", 0), users=users, security=security, topics={"t": 1}
+    ) as broker:
         yield broker
 
 
