@@ -1,8 +1,8 @@
-"""SIGKILL while topics are created, deleted, grown, configured, written to and trimmed: each change is whole or absent, one that
-was answered is there. A run is a seed: one or two log directories, the requests of two administrators, and the moment of the
-kill: when partitions are being created or deleted, at any moment, or while the server starts and undoes the remains of the last
-kill. Before some starts derived files get another content. After each kill every topic has the partitions, the configuration
-and the records that it was given, nothing else is in the directories, and `verify` finds no damage. `kill_runs` has the runs."""
+"""SIGKILL while topics are created, deleted, grown, configured, written to and trimmed: each change is whole or absent, and an
+acknowledged one is there. A run is a seed: one or two log directories, the requests of two administrators, and the moment of
+the kill: when partitions are being created or deleted, at any moment, or while the server starts and undoes the remains of the
+last kill. Before some starts derived files get another content. After each kill every topic has the partitions, configuration
+and records that it was given, nothing else is in the directories, and `verify` finds no damage. `kill_runs` has the runs."""
 
 from __future__ import annotations
 
