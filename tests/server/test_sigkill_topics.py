@@ -104,8 +104,8 @@ class Administrator(threading.Thread):
             total = there[name].partitions + rng.randint(1, 10)
             self.asked = {name: attrs.evolve(there[name], partitions=total)}
             self._answered(wire.call(kafka_admin.more_partitions((name, total)), 3).results)
-        elif kind == "trim" and there:
-            name = rng.choice(sorted(there))
+        elif kind == "trim" and (deleting := [name for name in there if there[name].configs["cleanup.policy"] == "delete"]):
+            name = rng.choice(sorted(deleting))
             topic = there[name].trimmed(rng.randint(0, len(there[name].values)))
             self.asked = {name: topic}
             (answer,) = wire.call(kafka_admin.delete_records((name, 0, topic.log_start_offset)), 2).topics

@@ -254,7 +254,7 @@ class DerivedFiles:
         return self.is_refused or is_lacking or self.lacks(segments[-1])
 
     def lacks(self, segment: LogSegment) -> bool:
-        """Return whether the lookup facts of a segment could be noted and are not, as after a start that rebuilt its indexes."""
+        """Return whether the lookup facts of a segment are still to be noted, as after a start that rebuilt its indexes."""
         known = self.lookups.get(segment.base_offset)
         is_notable = segment.is_max_timestamp_certain and segment.offset_index.entries > 0
         return is_notable and (known is None or known.log_bytes != segment.size)
