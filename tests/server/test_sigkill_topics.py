@@ -36,6 +36,8 @@ MAX_PARTITIONS: Final = 30
 MAX_WAIT_S: Final = 0.1
 MAX_WAIT_IN_A_CHANGE_S: Final = 0.02
 MOST_AGE_MS: Final = 10**9
+ROUNDS: Final = 10
+"""Of appends and trims after each check."""
 STARTS_AT_THE_END: Final = counts(10, commit=1, merge=1)
 """Each after a clean stop: such a start believes derived files that nothing contradicts."""
 OF_THE_TOPIC: Final = 1
@@ -81,7 +83,7 @@ class Administrator(threading.Thread):
         try:
             with kafka_wire.KafkaWire.connect(self.address) as wire, WireClient.connect(self.native) as client:
                 while True:
-                    self._append(client) if self.rng.random() < 0.4 else self._change(wire)
+                    self.append(client) if self.rng.random() < 0.4 else self._change(wire)
         except (ConnectionError, ServerGoneError):
             return
         except BaseException as exc:
@@ -104,12 +106,8 @@ class Administrator(threading.Thread):
             total = there[name].partitions + rng.randint(1, 10)
             self.asked = {name: attrs.evolve(there[name], partitions=total)}
             self._answered(wire.call(kafka_admin.more_partitions((name, total)), 3).results)
-        elif kind == "trim" and (deleting := [name for name in there if there[name].configs["cleanup.policy"] == "delete"]):
-            name = rng.choice(sorted(deleting))
-            topic = there[name].trimmed(rng.randint(0, len(there[name].values)))
-            self.asked = {name: topic}
-            (answer,) = wire.call(kafka_admin.delete_records((name, 0, topic.log_start_offset)), 2).topics
-            self._answered(answer.partitions)
+        elif kind == "trim":
+            self.trim(wire)
         elif there:
             name = rng.choice(sorted(there))
             key, value = rng.choice((("retention.ms", self._retention_ms()), ("cleanup.policy", "compact")))
@@ -134,7 +132,16 @@ class Administrator(threading.Thread):
         ]
         self._answered(wire.call(kafka_admin.create_topics(*wanted), 7).topics)
 
-    def _append(self, client: WireClient) -> None:
+    def trim(self, wire: kafka_wire.KafkaWire) -> None:
+        there = {name: topic for name, topic in self.state.items() if topic and topic.configs["cleanup.policy"] == "delete"}
+        if there:
+            name = self.rng.choice(sorted(there))
+            topic = there[name].trimmed(self.rng.randint(0, len(there[name].values)))
+            self.asked = {name: topic}
+            (answer,) = wire.call(kafka_admin.delete_records((name, 0, topic.log_start_offset)), 2).topics
+            self._answered(answer.partitions)
+
+    def append(self, client: WireClient) -> None:
         """Some requests, each of one batch."""
         there = sorted(name for name, topic in self.state.items() if topic is not None)
         for name in self.rng.choices(there, k=self.rng.randint(1, 10)) if there else ():
@@ -282,9 +289,20 @@ class Run:
         for name in {*self.state, *self.asked, *found}:
             assert self._may_be(name, found.get(name)), (name, found.get(name), self.state.get(name), self.asked.get(name))
         self.state, self.asked = found, {}
+        self._fill(server)
         names = [path.name for directory in self.directories for path in directory.iterdir() if path.is_dir()]
         partitions = {f"{name}-{number}" for name, topic in found.items() if topic for number in range(topic.partitions)}
         assert sorted(name for name in names if not is_marked(name) and not name.startswith(".")) == sorted(partitions)
+
+    def _fill(self, server: server_process.ServerProcess) -> None:
+        """Let there be records and trimmed logs: a server that is killed soon has time for few."""
+        address = server.address_of("kafka")
+        administrator = Administrator("", address, server.address, dict(self.state), self._rng())
+        with kafka_wire.KafkaWire.connect(address) as wire, WireClient.connect(server.address) as client:
+            for _ in range(ROUNDS):
+                administrator.append(client)
+                administrator.trim(wire)
+        self.state = administrator.state
 
     def _may_be(self, name: str, topic: Topic | None) -> bool:
         return topic == self.state.get(name) or (name in self.asked and topic == self.asked[name])

@@ -29,8 +29,10 @@ pytestmark = pytest.mark.merge  # cut off before each operation on the disk
 
 CONFIG: Final = {"cleanup.policy": "compact", "retention.ms": "777"}
 SETTINGS: Final = {
-    **{"segment.index.bytes": "120", "file.delete.delay.ms": "0"},
-    **{"segment.bytes": "300", "index.interval.bytes": "0"},
+    "segment.index.bytes": "120",
+    "file.delete.delay.ms": "0",
+    "segment.bytes": "300",
+    "index.interval.bytes": "0",
 }
 CUTS: Final = counts(20, merge=20)
 """Power cuts at each moment."""
