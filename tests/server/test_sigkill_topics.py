@@ -81,7 +81,8 @@ class Administrator(threading.Thread):
 
     def run(self) -> None:
         try:
-            with kafka_wire.KafkaWire.connect(self.address) as wire, WireClient.connect(self.native) as client:
+            with kafka_wire.KafkaWire.connect(self.address) as wire, WireClient.connect(self.native, say_hello=False) as client:
+                Caller(client, Progress()).ask(messages.HelloRequest(self.label))
                 while True:
                     self.append(client) if self.rng.random() < 0.4 else self._change(wire)
         except (ConnectionError, ServerGoneError):
