@@ -410,7 +410,7 @@ async def close_logs(directories: LogDirectories, partitions: Sequence[HostedPar
             recovery_point=log.recovery_point,
         )
         for each in partitions
-        if (log := each.actor.log).refusal is None and (log.modified or log.derived.is_refused or log.distrusted_indexes)
+        if (log := each.actor.log).refusal is None and log.is_stop_due
     ]
     is_done = False
     try:

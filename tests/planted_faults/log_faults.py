@@ -115,6 +115,17 @@ PRODUCERS: Final = {
         old="        self.request = attrs.evolve(request, log_start_offset=known)\n",
         tests=(f"{DERIVED_FILES}::test_records_that_were_deleted_stay_so_without_their_line_in_the_checkpoint[0-True]",),
     ),
+    "lost-derived-file": Fault(
+        why="Deleted records are back when derived.json is lost between a clean stop and the next start.",
+        file="server/storage/recovery/recovery.py",
+        old=" and not self._are_facts_lost()\n",
+        new="\n",
+        tests=(
+            "tests/server/test_contradictory_files.py::test_a_lost_derived_file_brings_no_deleted_record_back",
+            "tests/server/logs/test_topic_crashes.py"
+            "::test_with_altered_derived_files_a_change_is_whole_or_absent_and_records_are_what_they_were",
+        ),
+    ),
     "log-start-of-a-log-that-was-cut": Fault(
         why="Records that a Kafka has written behind a cut are hidden, and put aside, for what was deleted before it.",
         file="server/storage/recovery/recovery.py",

@@ -17,6 +17,7 @@ from triolog.server.storage.disk.checkpoints import (
     encode_offsets,
 )
 from triolog.server.storage.errors import CheckpointError, LogDirectoryError
+from triolog.server.storage.log.derived_files import FILE_NAME
 
 from tests.support.brokers import PARTITION, TOPIC, one_partition, running_broker, value, values_from
 
@@ -53,6 +54,39 @@ async def test_a_log_start_that_only_the_checkpoint_has_hides_nothing_after_our_
         assert await values_from(broker, offset=start) == VALUES[start:]
     assert LOG_START_FILE in caplog.text
     assert "using the smaller one" in caplog.text
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{}"])
+async def test_a_lost_derived_file_brings_no_deleted_record_back(fast_path: Path, content: bytes | None) -> None:
+    """The checkpoint alone says then where the log starts. A log of another program gets its file at the first clean stop."""
+    every = {"index.interval.bytes": "0"}
+    async with one_partition(fast_path, topic=every) as broker:
+        for each in VALUES:
+            await broker.writer.append(PARTITION, value(each.decode()))
+        await broker.logs.delete_records(PARTITION, TRIMMED_TO)
+    file = fast_path / str(PARTITION) / FILE_NAME
+    for _ in range(2):
+        file.unlink() if content is None else file.write_bytes(content)
+        async with one_partition(fast_path, topic=every) as broker:
+            assert broker.reader.snapshot(PARTITION).log_start_offset == TRIMMED_TO
+            assert await values_from(broker, offset=TRIMMED_TO) == VALUES[TRIMMED_TO:]
+
+
+async def test_a_clean_stop_leaves_a_derived_file_beside_a_log_that_kafka_wrote(fast_path: Path) -> None:
+    """Without it nobody would know whether it was lost, or a log start that only the checkpoint has is wrong."""
+    every = {"index.interval.bytes": "0"}
+    async with one_partition(fast_path, topic=every) as broker:
+        for each in VALUES:
+            await broker.writer.append(PARTITION, value(each.decode()))
+    file = fast_path / str(PARTITION) / FILE_NAME
+    file.unlink()
+    (fast_path / CLEAN_SHUTDOWN_FILE).write_bytes(encode_clean_shutdown(12))
+    async with one_partition(fast_path, topic=every):
+        """It is not written to."""
+    assert file.exists()
+    (fast_path / LOG_START_FILE).write_bytes(encode_offsets({PARTITION: 7}))
+    async with one_partition(fast_path, topic=every) as broker:
+        assert await values_from(broker) == VALUES
 
 
 async def test_a_log_start_that_kafka_has_raised_counts(stopped: Path) -> None:

@@ -11,7 +11,7 @@ import attrs
 import pytest
 from triolog.protocol.types import TopicPartition
 
-from tests.support.altered_files import alter_in_memory
+from tests.support.altered_files import alter_one
 from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, records_from, running_broker, value
 from tests.support.counting_fs import made_directories
 from tests.support.counts import counts
@@ -62,7 +62,7 @@ async def is_kept(
     rng = random.Random()
     for moment in moments:
         files = files_of(moment)
-        moment.altered.append(alter_in_memory(files, str(path), rng))
+        moment.altered.append(alter_one(files, str(path), rng))
         async with running_broker(path, fs=files) as broker:
             assert TOPIC in broker.topics.names()
             values = [int(record.value or b"") for record in await records_from(broker)]

@@ -1,8 +1,8 @@
 """A server that is killed while share groups work: what was acknowledged is never given again, the rest comes again, and what
 was given back comes with a delivery count that says so.
 
-A run is a seed: the durability, the members, what they say, and when the server ends. `TRIOLOG_TEST_SHARE_CRASHES=500` makes so
-many.
+A run is a seed: the durability, the members, what they say, when the server ends, and which derived files get another content
+before it starts again. `TRIOLOG_TEST_SHARE_CRASHES=500` makes so many.
 
 `clients/test_share_groups.py` has one such crash with librdkafka; its members over random kills are here alone.
 """
@@ -25,16 +25,20 @@ from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Acknowledgement, AcquireMode, Broker, OffsetReset, ShareConfig, ShareFetch, ShareKey
 from triolog.server.embedded import EmbeddedBroker
 
+from tests.support.altered_files import alter_folders
+from tests.support.brokers import values_from
 from tests.support.counts import counts
 from tests.support.logs import START_MS
 
 RUNS: Final = int(os.environ.get("TRIOLOG_TEST_SHARE_CRASHES") or counts(50, commit=4))
 GROUP: Final = "group"
 TOPIC: Final = "topic"
+PARTITION: Final = TopicPartition(TOPIC, 0)
 RECORDS: Final = 200
 CRASHES: Final = 3
 MEMBERS: Final = 3
 GAP, ACCEPT, RELEASE, REJECT = range(4)
+SMALL: Final = {"segment.bytes": "1024", "index.interval.bytes": "0"}
 CONFIG: Final = ShareConfig(offset_reset=OffsetReset.EARLIEST, delivery_count_limit=10)
 
 
@@ -66,17 +70,23 @@ class Run:
     broker: EmbeddedBroker
     model: Model = attrs.field(factory=Model)
     key: ShareKey | None = None
+    altered: list[dict[str, str]] = attrs.field(factory=list)
+    """Before each start: derived files that got another content, and what was done to them."""
 
     async def play(self) -> None:
         core = self.broker.core
-        await core.topics.create(TOPIC, configs={"retention.ms": "-1"})
+        await core.topics.create(TOPIC, configs={"retention.ms": "-1", **SMALL})
         self.key = ShareKey(GROUP, core.topics.id_of(TOPIC), 0)
         await core.shares.initialize(*self.key)
-        for _ in range(0, RECORDS, 10):
-            await core.writer.append(TopicPartition(TOPIC, 0), build_batch([(START_MS, None, b"value", ())] * 10))
+        await core.topics.alter_configs("__share_group_state", {"internal.segment.bytes": "2048"})
+        for first in range(0, RECORDS, 10):
+            values = [(START_MS, None, b"%d" % number, ()) for number in range(first, first + 10)]
+            await core.writer.append(PARTITION, build_batch(values))
         for _ in range(CRASHES):
             await self._work_until(self.model.said + self.rng.randint(1, 40))
-            await self.broker.restart()
+            await self._start_again()
+            values = await values_from(self.broker.core, PARTITION)
+            assert values == [b"%d" % number for number in range(RECORDS)]
         await self._work_until(None)
         core = self.broker.core
         summary = core.shares.in_flight(*self.key)
@@ -84,6 +94,14 @@ class Run:
         assert (summary.start_offset, summary.next_offset) == (RECORDS, RECORDS)
         archived = {offset for offset in range(RECORDS) if self.model.given[offset] >= CONFIG.delivery_count_limit}
         assert self.model.done | self.model.perhaps_done | archived == set(range(RECORDS))
+
+    async def _start_again(self) -> None:
+        """A start after a clean stop believes derived files that nothing contradicts."""
+        if self.rng.random() < 0.5:
+            await self.broker.restart()
+            await self.broker.stop()
+        self.altered.append(alter_folders(Path(self.broker.path), self.rng, share=0.3))
+        await self.broker.restart()
 
     async def _work_until(self, said: int | None) -> None:
         """Let members work until so much was said and the server is killed under them, or until nothing is left."""
@@ -146,4 +164,9 @@ class Run:
 async def test_what_was_acknowledged_never_comes_again_and_nothing_is_lost(tmp_path: Path, seed: int) -> None:
     rng = Random(seed)
     async with triolog.open(tmp_path, for_tests=True, durability=rng.choice(("os", "fsync"))) as broker:
-        await Run(rng, broker).play()
+        run = Run(rng, broker)
+        try:
+            await run.play()
+        except BaseException as exc:
+            exc.add_note(f"altered: {run.altered}")
+            raise

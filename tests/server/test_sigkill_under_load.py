@@ -39,7 +39,7 @@ from triolog.server.storage.disk.filesystem import OsFileSystem
 from tests.server.test_sigkill_children import children
 from tests.simulation.history import Expires, Made
 from tests.support import kill_runs
-from tests.support.altered_files import alter_folders
+from tests.support.altered_files import alter_folders, damages_elsewhere
 from tests.support.counts import counts
 from tests.support.forked_servers import ServerForker
 from tests.support.kill_history import KillHistory, Numbered, id_of, read_committed, read_stored_log
@@ -76,8 +76,7 @@ class Run:
     rng: random.Random
     workload: Workload = attrs.field(init=False)
     altered: dict[str, str] = attrs.field(factory=dict)
-    """Derived files that got another content after a kill, and what was done to them. `verify` may still find that in
-    their partitions: what nobody had to read stays, and what a server found wrong it takes out for the next start."""
+    """Derived files that got another content after a kill, and what was done to them. `verify` may still find that."""
 
     def play(self) -> None:
         self.workload = Workload(self.rng)
@@ -243,9 +242,7 @@ class Run:
             verify(fs, read_directory(fs, path), findings)
         finally:
             lock.release()
-        touched = {os.path.dirname(name) or name for name in self.altered}
-        names = [os.path.relpath(each.file, path) for each in findings.damages]
-        assert [name for name in names if (os.path.dirname(name) or name) not in touched] == [], findings.damages
+        assert damages_elsewhere(findings.damages, path, self.altered) == []
 
 
 def _kill_cleaner(server: ServerProcess) -> None:

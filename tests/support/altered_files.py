@@ -7,21 +7,24 @@ above the right ones are promises, which are not among the alterations.
 from __future__ import annotations
 
 import json
+import os
 import random
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from triolog.server.offline.findings import Finding
 from triolog.server.storage.disk.checkpoints import (
     CLEANER_OFFSET_FILE,
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
     RECOVERY_POINT_FILE,
 )
+from triolog.server.storage.disk.filesystem import FileSystem, opened, read_at
+from triolog.server.storage.disk.paths import SNAPSHOT_SUFFIXES
 
 from tests.support import crash_fs
-from tests.support.crash_fs import CrashFileSystem
 
 INDEX: Final = ">ii"
 TIME_INDEX: Final = ">qi"
@@ -111,9 +114,14 @@ def _altered_numbers(content: bytes, first: int = 0, *, may_grow: bool = True) -
 
 
 def _altered_facts(content: bytes) -> Iterator[tuple[str, bytes]]:
-    """Numbers of index files, as a person would change them: with and without the checksum. A power cut may leave no JSON."""
+    """Numbers of index files, as a person would change them: with and without the checksum. A power cut may leave no JSON. The
+    log start offset is no derived number: another one counts where its checksum is right or missing."""
     if not _is_json(content):
         return
+    for key in sorted({"format_version", "log_start_offset", "crc32c"} & json.loads(content).keys()):
+        old = json.loads(content)[key]
+        for value in sorted({-1, 0, 1, old + 1, old // 2, 2**63 - 1} - {old}):
+            yield f"{key}: {value}", json.dumps({**json.loads(content), key: value}).encode()
     for key in ("transaction_indexes", "lookup_indexes"):
         rows = json.loads(content).get(key, [])
         for slot, row in enumerate(rows):
@@ -148,7 +156,7 @@ def _is_json(content: bytes) -> bool:
 
 def _is_derived(path: str) -> bool:
     name = path.rpartition("/")[2]
-    return name.endswith((*ENTRIES, ".snapshot")) or name in {EPOCHS, FACTS, *CHECKPOINTS}
+    return name.endswith((*ENTRIES, *SNAPSHOT_SUFFIXES)) or name in {EPOCHS, FACTS, *CHECKPOINTS}
 
 
 def alter_folders(folder: Path, rng: random.Random, share: float) -> dict[str, str]:
@@ -158,7 +166,8 @@ def alter_folders(folder: Path, rng: random.Random, share: float) -> dict[str, s
     is_checkpoint = rng.random() < 0.3
     for each in [folder] if is_checkpoint else sorted(path for path in folder.iterdir() if path.is_dir()):
         if is_checkpoint or rng.random() < share:
-            files = {str(path): path.read_bytes() for path in each.iterdir() if path.is_file() and _is_derived(str(path))}
+            paths = [path for path in each.iterdir() if path.is_file() and _is_derived(str(path))]
+            files = {str(path): path.read_bytes() for path in paths if path.stat().st_size <= MOST_BYTES}
             if (chosen := one_of(files, rng)) is not None:
                 path, what, content = chosen
                 Path(path).unlink() if content is None else Path(path).write_bytes(content)
@@ -166,10 +175,19 @@ def alter_folders(folder: Path, rng: random.Random, share: float) -> dict[str, s
     return done
 
 
-def alter_in_memory(fs: CrashFileSystem, folder: str, rng: random.Random) -> str:
-    """The same for one file below a folder of a file system in memory."""
-    below = [path for path in fs.tree() if path.startswith(f"{folder}/") and not path.endswith("/")]
-    chosen = one_of({path: fs.content(path) for path in below}, rng)
+def damages_elsewhere(damages: Iterable[Finding], root: str, names: Iterable[str]) -> list[Finding]:
+    """Leave out those in folders of which a file was altered, and in altered checkpoints; names are below the root. What nobody
+    had to read stays as it is, and what a server found wrong it takes out for the next start."""
+    touched = {os.path.dirname(name) or name for name in names}
+    found = [(each, os.path.relpath(each.file, root)) for each in damages]
+    return [each for each, name in found if (os.path.dirname(name) or name) not in touched]
+
+
+def alter_one(fs: FileSystem, folder: str, rng: random.Random, may: Callable[[str], bool] = bool) -> str:
+    """The same for one file below a folder that `may` be altered, by its path and what was done. The new content is on the
+    device."""
+    sizes = {path: fs.file_size(path) or 0 for path in _files_below(fs, folder) if _is_derived(path) and may(path)}
+    chosen = one_of({path: read_at(fs, path, 0, size) for path, size in sizes.items() if size <= MOST_BYTES}, rng)
     if chosen is None:
         return "nothing"
     path, what, content = chosen
@@ -177,4 +195,14 @@ def alter_in_memory(fs: CrashFileSystem, folder: str, rng: random.Random) -> str
         fs.unlink(path)
     else:
         crash_fs.put(fs, path, content)
+        with opened(fs, path) as fd:
+            fs.sync(fd)
     return f"{path}: {what}"
+
+
+def _files_below(fs: FileSystem, folder: str) -> Iterator[str]:
+    for path in (f"{folder}/{name}" for name in fs.list_directory(folder)):
+        if fs.is_directory(path):
+            yield from _files_below(fs, path)
+        else:
+            yield path

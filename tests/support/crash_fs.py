@@ -27,7 +27,7 @@ from typing import Any, Final, TypeVar, cast
 
 import attrs
 from triolog.protocol.types import Bytes
-from triolog.server.storage.disk.filesystem import CREATE
+from triolog.server.storage.disk.filesystem import CREATE, FileSystem
 
 from tests.support.crash_nodes import (
     SECTORS_PER_PAGE,
@@ -509,7 +509,7 @@ def _os_error(error: int, what: object) -> OSError:
     return OSError(error, f"{os.strerror(error)}: {what}")
 
 
-def put(fs: CrashFileSystem, path: str, content: bytes) -> None:
+def put(fs: FileSystem, path: str, content: bytes) -> None:
     """Let a file have that content."""
     fd = fs.open(path, CREATE)
     try:

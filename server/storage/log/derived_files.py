@@ -18,7 +18,8 @@ with all of its batches at every start.) Sizes and the largest timestamp are com
 the first lookup (see `index`). Not every roll writes the file. For a segment whose entry a kill took away, retention reads the
 largest timestamp from the batches. The newest MOST_KNOWN segments have an entry.
 
-The log start offset is written where it is raised; the larger one counts, this or the checkpoint's, if the log reaches it.
+The log start offset is written where it is raised; the larger one counts, this or the checkpoint's, if the log reaches it. A
+clean stop leaves the file beside every log with entries in an offset index: where it is missing then, it was lost.
 `dropped` is there once records were deleted in spite of a hold (see `retention`): how many in all, and the last of their gaps.
 The file comes into being with the first of these, or when a directory of Kafka's is opened. It is a second witness only: where
 it cannot be written the log goes on, and nobody waits until it is on the device.
@@ -28,7 +29,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
@@ -173,6 +174,8 @@ class DerivedFiles:
     """Whether the last change could not be written."""
     is_unreadable: bool = False
     """Whether the file was there, and could not be read."""
+    is_missing: bool = False
+    """Whether the file was not there."""
 
     @classmethod
     def load(cls, fs: FileSystem, directory: str) -> tuple[DerivedFiles, int]:
@@ -183,7 +186,7 @@ class DerivedFiles:
             LOGGER.warning("%s: trusting transaction indexes and the log start offset, and rebuilding the file", str(exc))
             return cls(is_unreadable=True), 0
         if facts is None:
-            return cls(), 0
+            return cls(is_missing=True), 0
         known = cls(indexes=dict(facts.indexes), lookups=dict(facts.lookups), dropped=facts.dropped, written=facts)
         return known, facts.log_start_offset
 
@@ -243,21 +246,41 @@ class DerivedFiles:
         """Return whether enough is new to write the file at a roll."""
         return ROLLS_PER_WRITE * self._unwritten >= len(self.lookups) > 0
 
+    def is_stop_due(self, segments: Sequence[LogSegment]) -> bool:
+        """Return whether a clean stop of a log that was not changed has something to write."""
+        is_lacking = self._written is None and any(segment.offset_index.entries for segment in segments)
+        return self.is_refused or is_lacking or self.lacks(segments[-1])
+
+    def lacks(self, segment: LogSegment) -> bool:
+        """Return whether the lookup facts of a segment are still to be noted, as after a start that rebuilt its indexes."""
+        known = self.lookups.get(segment.base_offset)
+        is_notable = segment.is_max_timestamp_certain and segment.offset_index.entries > 0
+        return is_notable and (known is None or known.log_bytes != segment.size)
+
     def is_known(self, segment: LogSegment) -> bool:
         """Return whether the facts of a segment with aborted transactions are valid."""
         known = self.indexes.get(segment.base_offset)
         return known is not None and known.log_bytes == segment.size
 
     def write(
-        self, directory: str, segments: Iterable[LogSegment], log_start_offset: int, *, durable: bool, must: bool = False
+        self,
+        directory: str,
+        segments: Sequence[LogSegment],
+        log_start_offset: int,
+        *,
+        durable: bool,
+        must: bool = False,
+        is_stop: bool = False,
     ) -> Procedure[None]:
-        """Bring the file up to date, if there is something to say. `must`: raise the OSError when that fails."""
+        """Bring the file up to date, if there is something to say. `must`: raise the OSError when that fails. `is_stop`: write
+        it for every log with entries in an offset index, so that the next start knows whether the file was lost."""
         bases = [segment.base_offset for segment in segments]
         self.indexes = {base_offset: self.indexes[base_offset] for base_offset in bases if base_offset in self.indexes}
         kept = bases[-MOST_KNOWN:]
         self.lookups = {base_offset: self.lookups[base_offset] for base_offset in kept if base_offset in self.lookups}
         facts = Facts(log_start_offset, dict(self.indexes), self.dropped, dict(self.lookups))
         is_empty = not self.indexes and not self.lookups and log_start_offset <= bases[0]
+        is_empty = is_empty and not (is_stop and any(segment.offset_index.entries for segment in segments))
         if facts == self._written or (self._written is None and is_empty):
             return
         try:

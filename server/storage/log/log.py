@@ -353,26 +353,30 @@ class Log:
         path = f"{self.directory}/{LEADER_EPOCH_FILE}"
         yield WriteFile(path, self.leader_epochs.encode(), durable=self.sync_metadata)
 
-    def write_derived(self, *, durable: bool = False, must: bool = False) -> Procedure[None]:
+    def write_derived(self, *, durable: bool = False, must: bool = False, is_stop: bool = False) -> Procedure[None]:
         """See DerivedFiles.write."""
         durable = durable and self.sync_metadata
-        yield from self.derived.write(self.directory, self.segments, self.log_start_offset, durable=durable, must=must)
+        segments, start = list(self.segments), self.log_start_offset
+        yield from self.derived.write(self.directory, segments, start, durable=durable, must=must, is_stop=is_stop)
 
     def close(self) -> Procedure[None]:
-        """Write closing index entries, trim, and force everything to the device; nothing if nothing was written.
+        """Write closing index entries, trim, and force everything to the device. If nothing was written, only what DerivedFiles
+        still has to note.
 
         Descriptors are the caller's to close. An index that is not trusted is deleted: the next start rebuilds it.
         """
-        if not self.modified:
-            yield from self._delete_distrusted()
-            if self.derived.is_refused:
-                yield from self.write_derived(durable=True)
-            return
         active = self.active
+        if not self.modified:
+            if self.derived.lacks(active):
+                yield from active.become_inactive()
+                yield from self.derived.note(active)
+            yield from self.write_derived(durable=True, is_stop=True)
+            yield from self._delete_distrusted()
+            return
         unsynced = self.unsynced(self.log_end_offset)
         yield from active.become_inactive()
         yield from self.derived.note(active)
-        yield from self.write_derived(durable=True)
+        yield from self.write_derived(durable=True, is_stop=True)
         yield from take_snapshot(self.directory, self.producers, durable=self.sync_metadata)
         for segment in unsynced if active in unsynced else [*unsynced, active]:
             if self.sync_metadata:
@@ -381,6 +385,11 @@ class Log:
         if self.sync_metadata:
             yield SyncDirectory(self.directory)
         self.recovery_point = self.log_end_offset
+
+    @property
+    def is_stop_due(self) -> bool:
+        """Return whether `close` has something to do."""
+        return self.modified or bool(self.distrusted_indexes) or self.derived.is_stop_due(list(self.segments))
 
     @property
     def distrusted_indexes(self) -> list[AbstractIndex]:

@@ -153,13 +153,12 @@ def _find_in(
     view: SegmentView, timestamp: int, snapshot: LogSnapshot, end: int, step: Walk
 ) -> Procedure[TimestampAndOffset | None]:
     indexed = yield from _explain_time_index(view, timestamp, step)
-    position = yield from _explain_position(view, max(indexed, snapshot.log_start_offset), step)
+    yield from _explain_position(view, max(indexed, snapshot.log_start_offset), step)
     return (
-        yield from view.scan_for_timestamp(
+        yield from view.find_offset_by_timestamp(
             timestamp,
             snapshot.log_start_offset,
-            position,
-            end,
+            end=end,
             max_bytes=snapshot.max_decompressed_bytes,
             check_crcs=snapshot.check_crcs,
         )
@@ -178,8 +177,8 @@ def _explain_time_index(view: SegmentView, timestamp: int, step: Walk) -> Proced
 
 
 def _find_batch(view: SegmentView, offset: int, step: Walk) -> Procedure[Walk | None]:
-    position = yield from _explain_position(view, offset, step)
-    found = yield from view.find_reaching(position, offset)
+    yield from _explain_position(view, offset, step)
+    found = yield from view.translate_offset(offset)
     if found is None:
         return None
     return {
@@ -192,7 +191,8 @@ def _find_batch(view: SegmentView, offset: int, step: Walk) -> Procedure[Walk | 
     }
 
 
-def _explain_position(view: SegmentView, offset: int, step: Walk) -> Procedure[int]:
+def _explain_position(view: SegmentView, offset: int, step: Walk) -> Procedure[None]:
+    """The entry as it stands in the index. A lookup does without one that is damaged, and what it reads then shows that."""
     slot, indexed, position = yield from view.entry_of(offset)
     step["offset_index"] = {
         "entries": view.offset_entries,
@@ -201,7 +201,6 @@ def _explain_position(view: SegmentView, offset: int, step: Walk) -> Procedure[i
         "offset": indexed,
         "position": position,
     }
-    return position if 0 <= position < view.size else 0
 
 
 def _start(snapshot: LogSnapshot) -> Walk:

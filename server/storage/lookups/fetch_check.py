@@ -97,13 +97,13 @@ def checked_prefix(
 def behind_damage(view: SegmentView, offset: int) -> Procedure[int | None]:
     """Return the position of the first whole batch after a batch with a damaged length or magic. None if no such damage is
     between the requested offset and the index entry before it, or if the damaged batch holds the offset."""
-    _, _, start = yield from view.entry_of(offset - 1)
+    _, _, start = yield from view.position_of(offset - 1)
     return (yield from position_behind_damage(view.bytes_from(start), offset))
 
 
 def confirmed_at(view: SegmentView, offset: int, end_offset: int, epochs: Sequence[EpochEntry]) -> Procedure[FoundBatch | None]:
     """The whole batch that holds an offset, where a neighbour confirms that it does; None: nobody knows."""
-    _, _, start = yield from view.entry_of(offset - 1)
+    _, _, start = yield from view.position_of(offset - 1)
     start = yield from view.position_before(start - 1)
     found = yield from confirmed_batch(view.bytes_from(start), offset, view.base_offset, end_offset)
     if found is not None:

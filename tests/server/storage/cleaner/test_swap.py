@@ -32,7 +32,7 @@ from triolog.server.storage.errors import SnapshotExpiredError
 from triolog.server.storage.log.changes import reconfigure, truncate_to
 
 from tests.support import compaction
-from tests.support.altered_files import alter_in_memory
+from tests.support.altered_files import alter_one
 from tests.support.compaction import MAP_BYTES, end_transaction, put, put_all, stored
 from tests.support.counts import counts, draws
 from tests.support.crash_fs import CrashFileSystem, PowerCut
@@ -101,7 +101,7 @@ def check_after_crash(fs: CrashFileSystem, driven: DrivenLog, rng: random.Random
     fs = fs.crash(rng)
     complete_swaps(fs, DIRECTORY)
     assert names(fs, ".swap") + names(fs, ".cleaned") == []
-    alter_in_memory(fs, DIRECTORY, rng)
+    alter_one(fs, DIRECTORY, rng)
     opened = open_driven(DIRECTORY, fs=fs, config=driven.log.config, was_clean=False, recovery_point=driven.log.recovery_point)
     found = stored(opened)
     assert [offset for offset, _, _ in found] == sorted({offset for offset, _, _ in found})

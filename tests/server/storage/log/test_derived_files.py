@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import shutil
+import struct
 from pathlib import Path
 from typing import Final
 
@@ -65,6 +66,26 @@ def committed(driven: DrivenLog) -> list[int]:
 
 def indexes(directory: str) -> list[Path]:
     return sorted(Path(directory).glob("*.txnindex"))
+
+
+def test_a_clean_stop_without_a_change_notes_the_indexes_that_the_start_rebuilt(tmp_path: Path) -> None:
+    """As after a kill. Otherwise a lookup by time would believe a wrong entry in the middle of the last segment's index."""
+    config = LogConfig().overlay({"index.interval.bytes": "0", "segment.index.bytes": "120"})
+    times = [START_MS + 10 * number for number in range(6)]
+    driven = open_driven(tmp_path / NAME, config=config)
+    for time in times:
+        driven.append(batch(time))
+    driven.close_files()
+    driven = driven.reopen(was_clean=False)
+    driven.close()
+    driven.close_files()
+    (path,) = Path(tmp_path / NAME).glob("*.timeindex")
+    index = path.read_bytes()
+    assert struct.unpack_from(">qi", index, 12) == (times[2], 2)
+    path.write_bytes(index[:12] + struct.pack(">qi", times[1] + 1, 3) + index[24:])
+    again = driven.reopen(was_clean=True, recovery_point=len(times))
+    assert [again.offset_for(time).offset for time in times] == list(range(len(times)))
+    assert not again.log.modified
 
 
 DAMAGES: Final = {

@@ -33,7 +33,7 @@ from triolog.server.storage.log.retention import expire_segments, increment_log_
 from triolog.server.storage.lookups.timestamps import offset_for_timestamp
 
 from tests.server.offline.test_verify import damages_below
-from tests.support.altered_files import alter_in_memory
+from tests.support.altered_files import alter_one
 from tests.support.counts import counts, session_seed
 from tests.support.crash_fs import CrashFileSystem, PowerCut
 from tests.support.inline_log import ORDERS, InlineLog, make_on_device
@@ -272,7 +272,7 @@ class Life:
             self.fs.unlink(f"{DIRECTORY}/{self.losses.choice(lost)}")
 
     def alter_a_derived_file(self) -> None:
-        self.steps.append(f"  altered {alter_in_memory(self.fs, DIRECTORY, self.losses)}")
+        self.steps.append(f"  altered {alter_one(self.fs, DIRECTORY, self.losses)}")
 
     def kill(self) -> None:
         """The process is gone, the kernel is not: everything written is there, checkpoints are old."""

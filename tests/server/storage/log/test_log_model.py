@@ -1,13 +1,15 @@
 """A log against a list: any history of appends, rolls, cuts and accidents, and every answer is that of a scan.
 
 `CrashingLog` runs on the file system that keeps only what was synced, with full devices, kills and power cuts, also in the
-middle of an operation. `RealLog` runs the histories without power cuts on the real one.
+middle of an operation. `RealLog` runs the histories without power cuts on the real one. Before some starts a derived file gets
+another content; the arguments of the rule have its seed.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import random
 import shutil
 import tempfile
@@ -16,23 +18,27 @@ from typing import Any, Final
 
 import attrs
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from triolog.protocol.errors import CorruptRecordError, InvalidRecordError, RecordBatchTooLargeError, RequestError
 from triolog.protocol.limits import INT64_MAX
+from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import AppendResult, CompressionType, TimestampType
 from triolog.server.config import LogConfig
 from triolog.server.storage.disk.filesystem import FileSystem, OsFileSystem
 from triolog.server.storage.disk.memory_overlay import MOST_TAIL_BYTES
-from triolog.server.storage.errors import SnapshotExpiredError
+from triolog.server.storage.errors import CheckpointError, SnapshotExpiredError
 from triolog.server.storage.log.append import AppendPlan
 from triolog.server.storage.log.changes import truncate_fully_and_start_at, truncate_to
+from triolog.server.storage.log.derived_files import read_facts
 from triolog.server.storage.log.gaps import gap_at
 from triolog.server.storage.log.log import FlushPlan, Log, LogSnapshot
 from triolog.server.storage.log.prepare import PreparedAppend, prepare_append
+from triolog.server.storage.log.retention import expire_segments
 
+from tests.support.altered_files import alter_one
 from tests.support.counts import counts
 from tests.support.crash_fs import CrashFileSystem, PowerCut
 from tests.support.inline_log import ORDERS, InlineLog, make_on_device
@@ -62,6 +68,8 @@ Batch = tuple[CompressionType, list[NewRecord]]
 batches: st.SearchStrategy[Batch] = st.tuples(
     st.one_of(st.just(CompressionType.NONE), st.sampled_from(CompressionType)), st.lists(records, min_size=1, max_size=4)
 )
+alterations = st.one_of(st.none(), st.integers(0, 2**32))
+"""Seeds of what is done to a derived file; None: nothing."""
 groups = st.lists(st.lists(batches, min_size=1, max_size=3), min_size=1, max_size=5)
 Group = list[list[Batch]]
 configs = st.builds(
@@ -133,6 +141,23 @@ class LogMachine(RuleBasedStateMachine):
         self.inline = InlineLog.open_orders(self.fs, self.directory, self.config, lambda: self.now_ms, **options)
         self.kept.clear()
         self.flushing = None
+
+    def alter(self, seed: int | None) -> None:
+        """Between the end of a process and the next start."""
+        if seed is not None:
+            note(f"altered {alter_one(self.fs, self.directory, random.Random(seed), self.may_alter)}")
+
+    def may_alter(self, path: str) -> bool:
+        """Whether it is the only loss: of an index that is searched there are facts, or it is compared with every batch."""
+        stem, suffix = os.path.splitext(path)
+        if suffix not in (".index", ".timeindex"):
+            return True
+        try:
+            facts = read_facts(self.fs, self.directory)
+        except (CheckpointError, ValueError):
+            return False
+        is_known = facts is not None and int(os.path.basename(stem)) in facts.lookups
+        return is_known or not self.fs.file_size(f"{stem}.index")
 
     @rule(group=groups, sync=st.booleans(), publish=st.booleans())
     def append(self, group: Group, sync: bool, publish: bool) -> None:
@@ -227,6 +252,27 @@ class LogMachine(RuleBasedStateMachine):
         self.log.log_start_offset = self.model.log_start_offset = offset
         self.log.changed()
 
+    @rule(retention_ms=st.one_of(st.integers(0, 20), st.sampled_from([900, 10**9])))
+    def expire(self, retention_ms: int) -> None:
+        """Retention by time deletes the segments that a scan finds too old, and no other. Their files stay."""
+        self.wait_for_flush()
+        start = self.model.log_start_offset
+        for segment in list(self.log.segments):
+            following = self.log.segments.higher(segment.base_offset)
+            end = self.model.log_end_offset if following is None else following.base_offset
+            if following is None or end > self.model.log_start_offset:
+                batches = iter_batches(self.inline.content(segment.log.path)[: segment.size])
+                largest = max((header.max_timestamp for header, _ in batches), default=-1)
+                if not 0 <= largest < self.now_ms - retention_ms or end > self.model.high_watermark:
+                    break
+            start = max(start, end)
+        self.log.config = attrs.evolve(self.config, retention_ms=retention_ms)
+        self.inline.run(expire_segments(self.log, self.now_ms))
+        self.log.config = self.config
+        if start > self.model.log_start_offset:
+            self.model.log_start_offset = start
+            self.promised = max(self.promised, start)
+
     @rule(data=st.data())
     def truncate(self, data: st.DataObject) -> None:
         self.truncate_at(data.draw(st.integers(0, self.model.log_end_offset + 1)))
@@ -285,17 +331,19 @@ class LogMachine(RuleBasedStateMachine):
             if kept.snapshot.truncations == self.log.truncations:
                 raise
 
-    @rule()
-    def restart(self) -> None:
+    @rule(altered=alterations)
+    def restart(self, altered: int | None = None) -> None:
         self.inline.close()
         assert self.log.recovery_point == self.log.log_end_offset
+        self.alter(altered)
         self.open(was_clean=True)
         self.check_reopened(self.model.batches)
 
-    @rule(data=st.data())
-    def restart_after_a_kill(self, data: st.DataObject) -> None:
+    @rule(altered=alterations)
+    def restart_after_a_kill(self, altered: int | None = None) -> None:
         """The process is gone, the kernel is not: all written bytes are there, indexes are as they were."""
         self.inline.close_descriptors()
+        self.alter(altered)
         self.open(was_clean=False)
         self.check_reopened(self.model.batches)
 
@@ -389,8 +437,8 @@ class CrashingLogMachine(LogMachine):
         check_everything(self.fs, self.log.snapshot(), self.model)
         self.roll()
 
-    @rule(seed=st.integers(0, 2**32), again_after=st.one_of(st.none(), st.integers(0, 30)))
-    def power_cut(self, seed: int, again_after: int | None) -> None:
+    @rule(seed=st.integers(0, 2**32), again_after=st.one_of(st.none(), st.integers(0, 30)), altered=alterations)
+    def power_cut(self, seed: int, again_after: int | None, altered: int | None = None) -> None:
         """What was promised survives, of the rest in each segment a prefix of whole batches, or more behind a reported gap.
 
         Of two unsynced segments the later one can reach the disk first: then it stays, as in Kafka, behind a gap. And a
@@ -407,6 +455,7 @@ class CrashingLogMachine(LogMachine):
             except PowerCut:
                 self.crash(rng)
         self.fs.cut_after(None)
+        self.alter(altered)
         self.open(was_clean=False)
         stored = self.stored()
         self.check_survivors(stored, written)
@@ -430,11 +479,12 @@ class CrashingLogMachine(LogMachine):
         for file in self.log.files():
             file.fd = None
 
-    @rule(seed=st.integers(0, 2**32))
-    def power_cut_after_a_clean_stop(self, seed: int) -> None:
+    @rule(seed=st.integers(0, 2**32), altered=alterations)
+    def power_cut_after_a_clean_stop(self, seed: int, altered: int | None = None) -> None:
         self.inline.close()
         self.promised = self.model.log_end_offset
         self.crash(random.Random(seed))
+        self.alter(altered)
         self.open(was_clean=True)
         self.check_reopened(self.model.batches)
 
@@ -481,7 +531,7 @@ class CrashingLogMachine(LogMachine):
             "flush": self.flush,
             "roll": self.roll,
             "restart": self.restart,
-            "restart_after_a_kill": lambda: LogMachine.restart_after_a_kill(self, None),  # type: ignore[arg-type]
+            "restart_after_a_kill": self.restart_after_a_kill,
         }
         self.fs.cut_after(changes)
         try:

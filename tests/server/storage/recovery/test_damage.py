@@ -29,6 +29,7 @@ from triolog.server.storage.log.changes import raise_leader_epoch
 from triolog.server.storage.log.gaps import OffsetGap
 from triolog.server.storage.log.prepare import prepare_append, prepare_marker
 from triolog.server.storage.log.retention import expire_segments
+from triolog.server.storage.lookups.explain import explain_offset
 from triolog.server.storage.lookups.fetch import fetch_batches
 
 from tests.support import crash_fs
@@ -470,12 +471,20 @@ def check_served(driven: DrivenLog, case: str) -> None:
     whole = stored()
     assert [(record.offset, record.timestamp) for record in driven.records()] == whole.records, case
     assert [record.offset for record in driven.records(COMMITTED)] == whole.committed, case
+    check_explained(driven, case)
     every = scanned(driven)
     for time in sorted({each + more for _, each in every for more in (0, 1)}):
         expected = next((found for found in every if found[1] >= time), (-1, -1))
         assert driven.offset_for(time)[1::-1] == expected, f"{case}: {time - START_MS}"
     largest = max(time for _, time in every)
     assert driven.offset_for(-3)[1::-1] == next(found for found in every if found[1] == largest), case
+
+
+def check_explained(driven: DrivenLog, case: str) -> None:
+    """The explanation of a fetch from each offset ends where the fetch does."""
+    for offset, _ in stored().records:
+        walk = driven.run(explain_offset(driven.log.snapshot(), offset, lambda read: True))
+        assert walk["answer"]["offset"] == offset, case
 
 
 def scanned(driven: DrivenLog) -> list[tuple[int, int]]:
@@ -567,6 +576,7 @@ def test_without_checksums_too_altered_files_change_nothing_that_is_deleted_or_a
         check_deleted(fs, case, was_clean=True)
         driven = opened(fs, was_clean=True)
         assert [(record.offset, record.timestamp) for record in driven.records()] == stored().records, case
+        check_explained(driven, case)
         check_appends(driven, case)
         driven.append(batch(base_sequence=3, **TRANSACTION))
         end_transaction(driven, 7, commit=False)
