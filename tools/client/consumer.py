@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, Self, TypeVar
 
 import attrs
-import trio
 
 from ...protocol.errors import TriologError
 from ...protocol.types import Record, TopicPartition
@@ -21,7 +20,7 @@ from .assignment import Assignment
 from .config import ConsumerConfig
 from .connection import Client, open_background
 from .errors import ClosedError
-from .loops import Scope
+from .loops import Scope, uninterrupted
 from .procedures.topics import EARLIEST, LATEST, AtOffset
 from .reading import FetchedBatch
 
@@ -53,7 +52,7 @@ class Consumer(Assignment):
         """Return the checkpoint of the consumer's loop."""
         return self._loop.checkpoint
 
-    @trio.lowlevel.enable_ki_protection
+    @uninterrupted
     async def next_batch(self) -> FetchedBatch | None:
         """The next batch; None when every partition has reached its end. Cancelled or interrupted, nothing is lost."""
         await self._loop.checkpoint()
@@ -82,10 +81,9 @@ class Consumer(Assignment):
         """The records one by one, as (partition, record)."""
         return Records(self)
 
-    @trio.lowlevel.enable_ki_protection  # half an answer taken in would be positions of batches that nobody gets
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Fetch ahead until cancelled or failed."""
-        task_status.started()
+    @uninterrupted  # half an answer taken in would be positions of batches that nobody gets
+    async def run(self) -> None:
+        """Fetch ahead until cancelled or failed; after `forget_failure` it can be called again."""
         try:
             while True:
                 self._wake_fetcher = self._loop.event()
@@ -93,7 +91,7 @@ class Consumer(Assignment):
                     await self._reset_lost()
                 is_idle = False
                 with self._loop.scope() as self._fetch_scope:
-                    is_idle = not await self._retried(self._fetch)
+                    is_idle = not await self._retried(self._fetch, from_first_failure=True)
                 self._fetch_scope = None
                 if is_idle:
                     await self._wake_fetcher.wait()
@@ -102,6 +100,10 @@ class Consumer(Assignment):
         finally:
             self._failure = self._failure or ClosedError("the consumer is closed")
             self._arrived.set()
+
+    def forget_failure(self) -> None:
+        """The program knows why `run` has ended."""
+        self._failure = None
 
     async def _fetch(self) -> bool:
         """Take in one answer; False when there is nothing to fetch now, or no room for it."""
@@ -164,7 +166,7 @@ async def open_consumer(client: Client, config: ConsumerConfig | None = None, **
     """A consumer over `client`, with ConsumerConfig's fields as keywords."""
     consumer = Consumer(client, attrs.evolve(ConsumerConfig() if config is None else config, **options))
     async with open_background() as nursery:
-        await nursery.start(consumer.run)
+        nursery.start_soon(consumer.run)
         yield consumer
         nursery.cancel_scope.cancel()
 

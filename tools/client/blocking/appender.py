@@ -14,6 +14,7 @@ class BlockingAppender:
     """Appends over a client, as `Appender`. Owner: one thread, the client's."""
 
     def __init__(self, client: BlockingClient, config: ProducerConfig | None = None, **options: Any) -> None:
+        self._loop = client.loop
         self._shared = Appender(client, config, **options)
 
     append = blocking(Appender.append)

@@ -1,8 +1,4 @@
-"""Drives procedures and waits between them, so that both clients' consumers, appenders and transactions are written once.
-
-Coroutines that wait for nothing but a `Driver` run in a task of trio's, or, with a driver whose calls have returned when they
-are awaited, to their end at once.
-"""
+"""Drives procedures and waits between them: the interface to a client for consumers, appenders and transactions."""
 
 from __future__ import annotations
 
@@ -40,7 +36,7 @@ class Driver(ABC):
 
     @abstractmethod
     def within(self, deadline: float) -> AbstractContextManager[object]:
-        """A block in which no call of a driver that waits in place goes on beyond the deadline."""
+        """A block in which no call of a blocking program goes on beyond the deadline."""
 
     @abstractmethod
     def shielded(self, seconds: float) -> AbstractContextManager[object]:
@@ -55,17 +51,20 @@ class Driver(ABC):
         passes: Callable[[RequestError], bool] = lambda error: error.retriable,
         failed: Callable[[], object] = lambda: None,
         deadline: float = float("inf"),
+        from_first_failure: bool = False,
     ) -> T:
-        """Repeat an attempt that fails with what may pass, until its time is up, or the deadline would be before the next.
-        `failed` is called for every one that did, also when it was cancelled or interrupted."""
+        """Repeat an attempt that fails with what may pass, until its time is up, or the deadline would be before the next. The
+        time counts from the beginning, or from the first failure. `failed` is called for every attempt that did, also when it
+        was cancelled or interrupted."""
         backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        give_up_at = self.now() + timeout_ms / 1000
+        give_up_at = float("inf") if from_first_failure else self.now() + timeout_ms / 1000
         while True:
             try:
                 return await attempt()
             except BaseException as exc:
                 failed()
                 now, pause_s = self.now(), backoff.pause_s()
+                give_up_at = min(give_up_at, now + timeout_ms / 1000)
                 is_late = now >= give_up_at or now + pause_s >= deadline
                 if is_late or not isinstance(exc, RequestError) or not passes(exc):
                     raise
