@@ -239,8 +239,9 @@ class Connection:
             try:
                 self._loop.send_at_once(self._stream, pieces)
             except self._loop.broken as exc:
-                self.lose(ConnectionLostError(f"sending failed: {exc!r}"))
-                raise self._lost.with_traceback(None) from exc
+                error = ConnectionLostError(f"sending failed: {exc!r}")
+                self.lose(error)
+                raise error from exc
         if pieces:
             self._unsent.append((pieces, None if is_answered(request) else call))
             self._wake_writer.set()
@@ -335,6 +336,7 @@ class TcpOpener:
 async def greet(open_stream: OpenStream, config: ClientConfig, timeout_s: float) -> Connection:
     """Open a stream, say hello and log in. Raises ConnectionLostError, or the server's refusal; closes the stream then."""
     loop = current_loop()
+    broken: tuple[type[BaseException], ...] = (*loop.broken, RemoteProtocolError)
     stream: Stream | None = None
     connection: Connection | None = None
     try:
@@ -351,7 +353,7 @@ async def greet(open_stream: OpenStream, config: ClientConfig, timeout_s: float)
             return connection
     except ConnectionLostError as exc:
         raise _not_connected(open_stream, exc.message) from exc
-    except (*loop.broken, RemoteProtocolError) as exc:
+    except broken as exc:
         raise _not_connected(open_stream, str(exc)) from exc
     finally:
         if stream is not None and connection is None:
