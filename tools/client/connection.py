@@ -74,7 +74,7 @@ class Client(LogCalls):
         self._connecting = self.loop.lock()
         self._backoff = Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms)
         self._not_before = -float("inf")
-        self._deadline = float("inf")  # of the block of `within`
+        self._deadline = float("inf")  # of the block of `_within`
         self._failed_attempts = 0
         self._last_failure: RequestError = ConnectionLostError("not connected yet")
         self._is_closed = False
@@ -114,14 +114,14 @@ class Client(LogCalls):
         connection = self._connection
         if connection is None or connection.is_lost:
             connection = await self.connected()
-        return await connection.call(request, self.timeout_s(wait_ms(request)))
+        return await connection.call(request, self._timeout_s(wait_ms(request)))
 
-    def timeout_s(self, wait_ms: int = 0) -> float:
+    def _timeout_s(self, wait_ms: int = 0) -> float:
         """Return the seconds to wait for a response when the server may wait for `wait_ms` on purpose."""
         return min((self._config.request_timeout_ms + wait_ms) / 1000, self._deadline - self.loop.now())
 
     @contextmanager
-    def within(self, deadline: float) -> Iterator[None]:
+    def _within(self, deadline: float) -> Iterator[None]:
         """No call that any task begins inside the block waits beyond the deadline, neither to connect nor for an answer. A call
         that is not done by then loses the connection, as one to a server that does not answer at all."""
         before = self._deadline
@@ -222,7 +222,7 @@ class LoopDriver(Driver):
         return self._client.loop.now()
 
     def within(self, deadline: float) -> AbstractContextManager[object]:
-        return self._client.within(deadline) if self._client.loop.is_in_place else nullcontext()
+        return self._client._within(deadline) if self._client.loop.is_in_place else nullcontext()
 
     def shielded(self, seconds: float) -> AbstractContextManager[object]:
         return self._client.loop.scope(shield=True, deadline=self.now() + seconds)

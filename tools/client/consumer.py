@@ -83,7 +83,7 @@ class Consumer(Assignment):
 
     @uninterrupted  # half an answer taken in would be positions of batches that nobody gets
     async def run(self) -> None:
-        """Fetch ahead until cancelled or failed; after `forget_failure` it can be called again."""
+        """Fetch ahead until cancelled or failed; after `_forget_failure` it can be called again."""
         try:
             while True:
                 self._wake_fetcher = self._loop.event()
@@ -101,7 +101,7 @@ class Consumer(Assignment):
             self._failure = self._failure or ClosedError("the consumer is closed")
             self._arrived.set()
 
-    def forget_failure(self) -> None:
+    def _forget_failure(self) -> None:
         """The program knows why `run` has ended."""
         self._failure = None
 

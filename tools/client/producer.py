@@ -61,7 +61,7 @@ class Producer(Sending):
         self._is_asking = False  # for a producer id
         self._requests = 0  # under way
         if config.transactional_id is not None:
-            self._transactions = TransactionCalls(client.driver, config, self._accumulator, self.flush_within)
+            self._transactions = TransactionCalls(client.driver, config, self._accumulator, self._flush_within)
 
     async def send(
         self,
@@ -80,12 +80,12 @@ class Producer(Sending):
         taken: a cancelled send has sent nothing.
         """
         size = record_size(key, value, headers)
-        produced = self.ready_topic(topic, size)
+        produced = self._ready_topic(topic, size)
         if produced is not None:
             await self._loop.checkpoint()
-            produced = self.ready_topic(topic, size)
+            produced = self._ready_topic(topic, size)
         if produced is None:
-            produced = await self.make_ready(topic, size)
+            produced = await self._make_ready(topic, size)
         return self._append(produced, size, value, key, timestamp_ms, partition, headers)
 
     def send_nowait(
@@ -103,7 +103,7 @@ class Producer(Sending):
         The sending task runs only while the caller awaits something.
         """
         size = record_size(key, value, headers)
-        produced = self.ready_topic(topic, size)
+        produced = self._ready_topic(topic, size)
         if produced is None:
             import trio
 
@@ -118,34 +118,34 @@ class Producer(Sending):
         return Transaction(self._transactions)
 
     @property
-    def is_sending(self) -> bool:
+    def _is_sending(self) -> bool:
         """Return whether requests are under way."""
         return self._requests > 0
 
-    def ready_topic(self, topic: str, size: int) -> ProducedTopic | None:
+    def _ready_topic(self, topic: str, size: int) -> ProducedTopic | None:
         """Return the topic when a record of this size can be taken at once."""
         produced = self._topics.get(topic)
         return produced if produced is not None and self._accumulator.has_room(size) else None
 
-    def wake(self) -> None:
+    def _wake(self) -> None:
         """Let the sending task see what is due."""
         self._wake_sender.set()
 
-    def hurry(self) -> None:
+    def _hurry(self) -> None:
         """Send what waits for company, without waiting for it."""
         self._accumulator.flush()
         self._wake_sender.set()
 
     async def flush(self) -> None:
         """Send what waits for company and wait until every record sent before is settled, one way or the other."""
-        self.hurry()
+        self._hurry()
         await self._loop.checkpoint()
         for batch in self._accumulator.unfinished:
             event = self._loop.event()
             batch.add_listener(event.set)
             await event.wait()
 
-    async def flush_within(self, timeout_s: float | None) -> None:
+    async def _flush_within(self, timeout_s: float | None) -> None:
         """As `flush`; TimeoutError when that is not done in time."""
         deadline = math.inf if timeout_s is None else self._loop.now() + timeout_s
         with self._loop.scope(deadline=deadline) as scope:
@@ -180,19 +180,20 @@ class Producer(Sending):
             self._room.unpark_all()
 
     def _append(self, topic: ProducedTopic, *record: Any) -> SentRecord:
-        batch, index, timestamp, is_news = self.take(topic, *record)
+        batch, index, timestamp, is_news = self._take(topic, *record)
         if is_news:
-            self.wake()
+            self._wake()
         return SentRecord(batch, index, timestamp)
 
-    async def make_ready(self, topic: str, size: int) -> ProducedTopic:
+    async def _make_ready(self, topic: str, size: int) -> ProducedTopic:
         """Wait until a record of this size can be taken. Raises what `send` does."""
-        self.check_open()
+        if self._is_closed:
+            raise ClosedError("the producer is closed")
         produced = None
         with self._loop.scope(deadline=self._loop.now() + self._config.max_block_ms / 1000):
             produced = await self._load(topic)
             while not self._accumulator.has_room(size) and not self._is_closed and self._accumulator.fatal is None:
-                self.hurry()
+                self._hurry()
                 await self._room.park()
             return produced
         if produced is None:

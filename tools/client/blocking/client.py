@@ -133,12 +133,12 @@ class BlockingClient:
 
     def timeout_s(self, wait_ms: int = 0) -> float:
         """Return the seconds to wait for a response when the server may wait for `wait_ms` on purpose."""
-        return self._shared.timeout_s(wait_ms)
+        return self._shared._timeout_s(wait_ms)
 
     def within(self, deadline: float) -> AbstractContextManager[None]:
         """Nothing that is begun inside the block waits beyond `deadline` (time.monotonic): neither to connect, nor to send, nor
         for an answer. What is not done by then loses the connection, as a server does that does not answer at all."""
-        return self._shared.within(deadline)
+        return self._shared._within(deadline)
 
     def start(self, request: RequestMessage) -> Started:
         """Send any request that is answered, and do not wait. Raises ConnectionLostError, RequestTimedOutError."""

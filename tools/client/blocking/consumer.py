@@ -66,13 +66,13 @@ class BlockingConsumer:
         """
         if self._is_closed:
             raise ClosedError("the consumer is closed")
+        if self._fetching is None:
+            self._shared._forget_failure()
+            self._fetching = self._loop.start_guarded(self._shared.run)
         return self._loop.run(self._next_batch(timeout_s))
 
     async def _next_batch(self, timeout_s: float | None) -> FetchedBatch | None:
         loop = self._loop.parts
-        if self._fetching is None:
-            self._shared.forget_failure()
-            self._fetching = self._loop.start_guarded(self._shared.run)
         try:
             with loop.scope(deadline=math.inf if timeout_s is None else loop.now() + timeout_s):
                 return await self._shared.next_batch()

@@ -353,13 +353,13 @@ class InPlaceLoop:
 
     async def ready(self, descriptor: int, kind: int) -> None:
         """Wait until a socket is READABLE or WRITABLE."""
-        waiting = self._polled.setdefault(descriptor, {})
-        waiting[self.task] = kind
+        task, waiting = self.task, self._polled.setdefault(descriptor, {})
+        waiting[task] = kind
         self._register(descriptor, waiting)
         try:
             await _pause()
         finally:
-            del waiting[self.task]
+            del waiting[task]
             self._register(descriptor, waiting)
 
     # ---- inside --------------------------------------------------------------------------------------------------------------

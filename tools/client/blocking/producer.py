@@ -89,12 +89,12 @@ class BlockingProducer:
         """Take a record; what is due is sent on the way. Waits while the buffer is full: BufferFullError after a while."""
         shared = self._shared
         size = record_size(key, value, headers)
-        produced = shared.ready_topic(topic, size)
+        produced = shared._ready_topic(topic, size)
         if produced is None:
-            produced = self._loop.run(shared.make_ready(topic, size))
-        batch, index, timestamp, is_news = shared.take(produced, size, value, key, timestamp_ms, partition, headers)
+            produced = self._loop.run(shared._make_ready(topic, size))
+        batch, index, timestamp, is_news = shared._take(produced, size, value, key, timestamp_ms, partition, headers)
         if is_news:
-            shared.wake()
+            shared._wake()
             self.poll()
         elif time.monotonic() >= self._poll_at:
             self.poll()
@@ -109,12 +109,12 @@ class BlockingProducer:
         """Take in answers and send what is due, without waiting for anything."""
         self._loop.turn()
         self._poll_at = self._loop.next_deadline()
-        if self._shared.is_sending:  # the answers let what has lingered go out
+        if self._shared._is_sending:  # the answers let what has lingered go out
             self._poll_at = min(self._poll_at, time.monotonic() + self._poll_s)
 
     def flush(self, timeout_s: float | None = None) -> None:
         """Send everything and wait until it is settled, one way or the other; TimeoutError."""
-        self._loop.run(self._shared.flush_within(timeout_s))
+        self._loop.run(self._shared._flush_within(timeout_s))
 
     def settle(self, record: BlockingRecord, timeout_s: float | None) -> None:
         """Send what waits for company, and wait until this record is settled; TimeoutError."""
@@ -124,7 +124,7 @@ class BlockingProducer:
         loop = self._loop.parts
         settled = loop.event()
         record.add_listener(settled.set)
-        self._shared.hurry()
+        self._shared._hurry()
         with loop.scope(deadline=math.inf if timeout_s is None else loop.now() + timeout_s):
             await settled.wait()
             return

@@ -84,12 +84,7 @@ class Sending:
         """Bytes of records that are not settled, against `buffer_bytes`."""
         return self._accumulator.buffered_bytes
 
-    def check_open(self) -> None:
-        """ClosedError after the end of the producer."""
-        if self._is_closed:
-            raise ClosedError("the producer is closed")
-
-    def take(
+    def _take(
         self,
         topic: ProducedTopic,
         size: int,
@@ -101,7 +96,7 @@ class Sending:
     ) -> tuple[Batch, int, int, bool]:
         """The record's batch, its place there and its time; and whether something is full, or lingers from now on."""
         if self._is_closed:
-            self.check_open()
+            raise ClosedError("the producer is closed")
         if self._transactions is not None:
             self._transactions.state.check_sending()
         elif self._accumulator.fatal is not None:

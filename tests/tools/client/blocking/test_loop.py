@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import os
 import select
@@ -212,6 +213,26 @@ def test_ctrl_c_waits_while_a_task_of_a_producer_computes(client: BlockingClient
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_a_client_that_is_dropped_closes_its_connection(thread: ServerThread, monkeypatch: pytest.MonkeyPatch) -> None:
+    def drop() -> Any:
+        client = BlockingClient(thread.address, QUICK)
+        producer = BlockingProducer(client, linger_ms=60_000)
+        producer.send("t", b"a", partition=0)
+        consumer = BlockingConsumer(client, max_wait_ms=5)
+        consumer.assign(T0)
+        with pytest.raises(TimeoutError):
+            consumer.next_batch(timeout_s=0.001)
+        connection: Any = client.connected()
+        return connection._stream._socket
+
+    ignored: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", ignored.append)
+    opened = drop()
+    gc.collect()
+    assert ignored == []
+    assert opened.fileno() == -1
+
+
 FORKED = """
 import os, sys
 from triolog.tools.client.blocking import BlockingClient
@@ -243,7 +264,7 @@ FACES: Final = {
     Transaction: BlockingTransaction,
     LogTransaction: BlockingLogTransaction,
 }
-OF_TASKS: Final = {Consumer: {"run"}, Producer: {"run", "make_ready", "flush_within", "initialize"}}
+OF_TASKS: Final = {Consumer: {"run"}, Producer: {"run", "initialize"}}
 """Functions that are the client's own, for its tasks or its blocking face."""
 
 
