@@ -1,5 +1,5 @@
-"""The partitions that a consumer reads and the positions of its program, for programs with and without trio. `reading` owns the
-fetches and the contents of their responses."""
+"""The partitions that a consumer reads and the positions of its program. `reading` owns the fetches and the contents of their
+responses."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
 from ...protocol import limits
@@ -65,7 +65,7 @@ class Client(LogCalls):
     """
 
     def __init__(self, nursery: Tasks, open_stream: OpenStream, config: ClientConfig, *, loop: Loop | None = None) -> None:
-        super().__init__(LoopDriver(self))
+        super().__init__(Driver(self))
         self.loop = current_loop() if loop is None else loop
         self._nursery = nursery
         self._open_stream = open_stream
@@ -74,7 +74,7 @@ class Client(LogCalls):
         self._connecting = self.loop.lock()
         self._backoff = Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms)
         self._not_before = -float("inf")
-        self._deadline = float("inf")  # of the block of `_within`
+        self._deadline = float("inf")  # of the block of `within`
         self._failed_attempts = 0
         self._last_failure: RequestError = ConnectionLostError("not connected yet")
         self._is_closed = False
@@ -121,7 +121,7 @@ class Client(LogCalls):
         return min((self._config.request_timeout_ms + wait_ms) / 1000, self._deadline - self.loop.now())
 
     @contextmanager
-    def _within(self, deadline: float) -> Iterator[None]:
+    def within(self, deadline: float) -> Iterator[None]:
         """No call that any task begins inside the block waits beyond the deadline, neither to connect nor for an answer. A call
         that is not done by then loses the connection, as one to a server that does not answer at all."""
         before = self._deadline
@@ -201,28 +201,3 @@ async def connect(
             yield client
         finally:
             client.close()
-
-
-class LoopDriver(Driver):
-    """The driver of a client in an event loop."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-
-    def lock(self) -> AbstractAsyncContextManager[object]:
-        return self._client.loop.lock()
-
-    async def run(self, procedure: Procedure[T]) -> T:
-        return await self._client.run(procedure)
-
-    async def sleep(self, seconds: float) -> None:
-        await self._client.loop.sleep(seconds)
-
-    def now(self) -> float:
-        return self._client.loop.now()
-
-    def within(self, deadline: float) -> AbstractContextManager[object]:
-        return self._client._within(deadline) if self._client.loop.is_in_place else nullcontext()
-
-    def shielded(self, seconds: float) -> AbstractContextManager[object]:
-        return self._client.loop.scope(shield=True, deadline=self.now() + seconds)

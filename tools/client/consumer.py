@@ -1,4 +1,4 @@
-"""Batches and records out of assigned partitions: the consumer for trio programs.
+"""Batches and records out of assigned partitions: the consumer.
 
 One task fetches ahead, up to `prefetch_bytes`; the program takes batches. What to fetch and what an answer holds is
 `reading`'s. A lost connection, or an error of a partition that may pass, is retried for `retry_timeout_ms`; after that, or for

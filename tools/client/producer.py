@@ -1,4 +1,4 @@
-"""Records one by one in, batches out: the producer for trio programs.
+"""Records one by one in, batches out: the producer.
 
 `send` puts a record into its partition's batch and gives a future for it; one task sends what is due, one task per request
 waits for the answer and settles its batches. Order and retries are `accumulator`'s. After a lost connection or a timeout a

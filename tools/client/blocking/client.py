@@ -138,7 +138,7 @@ class BlockingClient:
     def within(self, deadline: float) -> AbstractContextManager[None]:
         """Nothing that is begun inside the block waits beyond `deadline` (time.monotonic): neither to connect, nor to send, nor
         for an answer. What is not done by then loses the connection, as a server does that does not answer at all."""
-        return self._shared._within(deadline)
+        return self._shared.within(deadline)
 
     def start(self, request: RequestMessage) -> Started:
         """Send any request that is answered, and do not wait. Raises ConnectionLostError, RequestTimedOutError."""

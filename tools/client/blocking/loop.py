@@ -252,8 +252,7 @@ class InPlaceLoop:
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Return the result of a coroutine; the loop's tasks run until then."""
-        before, IN_PLACE.loop = IN_PLACE.loop, self.parts
-        restore = self._hold_interrupts() if self._guarded else None
+        before = self._enter()
         try:
             main = self.start(coroutine, (), None)
             while True:
@@ -269,9 +268,7 @@ class InPlaceLoop:
                     main.thrown = exc
                     self.wake(main)
         finally:
-            IN_PLACE.loop = before
-            if restore is not None:
-                restore()
+            self._leave(before)
         if main.error is not None:
             try:
                 raise main.error
@@ -281,17 +278,14 @@ class InPlaceLoop:
 
     def turn(self) -> None:
         """Let tasks receive, send and retry, without waiting."""
-        before, IN_PLACE.loop = IN_PLACE.loop, self.parts
-        restore = self._hold_interrupts() if self._guarded else None
+        before = self._enter()
         try:
             self._run_ready()
             while self._poll_sockets(0) or self._expire():
                 self._run_ready()
             self._raise_failure()
         finally:
-            IN_PLACE.loop = before
-            if restore is not None:
-                restore()
+            self._leave(before)
 
     def start_soon(self, function: Callable[..., Awaitable[Any]], /, *arguments: Any) -> Scope:
         """Start a task that continues from call to call, and return the scope that it is in."""
@@ -385,6 +379,18 @@ class InPlaceLoop:
             del self._polled[descriptor]
             self._poll.unregister(descriptor)
 
+    def _enter(self) -> Loop | None:
+        """Become the loop of this thread; return the one that it had: this one, when a listener calls the client."""
+        before, IN_PLACE.loop = IN_PLACE.loop, self.parts
+        if self._guarded and self._handler is None:
+            self._hold_interrupts()
+        return before
+
+    def _leave(self, before: Loop | None) -> None:
+        IN_PLACE.loop = before
+        if self._handler is not None and before is not self.parts:
+            self._release_interrupts(self._handler)
+
     def _run_ready(self) -> None:
         while self._ready:
             self._step(self._ready.popleft())
@@ -459,20 +465,15 @@ class InPlaceLoop:
 
     # ---- Ctrl-C --------------------------------------------------------------------------------------------------------------
 
-    def _hold_interrupts(self) -> Callable[[], None] | None:
-        """Let Ctrl-C wait while a task computes, until the function that this returns is called."""
-        if self._handler is not None or threading.get_ident() != _MAIN_THREAD:
-            return None
+    def _hold_interrupts(self) -> None:
+        """Let Ctrl-C wait while a task computes. Only the main thread gets it."""
         handler = signal.getsignal(signal.SIGINT)
-        if not callable(handler):
-            return None
-        self._handler = handler
-        signal.signal(signal.SIGINT, self._on_interrupt)
-        return self._release_interrupts
+        if threading.get_ident() == _MAIN_THREAD and callable(handler):
+            self._handler = handler
+            signal.signal(signal.SIGINT, self._on_interrupt)
 
-    def _release_interrupts(self) -> None:
-        assert self._handler is not None, "interrupts are not held"
-        handler, self._handler = self._handler, None
+    def _release_interrupts(self, handler: Callable[[int, FrameType | None], Any]) -> None:
+        self._handler = None
         signal.signal(signal.SIGINT, handler)
         if self._interrupt is not None:
             arguments, self._interrupt = self._interrupt, None

@@ -1,4 +1,4 @@
-"""Transactions of a producer without trio; what `transaction` is for trio programs.
+"""Transactions of a producer for blocking programs.
 
 with BlockingProducer(client, transactional_id="copier") as producer:
     with producer.transaction() as transaction:

@@ -2,45 +2,60 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import TypeVar
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
+from typing import Protocol, TypeVar
+
+import attrs
 
 from ....protocol.errors import RequestError
 from ..backoff import Backoff
 from ..config import ConsumerConfig, ProducerConfig
+from ..loops import Loop
 from .topics import Procedure
 
 T = TypeVar("T")
 
 
-class Driver(ABC):
-    """The interface to a client, and to its way to wait."""
+class Caller(Protocol):
+    """A client in its loop."""
 
-    @abstractmethod
+    @property
+    def loop(self) -> Loop: ...
+    async def run(self, procedure: Procedure[T]) -> T: ...
+    def within(self, deadline: float) -> AbstractContextManager[object]: ...
+
+
+@attrs.frozen(eq=False, repr=False)
+class Driver:
+    """A client's way to call and to wait."""
+
+    _client: Caller
+
     def lock(self) -> AbstractAsyncContextManager[object]:
         """Return a block that one task at a time is in."""
+        return self._client.loop.lock()
 
-    @abstractmethod
     async def run(self, procedure: Procedure[T]) -> T:
         """Drive a procedure to its result."""
+        return await self._client.run(procedure)
 
-    @abstractmethod
     async def sleep(self, seconds: float) -> None:
         """Wait."""
+        await self._client.loop.sleep(seconds)
 
-    @abstractmethod
     def now(self) -> float:
         """Seconds of the clock that `sleep` waits by."""
+        return self._client.loop.now()
 
-    @abstractmethod
     def within(self, deadline: float) -> AbstractContextManager[object]:
-        """A block in which no call of a blocking program goes on beyond the deadline."""
+        """A block in which no call of a blocking program goes on beyond the deadline. Tasks of other programs share a client,
+        so nothing is set there."""
+        return self._client.within(deadline) if self._client.loop.is_in_place else nullcontext()
 
-    @abstractmethod
     def shielded(self, seconds: float) -> AbstractContextManager[object]:
         """A block that is not cancelled from outside, but after this time."""
+        return self._client.loop.scope(shield=True, deadline=self.now() + seconds)
 
     async def retried(
         self,
