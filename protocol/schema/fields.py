@@ -19,10 +19,9 @@ from typing import Any, Final, NamedTuple, TypeVar, dataclass_transform
 import attrs
 
 from ..limits import INT16_MAX
+from .lean import Slot, lean, slots_of
 
 T = TypeVar("T")
-
-_METADATA: Final = "wire"
 
 
 class Primitive(NamedTuple):
@@ -128,10 +127,8 @@ def wire(
     factory: Any = None
     if default is ...:
         default, factory = _default_of(element, is_array=is_array, is_nullable=nullable != "none")
-    metadata = {_METADATA: (element, entity, is_array, Versions.parse(versions), Versions.parse(nullable), tag)}
-    if factory is not None:
-        return attrs.field(factory=factory, repr=shown, metadata=metadata)
-    return attrs.field(default=default, repr=shown, metadata=metadata)
+    described = (element, entity, is_array, Versions.parse(versions), Versions.parse(nullable), tag)
+    return Slot(default if factory is None else attrs.Factory(factory), shown, described)
 
 
 def _default_of(element: Element, *, is_array: bool, is_nullable: bool) -> tuple[Any, Any]:
@@ -147,26 +144,9 @@ def _default_of(element: Element, *, is_array: bool, is_nullable: bool) -> tuple
 @dataclass_transform(eq_default=True, kw_only_default=True, field_specifiers=(wire,))
 def struct(cls: type[T]) -> type[T]:
     """Make a declaration a slotted class with a constructor, which readers pass over. All fields have defaults, for versions
-    that lack them; the type checker wants those named that are not declared with one.
-
-    There are hundreds, which a server makes before it listens: what is the same for all is not compiled for each of them.
-    """
-    for name, method in (("__eq__", _is_equal), ("__hash__", None), ("__repr__", _told)):
-        setattr(cls, name, method)
-    return attrs.define(cls, eq=False, repr=False)
-
-
-def _values(value: Any) -> list[tuple[str, Any]]:
-    return [(field.name, getattr(value, field.name)) for field in attrs.fields(type(value))]
-
-
-def _is_equal(self: Any, other: object) -> Any:
-    return _values(self) == _values(other) if type(other) is type(self) else NotImplemented
-
-
-def _told(self: Any) -> str:
-    shown = (field.name for field in attrs.fields(type(self)) if field.repr)
-    return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
+    that lack them; the type checker wants those named that are not declared with one."""
+    made: type[T] = lean(cls, is_frozen=False)
+    return made
 
 
 def fields_of(cls: type, version: int) -> Sequence[Field]:
@@ -176,14 +156,14 @@ def fields_of(cls: type, version: int) -> Sequence[Field]:
 
 def all_fields(cls: type) -> Sequence[Field]:
     """Every field of a structure, whatever its version."""
-    return [_field(attribute) for attribute in attrs.fields(cls)]
+    return [_field(slot) for slot in slots_of(cls)]
 
 
-def _field(attribute: attrs.Attribute[Any]) -> Field:
-    element, entity, is_array, versions, nullable, tag = attribute.metadata[_METADATA]
-    default = attribute.default
+def _field(slot: Slot) -> Field:
+    element, entity, is_array, versions, nullable, tag = slot.wire
+    default = slot.default
     return Field(
-        name=attribute.name,
+        name=slot.name,
         element=element,
         entity=entity,
         is_array=is_array,
