@@ -43,7 +43,7 @@ class Scope(Protocol):
 
 
 class Tasks(Protocol):
-    """Where tasks are started."""
+    """Starts tasks, which run until they end or are cancelled."""
 
     def start_soon(self, function: Callable[..., Awaitable[Any]], /, *arguments: Any) -> object: ...
 

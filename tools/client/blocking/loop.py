@@ -5,7 +5,6 @@ retry. `turn` lets them do what they can do without waiting. The loop holds no t
 
 *Invariants*
 - A deadline counts only after everything that has arrived is read: a program that was away for long finds its responses.
-- A cancelled task is cancelled where it waits, again at every further wait, until its scope ends.
 - Ctrl-C interrupts the call that waits. It interrupts no task while a guarded one is open, however long a task computes;
   else a connection may be lost by it. Any exception that leaves a task outside of a nursery is raised in the call.
 """
@@ -19,211 +18,34 @@ import ssl
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from types import FrameType, TracebackType, coroutine
-from typing import Any, Final, Self, TypeVar
+from types import FrameType
+from typing import Any, Final, TypeVar
 
 from ..config import Address
 from ..loops import Loop, WaitingLine
 from ..running_loop import IN_PLACE
 from .socket_stream import READABLE, WRITABLE, SocketStream
+from .tasks import INFINITY, NO_TASK, Cancelled, Event, Lock, Nursery, Scope, Task, is_cancelled, pause
 
 T = TypeVar("T")
 
 SHORTEST_WAIT_S: Final = 0.001
 """A socket timeout of 0 would mean not to wait at all, which is another mode of the socket."""
-_INFINITY: Final = float("inf")
 _MAIN_THREAD: Final = threading.main_thread().ident
-
-
-class Cancelled(BaseException):
-    """Raised in a task where it waits, when a scope that it is in is cancelled or at its deadline. The scope catches it."""
-
-
-class _Task:
-    """A coroutine that is run. Owner: the loop."""
-
-    __slots__ = ("coroutine", "error", "is_done", "is_patient", "is_ready", "nursery", "result", "scopes", "thrown")
-
-    def __init__(self, coroutine: Coroutine[Any, Any, Any], scopes: tuple[Scope, ...], nursery: Nursery | None) -> None:
-        self.coroutine = coroutine
-        self.scopes = scopes
-        self.nursery = nursery
-        self.thrown: BaseException | None = None
-        self.result: Any = None
-        self.error: BaseException | None = None
-        self.is_ready = False
-        self.is_patient = False  # waits although it is cancelled
-        self.is_done = False
-
-
-_NO_TASK: Final = _Task(None, (), None)  # type: ignore[arg-type]
-
-
-@coroutine
-def _pause() -> Generator[None, None, None]:
-    """Wait until the loop continues the task."""
-    yield
-
-
-class Event:
-    """Something that happens once."""
-
-    __slots__ = ("_is_set", "_loop", "_waiting")
-
-    def __init__(self, loop: InPlaceLoop) -> None:
-        self._loop = loop
-        self._is_set = False
-        self._waiting: list[_Task] = []
-
-    def set(self) -> None:
-        """It has happened."""
-        self._is_set = True
-        for task in self._waiting:
-            self._loop.wake(task)
-        self._waiting.clear()
-
-    async def wait(self) -> None:
-        """Wait until it has happened."""
-        if self._is_set:
-            return
-        task = self._loop.task
-        self._waiting.append(task)
-        try:
-            await _pause()
-        except BaseException:
-            if task in self._waiting:
-                self._waiting.remove(task)
-            raise
-
-
-class Lock:
-    """A block that one task at a time is in, the first one first."""
-
-    def __init__(self, line: WaitingLine) -> None:
-        self._line = line
-        self._is_held = False
-
-    async def __aenter__(self) -> None:
-        while self._is_held:
-            await self._line.park()
-        self._is_held = True
-
-    async def __aexit__(self, *error: object) -> None:
-        self._is_held = False
-        self._line.unpark()
-
-
-class Scope:
-    """A block of one task that can be cancelled, with what it has started. It is at its deadline."""
-
-    __slots__ = ("_loop", "_outer", "_task", "cancelled_caught", "deadline", "is_cancelled", "is_shielded")
-
-    def __init__(self, loop: InPlaceLoop, *, deadline: float = _INFINITY, shield: bool = False) -> None:
-        self._loop = loop
-        self.deadline = deadline
-        self.is_shielded = shield
-        self.is_cancelled = False
-        self.cancelled_caught = False
-        self._task = _NO_TASK
-        self._outer: tuple[Scope, ...] = ()
-
-    def cancel(self) -> None:
-        """Cancel what is in the block, now or as soon as it begins."""
-        if not self.is_cancelled:
-            self.is_cancelled = True
-            self._loop.cancel_tasks()
-
-    def __enter__(self) -> Self:
-        task = self._task = self._loop.task
-        self._outer = task.scopes
-        task.scopes = (*task.scopes, self)
-        if self.deadline != _INFINITY:
-            self._loop.timed[self] = None
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
-        self._task.scopes = self._outer
-        self._loop.timed.pop(self, None)
-        if kind is Cancelled and self.is_cancelled and (self.is_shielded or not is_cancelled(self._outer)):
-            self.cancelled_caught = True
-        return self.cancelled_caught
-
-
-def is_cancelled(scopes: tuple[Scope, ...]) -> bool:
-    """Return whether one of these scopes, the innermost last, cancels what is in all of them."""
-    for scope in reversed(scopes):
-        if scope.is_cancelled:
-            return True
-        if scope.is_shielded:
-            return False
-    return False
-
-
-class Nursery:
-    """A block with tasks. It ends when all of them have ended; the failure of one cancels the others."""
-
-    def __init__(self, loop: InPlaceLoop) -> None:
-        self._loop = loop
-        self.cancel_scope = Scope(loop)
-        self._parent: _Task | None = None
-        self._tasks = 0
-        self._errors: list[BaseException] = []
-
-    def start_soon(self, function: Callable[..., Awaitable[Any]], /, *arguments: Any) -> None:
-        """Start a task."""
-        assert self._parent is not None, "a nursery has tasks while it is open"
-        self._tasks += 1
-        self._loop.start(function(*arguments), (*self.cancel_scope._outer, self.cancel_scope), self)
-
-    def ended(self, error: BaseException | None) -> None:
-        """A task has ended."""
-        self._tasks -= 1
-        if error is not None:
-            self._errors.append(error)
-            self.cancel_scope.cancel()
-        if not self._tasks and self._parent is not None and self._parent.is_patient:
-            self._loop.wake(self._parent)
-
-    async def __aenter__(self) -> Self:
-        self._parent = self._loop.task
-        self.cancel_scope.__enter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        if isinstance(error, GeneratorExit):  # the client was dropped without being closed
-            return False
-        parent = self._loop.task
-        is_cancellation = isinstance(error, Cancelled)
-        if error is not None:
-            self.cancel_scope.cancel()
-            if not is_cancellation:
-                self._errors.append(error)
-        while self._tasks:
-            parent.is_patient = True
-            await _pause()
-            parent.is_patient = False
-        self._parent = None
-        is_caught = self.cancel_scope.__exit__(Cancelled if is_cancellation else None, None, None)
-        if self._errors:
-            raise BaseExceptionGroup("tasks have failed", self._errors)
-        await self._loop.checkpoint()
-        return is_caught
 
 
 class InPlaceLoop:
     """The tasks of one blocking client. Owner: the client; one thread at a time."""
 
     def __init__(self) -> None:
-        self.task: _Task = _NO_TASK
+        self.task: Task = NO_TASK
         self.timed: dict[Scope, None] = {}  # open, with a deadline
-        self._tasks: dict[_Task, None] = {}
-        self._ready: deque[_Task] = deque()
+        self._tasks: dict[Task, None] = {}
+        self._ready: deque[Task] = deque()
         self._poll = select.poll()
-        self._polled: dict[int, dict[_Task, int]] = {}  # by file descriptor: who waits for what
+        self._polled: dict[int, dict[Task, int]] = {}  # by file descriptor: who waits for what
         self._failure: BaseException | None = None
         self._guarded = 0  # tasks that Ctrl-C must not interrupt
         self._is_waiting = False
@@ -308,18 +130,18 @@ class InPlaceLoop:
 
     def next_deadline(self) -> float:
         """Return when `turn` is worth calling again, whatever comes from the server."""
-        return min((scope.deadline for scope in self.timed), default=_INFINITY)
+        return min((scope.deadline for scope in self.timed), default=INFINITY)
 
     # ---- for tasks -----------------------------------------------------------------------------------------------------------
 
-    def start(self, coroutine: Awaitable[Any], scopes: tuple[Scope, ...], nursery: Nursery | None) -> _Task:
+    def start(self, coroutine: Awaitable[Any], scopes: tuple[Scope, ...], nursery: Nursery | None) -> Task:
         """Start a task in these scopes."""
-        task = _Task(coroutine, scopes, nursery)  # type: ignore[arg-type]
+        task = Task(coroutine, scopes, nursery)  # type: ignore[arg-type]
         self._tasks[task] = None
         self.wake(task)
         return task
 
-    def wake(self, task: _Task) -> None:
+    def wake(self, task: Task) -> None:
         """Continue a task that waits."""
         if not task.is_ready:
             task.is_ready = True
@@ -343,7 +165,7 @@ class InPlaceLoop:
             await self.checkpoint()
             return
         with Scope(self, deadline=time.monotonic() + seconds):
-            await _pause()
+            await pause()
 
     async def ready(self, descriptor: int, kind: int) -> None:
         """Wait until a socket is READABLE or WRITABLE."""
@@ -351,7 +173,7 @@ class InPlaceLoop:
         waiting[task] = kind
         self._register(descriptor, waiting)
         try:
-            await _pause()
+            await pause()
         finally:
             del waiting[task]
             self._register(descriptor, waiting)
@@ -359,8 +181,8 @@ class InPlaceLoop:
     # ---- inside --------------------------------------------------------------------------------------------------------------
 
     async def _open_tcp(self, address: Address, context: ssl.SSLContext | None) -> SocketStream:
-        deadline = min((scope.deadline for scope in self.task.scopes), default=_INFINITY)
-        timeout_s = None if deadline == _INFINITY else max(SHORTEST_WAIT_S, deadline - time.monotonic())
+        deadline = min((scope.deadline for scope in self.task.scopes), default=INFINITY)
+        timeout_s = None if deadline == INFINITY else max(SHORTEST_WAIT_S, deadline - time.monotonic())
         self._is_waiting = True  # nothing else can be done meanwhile; Ctrl-C interrupts it
         try:
             self._deliver_interrupt()
@@ -369,7 +191,7 @@ class InPlaceLoop:
             self._is_waiting = False
         return await SocketStream.over(opened, self.ready, context, address[0])
 
-    def _register(self, descriptor: int, waiting: dict[_Task, int]) -> None:
+    def _register(self, descriptor: int, waiting: dict[Task, int]) -> None:
         if waiting:
             kinds = 0
             for kind in waiting.values():
@@ -395,7 +217,7 @@ class InPlaceLoop:
         while self._ready:
             self._step(self._ready.popleft())
 
-    def _step(self, task: _Task) -> None:
+    def _step(self, task: Task) -> None:
         before, self.task = self.task, task
         thrown, task.thrown = task.thrown, None
         try:
@@ -417,7 +239,7 @@ class InPlaceLoop:
         finally:
             self.task = before
 
-    def _end(self, task: _Task) -> None:
+    def _end(self, task: Task) -> None:
         task.is_done = True
         del self._tasks[task]
         error = None if isinstance(task.error, Cancelled) else task.error
@@ -436,8 +258,8 @@ class InPlaceLoop:
     def _wait(self) -> None:
         """Wait for a socket or a deadline."""
         deadline = self.next_deadline()
-        assert self._polled or deadline != _INFINITY, "a call waits for nothing"
-        if not self._poll_sockets(None if deadline == _INFINITY else max(0.0, deadline - time.monotonic())):
+        assert self._polled or deadline != INFINITY, "a call waits for nothing"
+        if not self._poll_sockets(None if deadline == INFINITY else max(0.0, deadline - time.monotonic())):
             self._expire()
 
     def _poll_sockets(self, seconds: float | None) -> bool:
