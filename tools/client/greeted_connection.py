@@ -209,8 +209,8 @@ class Connection:
         return self._answer(call)
 
     def _give_up(self, api: str, timeout_s: float) -> RequestTimedOutError:
-        error = RequestTimedOutError(f"no answer to {api} within {max(0.0, timeout_s):g} s")
-        self.lose(ConnectionLostError(f"given up: {error.message}"))
+        error = RequestTimedOutError(f"no response to {api} within {max(0.0, timeout_s):g} s")
+        self.lose(ConnectionLostError(f"stopped retrying: {error.message}"))
         return error
 
     def _answer(self, call: Call) -> ResponseMessage | None:
@@ -296,7 +296,7 @@ class Connection:
             except self._loop.broken as exc:
                 self.lose(ConnectionLostError(f"receiving failed: {exc!r}"))
             except RemoteProtocolError as exc:
-                self.lose(ConnectionLostError(f"the server broke the protocol: {exc}"))
+                self.lose(ConnectionLostError(f"the server violated the protocol: {exc}"))
 
     def _handle_events(self) -> None:
         while not isinstance(event := self._protocol.next_event(), Idle):
@@ -358,7 +358,7 @@ async def greet(open_stream: OpenStream, config: ClientConfig, timeout_s: float)
     finally:
         if stream is not None and connection is None:
             await loop.close_now(stream)
-    raise _not_connected(open_stream, f"no answer within {max(0.0, timeout_s):g} s")
+    raise _not_connected(open_stream, f"no response within {max(0.0, timeout_s):g} s")
 
 
 async def _log_in(loop: Loop, stream: Stream, protocol: NativeConnection, steps: LoginSteps) -> int:

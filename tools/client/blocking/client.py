@@ -16,6 +16,7 @@ import attrs
 
 from ....protocol.errors import RequestError
 from ....protocol.following import BlockingFollow
+from ....protocol.former import former_keywords
 from ....protocol.native.messages import (
     FetchPartitionResponse,
     FetchRequest,
@@ -27,6 +28,7 @@ from ..backoff import Retries
 from ..config import DEFAULT_PORT, ClientConfig, Server, address_of
 from ..connection import Client
 from ..exchange import expect, wait_ms
+from ..former import FormerRequests
 from ..greeted_connection import Call, Connection, TcpOpener
 from ..procedures.driving import Driver
 from ..procedures.topics import Procedure, checked
@@ -78,9 +80,10 @@ async def _until(loop: InPlaceLoop, call: Call, deadline: float) -> None:
         await call.event.wait()
 
 
-class BlockingClient:
+class BlockingClient(FormerRequests):
     """A server to talk to. Connects at the first call, and anew when a connection is lost; calls are not repeated."""
 
+    @former_keywords(address="server")
     def __init__(self, server: Server = "localhost", config: ClientConfig | None = None, *, port: int = DEFAULT_PORT) -> None:
         """`server`: "host", "host:port", a pair, or a callable that returns a pair before every attempt. `port`: of a server
         given as a host only. Raises ValueError."""

@@ -9,9 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any, Self
-
-import attrs
+from typing import Self, Unpack
 
 from ....protocol.errors import TriologError
 from ....protocol.types import Record, TopicPartition
@@ -19,6 +17,7 @@ from ..config import ConsumerConfig
 from ..consumer import Consumer
 from ..errors import ClosedError
 from ..loops import Scope
+from ..options import ConsumerOptions, consumer_config
 from ..reading import FetchedBatch
 from .client import BlockingClient
 from .in_place import blocking, same
@@ -27,10 +26,11 @@ from .in_place import blocking, same
 class BlockingConsumer:
     """Reads the partitions it is assigned. Iterate it for FetchedBatch, or `records()`. Owner: one thread, the client's."""
 
-    def __init__(self, client: BlockingClient, config: ConsumerConfig | None = None, **options: Any) -> None:
+    def __init__(
+        self, client: BlockingClient, config: ConsumerConfig | None = None, **options: Unpack[ConsumerOptions]
+    ) -> None:
         self._loop = client.loop
-        config = attrs.evolve(ConsumerConfig() if config is None else config, **options)
-        self._shared = Consumer(client._shared, config)
+        self._shared = Consumer(client._shared, consumer_config(config, options))
         self._fetching: Scope | None = None
         self._is_closed = False
 

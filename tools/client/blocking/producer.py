@@ -11,13 +11,12 @@ from __future__ import annotations
 import math
 import time
 from types import TracebackType
-from typing import Any, Final, Self
-
-import attrs
+from typing import Final, Self, Unpack
 
 from ....protocol.records.builder import Headers
 from ....protocol.types import Bytes
 from ..config import ProducerConfig
+from ..options import ProducerOptions, producer_config
 from ..producer import Producer
 from ..sending.futures import RecordFuture, RecordMetadata
 from ..sending.partition_queue import Batch
@@ -49,9 +48,11 @@ class BlockingRecord(RecordFuture):
 class BlockingProducer:
     """Sends records over a client. Owner: one thread, the client's."""
 
-    def __init__(self, client: BlockingClient, config: ProducerConfig | None = None, **options: Any) -> None:
+    def __init__(
+        self, client: BlockingClient, config: ProducerConfig | None = None, **options: Unpack[ProducerOptions]
+    ) -> None:
         self._loop = client.loop
-        config = attrs.evolve(ProducerConfig() if config is None else config, **options)
+        config = producer_config(config, options)
         self._poll_s = max(config.linger_ms, MIN_POLL_MS) / 1000
         self._poll_at = float("inf")  # a send from then on looks for answers
         self._shared = Producer(client._shared, config)

@@ -192,7 +192,7 @@ def test_an_abort_whose_answer_does_not_come_ends_in_its_time(thread: ServerThre
         transaction.begin()
         producer.send("t", b"a", partition=0).result(10)
         began = time.monotonic()
-        with pytest.raises(RequestError, match="no answer to end_transaction within"):
+        with pytest.raises(RequestError, match="no response to end_transaction within"):
             transaction.abort(timeout_s=0.05)
         assert time.monotonic() - began < QUICK.request_timeout_ms / 1000 / 3
         transaction.abort()
