@@ -130,6 +130,7 @@ class Consumer(Assignment):
             if partition in self._reading.lost:  # no seek came in between
                 self._reading.seek(partition, offset)
                 self._positions[partition] = offset
+                self._arrived.set()  # that may be the end
 
     def _stop_fetching(self) -> None:
         self._buffered_bytes = sum(len(batch.data) for batch in self._batches)
