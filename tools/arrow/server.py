@@ -99,21 +99,17 @@ class ServerSource:
             timestamp_unit=UNIT,
         )
         offset, ahead = span.low, None
-        try:
-            while offset < span.high:
-                answer = self._fetch(self._fetch_request(span.name, offset, bounds), ahead)
-                assert isinstance(answer.records, bytes)
-                first, ahead = offset, None
-                offset = self._reached(answer, span, offset)
-                if offset < span.high:
-                    ahead = self._client.fetch_ahead(self._fetch_request(span.name, offset, bounds))
-                rows = self._decoded(answer, attrs.evolve(wanted, low=first), offset)
-                del answer
-                if rows.num_rows:
-                    yield rows
-        finally:
-            if ahead is not None:
-                ahead.forget()
+        while offset < span.high:
+            answer = self._fetch(self._fetch_request(span.name, offset, bounds), ahead)
+            assert isinstance(answer.records, bytes)
+            first, ahead = offset, None
+            offset = self._reached(answer, span, offset)
+            if offset < span.high:
+                ahead = self._client.fetch_ahead(self._fetch_request(span.name, offset, bounds))
+            rows = self._decoded(answer, attrs.evolve(wanted, low=first), offset)
+            del answer
+            if rows.num_rows:
+                yield rows
 
     def _decoded(self, answer: FetchPartitionResponse, wanted: Wanted, end: int) -> pa.RecordBatch:
         assert isinstance(answer.records, bytes)

@@ -1,1 +1,1 @@
-"""Clients of the native protocol: async (trio) and blocking. Nothing of the server is imported."""
+"""The client of the native protocol, for trio, asyncio and blocking programs. Nothing of the server is imported."""

@@ -1,6 +1,6 @@
 """Topics, offsets and groups for people and programs: create, change, describe, delete, look up, explain.
 
-The one place of these calls: `blocking.BlockingAdmin` runs the same functions over a client that waits in place.
+The one place of these calls: `blocking.BlockingAdmin` runs the same functions to their end.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class Caller(Protocol):
-    """Makes the calls: a `Client`, or the blocking one."""
+    """Makes the calls: a `Client`, or its `Driver`."""
 
     async def run(self, procedure: Procedure[T]) -> T:
         """Drive a procedure to its result."""

@@ -1,5 +1,5 @@
-"""The partitions that a consumer reads and the positions of its program, for programs with and without trio. `reading` owns the
-fetches and the contents of their responses."""
+"""The partitions that a consumer reads and the positions of its program. `reading` owns the fetches and the contents of their
+responses."""
 
 from __future__ import annotations
 
@@ -129,8 +129,11 @@ class Assignment:
             raise InvalidRequestError("the consumer has no group. Open it with group=...")
         return self._config.group
 
-    async def _retried(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        return await self._driver.retried(attempt, self._config.retry_timeout_ms, self._config, passes=may_pass)
+    async def _retried(self, attempt: Callable[[], Awaitable[T]], *, from_first_failure: bool = False) -> T:
+        timeout_ms = self._config.retry_timeout_ms
+        return await self._driver.retried(
+            attempt, timeout_ms, self._config, passes=may_pass, from_first_failure=from_first_failure
+        )
 
     def _drop(self, partition: TopicPartition | None) -> None:
         """Forget what was fetched of a partition, or of all, and what is being fetched."""

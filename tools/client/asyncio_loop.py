@@ -14,36 +14,9 @@ import anyio.lowlevel
 from anyio.streams.tls import TLSStream
 
 from .config import Address
-from .loops import Loop
+from .loops import Loop, WaitingLine, send_each
 
 CALLS_PER_YIELD: Final = 64
-
-
-class _ParkingLot:
-    def __init__(self) -> None:
-        self._waiting: dict[asyncio.Event, None] = {}
-
-    async def park(self) -> None:
-        turn = asyncio.Event()
-        self._waiting[turn] = None
-        try:
-            await turn.wait()
-        except BaseException:
-            if turn.is_set():  # cancelled when it was its turn
-                self.unpark()
-            raise
-        finally:
-            self._waiting.pop(turn, None)
-
-    def unpark(self) -> None:
-        if self._waiting:
-            turn = next(iter(self._waiting))
-            del self._waiting[turn]
-            turn.set()
-
-    def unpark_all(self) -> None:
-        while self._waiting:
-            self.unpark()
 
 
 @contextmanager
@@ -101,7 +74,7 @@ async def _checkpoint() -> None:
 ASYNCIO: Final = Loop(
     event=asyncio.Event,
     lock=asyncio.Lock,
-    parking_lot=_ParkingLot,
+    parking_lot=lambda: WaitingLine(asyncio.Event),
     scope=anyio.CancelScope,
     open_nursery=anyio.create_task_group,
     checkpoint=_checkpoint,
@@ -110,6 +83,8 @@ ASYNCIO: Final = Loop(
     sleep=anyio.sleep,
     open_tcp=_open_tcp,
     close_now=anyio.aclose_forcefully,
+    send_buffers=send_each,
+    is_encrypted=lambda stream: bool(stream.is_encrypted),
 )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
 from ...protocol import limits
@@ -29,7 +29,7 @@ from .exchange import expect, wait_ms
 from .former import FormerRequests
 from .greeted_connection import Connection, OpenStream, TcpOpener, greet
 from .log_calls import LogCalls
-from .loops import Nursery
+from .loops import Loop, Nursery, Tasks
 from .procedures.driving import Driver
 from .procedures.topics import Procedure
 from .running_loop import current_loop
@@ -66,9 +66,9 @@ class Client(FormerRequests, LogCalls):
     matters. Producer and Consumer do repeat theirs.
     """
 
-    def __init__(self, nursery: Nursery, open_stream: OpenStream, config: ClientConfig) -> None:
-        super().__init__(LoopDriver(self))
-        self.loop = current_loop()
+    def __init__(self, nursery: Tasks, open_stream: OpenStream, config: ClientConfig, *, loop: Loop | None = None) -> None:
+        super().__init__(Driver(self))
+        self.loop = current_loop() if loop is None else loop
         self._nursery = nursery
         self._open_stream = open_stream
         self._config = config
@@ -76,6 +76,7 @@ class Client(FormerRequests, LogCalls):
         self._connecting = self.loop.lock()
         self._backoff = Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms)
         self._not_before = -float("inf")
+        self._deadline = float("inf")  # of the block of `within`
         self._failed_attempts = 0
         self._last_failure: RequestError = ConnectionLostError("not connected yet")
         self._is_closed = False
@@ -95,9 +96,10 @@ class Client(FormerRequests, LogCalls):
             if self._connection is None or self._connection.is_lost:
                 if self._failed_attempts != failed_attempts:
                     raise type(self._last_failure)(self._last_failure.message)
-                await self.loop.sleep(max(0.0, self._not_before - self.loop.now()))
+                await self.loop.sleep(max(0.0, min(self._not_before, self._deadline) - self.loop.now()))
+                timeout_s = min(self._config.connect_timeout_ms / 1000, self._deadline - self.loop.now())
                 try:
-                    self._connection = await greet(self._open_stream, self._config)
+                    self._connection = await greet(self._open_stream, self._config, timeout_s)
                 except (ConnectionLostError, SaslAuthenticationError) as exc:
                     self._failed_attempts += 1
                     self._last_failure = exc
@@ -115,7 +117,22 @@ class Client(FormerRequests, LogCalls):
         connection = self._connection
         if connection is None or connection.is_lost:
             connection = await self.connected()
-        return await connection.call(request, (self._config.request_timeout_ms + wait_ms(request)) / 1000)
+        return await connection.call(request, self._timeout_s(wait_ms(request)))
+
+    def _timeout_s(self, wait_ms: int = 0) -> float:
+        """Return the seconds to wait for a response when the server may wait for `wait_ms` on purpose."""
+        return min((self._config.request_timeout_ms + wait_ms) / 1000, self._deadline - self.loop.now())
+
+    @contextmanager
+    def within(self, deadline: float) -> Iterator[None]:
+        """No call that any task begins inside the block waits beyond the deadline, neither to connect nor for an answer. A call
+        that is not done by then loses the connection, as one to a server that does not answer at all."""
+        before = self._deadline
+        self._deadline = min(before, deadline)
+        try:
+            yield
+        finally:
+            self._deadline = before
 
     async def run(self, procedure: Procedure[T]) -> T:
         """Drive a procedure to its result; what a call raises ends it. Always a checkpoint."""
@@ -179,6 +196,8 @@ async def connect(
     """
     config = ClientConfig() if config is None else config
     opener = open_stream or TcpOpener(address_of(server, port), config.tls)
+    if isinstance(opener, TcpOpener):
+        opener.load()
     async with open_background() as nursery:
         client = Client(nursery, opener, config)
         try:
@@ -186,28 +205,3 @@ async def connect(
             yield client
         finally:
             client.close()
-
-
-class LoopDriver(Driver):
-    """The driver of a client in an event loop."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-
-    def lock(self) -> AbstractAsyncContextManager[object]:
-        return self._client.loop.lock()
-
-    async def run(self, procedure: Procedure[T]) -> T:
-        return await self._client.run(procedure)
-
-    async def sleep(self, seconds: float) -> None:
-        await self._client.loop.sleep(seconds)
-
-    def now(self) -> float:
-        return self._client.loop.now()
-
-    def within(self, deadline: float) -> AbstractContextManager[object]:
-        return nullcontext()
-
-    def shielded(self, seconds: float) -> AbstractContextManager[object]:
-        return self._client.loop.scope(shield=True, deadline=self.now() + seconds)

@@ -1,4 +1,4 @@
-"""Batches and records out of assigned partitions: the consumer for trio programs.
+"""Batches and records out of assigned partitions: the consumer.
 
 One task fetches ahead, up to `prefetch_bytes`; the program takes batches. What to fetch and what an answer holds is
 `reading`'s. A lost connection, or an error of a partition that may pass, is retried for `retry_timeout_ms`; after that, or for
@@ -12,15 +12,13 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Self, TypeVar, Unpack
 
-import trio
-
 from ...protocol.errors import TriologError
 from ...protocol.types import Record, TopicPartition
 from .assignment import Assignment
 from .config import ConsumerConfig
 from .connection import Client, open_background
 from .errors import ClosedError
-from .loops import Scope
+from .loops import Scope, uninterrupted
 from .options import ConsumerOptions, consumer_config
 from .procedures.topics import EARLIEST, LATEST, AtOffset
 from .reading import FetchedBatch
@@ -53,7 +51,7 @@ class Consumer(Assignment):
         """Return the checkpoint of the consumer's loop."""
         return self._loop.checkpoint
 
-    @trio.lowlevel.enable_ki_protection
+    @uninterrupted
     async def next_batch(self) -> FetchedBatch | None:
         """The next batch; None when every partition has reached its end. Cancelled or interrupted, nothing is lost."""
         await self._loop.checkpoint()
@@ -82,10 +80,9 @@ class Consumer(Assignment):
         """The records one by one, as (partition, record)."""
         return Records(self)
 
-    @trio.lowlevel.enable_ki_protection  # half an answer taken in would be positions of batches that nobody gets
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Fetch ahead until cancelled or failed."""
-        task_status.started()
+    @uninterrupted  # half an answer taken in would be positions of batches that nobody gets
+    async def run(self) -> None:
+        """Fetch ahead until cancelled or failed; after `_forget_failure` it can be called again."""
         try:
             while True:
                 self._wake_fetcher = self._loop.event()
@@ -93,7 +90,7 @@ class Consumer(Assignment):
                     await self._reset_lost()
                 is_idle = False
                 with self._loop.scope() as self._fetch_scope:
-                    is_idle = not await self._retried(self._fetch)
+                    is_idle = not await self._retried(self._fetch, from_first_failure=True)
                 self._fetch_scope = None
                 if is_idle:
                     await self._wake_fetcher.wait()
@@ -102,6 +99,10 @@ class Consumer(Assignment):
         finally:
             self._failure = self._failure or ClosedError("the consumer is closed")
             self._arrived.set()
+
+    def _forget_failure(self) -> None:
+        """The program knows why `run` has ended."""
+        self._failure = None
 
     async def _fetch(self) -> bool:
         """Take in one answer; False when there is nothing to fetch now, or no room for it."""
@@ -129,6 +130,7 @@ class Consumer(Assignment):
             if partition in self._reading.lost:  # no seek came in between
                 self._reading.seek(partition, offset)
                 self._positions[partition] = offset
+                self._arrived.set()  # that may be the end
 
     def _stop_fetching(self) -> None:
         self._buffered_bytes = sum(len(batch.data) for batch in self._batches)
@@ -166,7 +168,7 @@ async def open_consumer(
     """A consumer over `client`, with ConsumerConfig's fields as keywords."""
     consumer = Consumer(client, consumer_config(config, options))
     async with open_background() as nursery:
-        await nursery.start(consumer.run)
+        nursery.start_soon(consumer.run)
         yield consumer
         nursery.cancel_scope.cancel()
 

@@ -1,4 +1,4 @@
-"""Logic of both clients around their sockets: greet, begin a request, read a response, prepare buffers. No sockets, no trio."""
+"""Logic of a client around its socket: greet, begin a request, read a response, prepare buffers. No sockets, no loop."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The calls of a client on logs, with the names, signatures and meanings of an embedded broker's.
 
-Written once over a `Driver`: `Client` has these methods, `BlockingClient` runs them to their end. Calls that change nothing are
+`Client` has these methods, and `BlockingClient` runs them to their end. Calls that change nothing are
 retried after a lost connection, for `retry_timeout_ms` of ConsumerConfig; an append of records is retried and takes effect
 once. Everything else is sent once, because its outcome is unknown when no answer comes.
 """

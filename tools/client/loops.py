@@ -1,8 +1,10 @@
-"""The event loops that the async client runs on: trio, and asyncio by anyio, whose scopes and task groups behave as trio's.
+"""The parts of an event loop that the client is written against, so that one source serves trio, asyncio and blocking programs.
 
-Under trio every part is trio's own, so the choice costs nothing. `asyncio_loop` has the parts for asyncio, and is imported
-only there. Ctrl-C: trio protects the functions that `enable_ki_protection` marks; `asyncio.run` turns it into a cancellation of
-the main task, and interrupts nothing else.
+`trio_loop` has trio's own parts, so the choice costs nothing there; `asyncio_loop` has anyio's, whose scopes and task groups
+behave as trio's; `blocking.loop` has its own, for tasks that run only inside a call. Each is imported only where it runs.
+
+Ctrl-C: under trio it interrupts no function that is marked `uninterrupted`; `asyncio.run` turns it into a cancellation of the
+main task; in a blocking program it interrupts the call that waits. The client's own tasks continue.
 """
 
 from __future__ import annotations
@@ -11,12 +13,14 @@ import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Protocol, Self, TypeVar
 
 import attrs
-import trio
 
+from ...protocol.types import Bytes
 from .config import Address
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Event(Protocol):
@@ -38,13 +42,17 @@ class Scope(Protocol):
     def cancelled_caught(self) -> bool: ...
 
 
-class Nursery(Protocol):
+class Tasks(Protocol):
+    """Starts tasks, which run until they end or are cancelled."""
+
+    def start_soon(self, function: Callable[..., Awaitable[Any]], /, *arguments: Any) -> object: ...
+
+
+class Nursery(Tasks, Protocol):
     """A block with tasks. It ends when all of them have ended; the failure of one cancels the others."""
 
     @property
     def cancel_scope(self) -> Scope: ...
-    def start_soon(self, function: Callable[..., Awaitable[Any]], /, *arguments: Any) -> object: ...
-    async def start(self, function: Callable[..., Awaitable[Any]], /, *arguments: Any) -> Any: ...
 
 
 class ParkingLot(Protocol):
@@ -56,7 +64,7 @@ class ParkingLot(Protocol):
 
 
 class Stream(Protocol):
-    """A connection. Its methods raise OSError, or under trio BrokenResourceError and ClosedResourceError, when it is broken."""
+    """A connection. Its methods raise an error of `Loop.broken` when it is broken."""
 
     async def send_all(self, data: Any) -> None: ...
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray: ...
@@ -87,38 +95,65 @@ class Loop:
     """Connect, and encrypt with a context. Raises OSError."""
     close_now: Callable[[Any], Awaitable[None]]
     """Close a stream without waiting for anything, also when the task is cancelled."""
+    send_buffers: Callable[[Any, list[Bytes]], Awaitable[None]]
+    """Send these buffers, and empty the list: together, where the stream is a plain socket."""
+    is_encrypted: Callable[[Any], bool]
+    """Whether a stream is encrypted, so that a password may be sent."""
+    broken: tuple[type[BaseException], ...] = (OSError,)
+    """What the methods of a broken stream raise."""
+    send_at_once: Callable[[Any, list[Bytes]], None] | None = None
+    """Send what the kernel takes of these buffers now, and remove it from the list; the rest is for `send_buffers`."""
+    is_in_place: bool = False
+    """Whether one program has the loop and waits in every call, so that what it sets for a while holds for no other task."""
 
 
-async def _open_tcp(address: Address, context: ssl.SSLContext | None) -> Stream:
-    stream = await trio.open_tcp_stream(*address)
-    if context is None:
-        return stream
-    encrypted = trio.SSLStream(stream, context, server_hostname=address[0], https_compatible=True)
-    try:
-        await encrypted.do_handshake()
-    except BaseException as exc:
-        await trio.aclose_forcefully(stream)
-        if isinstance(exc, trio.BrokenResourceError):
-            raise OSError(f"TLS handshake failed: {exc.__cause__}") from exc
-        raise
-    return encrypted
+_uninterrupted: Final[list[Callable[..., Any]]] = []
 
 
-TRIO: Final = Loop(
-    event=trio.Event,
-    lock=trio.Lock,
-    parking_lot=trio.lowlevel.ParkingLot,
-    scope=trio.CancelScope,
-    open_nursery=trio.open_nursery,
-    checkpoint=trio.lowlevel.checkpoint,
-    checkpoint_if_cancelled=trio.lowlevel.checkpoint_if_cancelled,
-    now=trio.current_time,
-    sleep=trio.sleep,
-    open_tcp=_open_tcp,
-    close_now=trio.aclose_forcefully,
-)
+def uninterrupted(function: F) -> F:
+    """Mark a function that Ctrl-C does not interrupt, neither in itself nor in what it calls."""
+    _uninterrupted.append(function)
+    return function
 
 
-def is_encrypted(stream: Stream) -> bool:
-    """Return whether a stream is encrypted, so that a password may be sent."""
-    return isinstance(stream, trio.SSLStream) or bool(getattr(stream, "is_encrypted", False))
+def take_uninterrupted() -> list[Callable[..., Any]]:
+    """Return the functions that were marked since the last call."""
+    marked = _uninterrupted[:]
+    _uninterrupted.clear()
+    return marked
+
+
+class WaitingLine:
+    """A `ParkingLot` of the loop's events."""
+
+    def __init__(self, event: Callable[[], Event]) -> None:
+        self._event = event
+        self._waiting: dict[Event, None] = {}
+
+    async def park(self) -> None:
+        turn = self._event()
+        self._waiting[turn] = None
+        try:
+            await turn.wait()
+        except BaseException:
+            if turn not in self._waiting:  # cancelled when it was its turn
+                self.unpark()
+            raise
+        finally:
+            self._waiting.pop(turn, None)
+
+    def unpark(self) -> None:
+        if self._waiting:
+            turn = next(iter(self._waiting))
+            del self._waiting[turn]
+            turn.set()
+
+    def unpark_all(self) -> None:
+        while self._waiting:
+            self.unpark()
+
+
+async def send_each(stream: Stream, buffers: list[Bytes]) -> None:
+    """Send buffers over a stream that takes one at a time."""
+    while buffers:
+        await stream.send_all(buffers.pop(0))

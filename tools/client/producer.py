@@ -1,4 +1,4 @@
-"""Records one by one in, batches out: the producer for trio programs.
+"""Records one by one in, batches out: the producer.
 
 `send` puts a record into its partition's batch and gives a future for it; one task sends what is due, one task per request
 waits for the answer and settles its batches. Order and retries are `accumulator`'s. After a lost connection or a timeout a
@@ -12,8 +12,6 @@ import math
 from collections.abc import AsyncIterator, Generator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Unpack
-
-import trio
 
 from ...protocol.errors import InvalidTxnStateError, RequestError, RequestTimedOutError, TriologError
 from ...protocol.native.messages import MetadataRequest
@@ -60,8 +58,9 @@ class Producer(Sending):
         self._wake_sender = self._loop.event()
         self._room = self._loop.parking_lot()
         self._is_asking = False  # for a producer id
+        self._requests = 0  # under way
         if config.transactional_id is not None:
-            self._transactions = TransactionCalls(client.driver, config, self._accumulator, lambda timeout_s: self.flush())
+            self._transactions = TransactionCalls(client.driver, config, self._accumulator, self._flush_within)
 
     async def send(
         self,
@@ -79,14 +78,13 @@ class Producer(Sending):
         for its partitions, RequestTimedOutError when they are not known by then. Always a checkpoint, before the record is
         taken: a cancelled send has sent nothing.
         """
-        produced = self._topics.get(topic)
         size = record_size(key, value, headers)
-        if produced is None or not self._accumulator.has_room(size):
-            produced = await self._make_ready(topic, size)
-        else:
+        produced = self._ready_topic(topic, size)
+        if produced is not None:
             await self._loop.checkpoint()
-            if not self._accumulator.has_room(size):
-                produced = await self._make_ready(topic, size)
+            produced = self._ready_topic(topic, size)
+        if produced is None:
+            produced = await self._make_ready(topic, size)
         return self._append(produced, size, value, key, timestamp_ms, partition, headers)
 
     def send_nowait(
@@ -103,9 +101,11 @@ class Producer(Sending):
 
         The sending task runs only while the caller awaits something.
         """
-        produced = self._topics.get(topic)
         size = record_size(key, value, headers)
-        if produced is None or not self._accumulator.has_room(size):
+        produced = self._ready_topic(topic, size)
+        if produced is None:
+            import trio
+
             raise trio.WouldBlock
         return self._append(produced, size, value, key, timestamp_ms, partition, headers)
 
@@ -116,26 +116,51 @@ class Producer(Sending):
             raise InvalidTxnStateError("a producer without transactional_id has no transactions")
         return Transaction(self._transactions)
 
-    async def flush(self) -> None:
-        """Send what waits for company and wait until every record sent before is settled, one way or the other."""
+    @property
+    def _is_sending(self) -> bool:
+        """Return whether requests are under way."""
+        return self._requests > 0
+
+    def _ready_topic(self, topic: str, size: int) -> ProducedTopic | None:
+        """Return the topic when a record of this size can be taken at once."""
+        produced = self._topics.get(topic)
+        return produced if produced is not None and self._accumulator.has_room(size) else None
+
+    def _wake(self) -> None:
+        """Let the sending task see what is due."""
+        self._wake_sender.set()
+
+    def _hurry(self) -> None:
+        """Send what waits for company, without waiting for it."""
         self._accumulator.flush()
         self._wake_sender.set()
+
+    async def flush(self) -> None:
+        """Send what waits for company and wait until every record sent before is settled, one way or the other."""
+        self._hurry()
         await self._loop.checkpoint()
         for batch in self._accumulator.unfinished:
             event = self._loop.event()
             batch.add_listener(event.set)
             await event.wait()
 
+    async def _flush_within(self, timeout_s: float | None) -> None:
+        """As `flush`; TimeoutError when that is not done in time."""
+        deadline = math.inf if timeout_s is None else self._loop.now() + timeout_s
+        with self._loop.scope(deadline=deadline) as scope:
+            await self.flush()
+        if scope.cancelled_caught:
+            raise TimeoutError(f"not settled within {timeout_s} s")
+
     async def initialize(self) -> None:
         """For a transactional producer: get its producer id and epoch; otherwise nothing."""
         if self._transactions is not None:
             await self._transactions.initialize()
 
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def run(self) -> None:
         """Send what is due until cancelled; what is unsettled then fails with ClosedError."""
         try:
             async with self._loop.open_nursery() as nursery:
-                task_status.started()
                 while True:
                     self._wake_sender = self._loop.event()
                     buffered_bytes = self._accumulator.buffered_bytes
@@ -156,16 +181,18 @@ class Producer(Sending):
     def _append(self, topic: ProducedTopic, *record: Any) -> SentRecord:
         batch, index, timestamp, is_news = self._take(topic, *record)
         if is_news:
-            self._wake_sender.set()
+            self._wake()
         return SentRecord(batch, index, timestamp)
 
     async def _make_ready(self, topic: str, size: int) -> ProducedTopic:
+        """Wait until a record of this size can be taken. Raises what `send` does."""
+        if self._is_closed:
+            raise ClosedError("the producer is closed")
         produced = None
         with self._loop.scope(deadline=self._loop.now() + self._config.max_block_ms / 1000):
             produced = await self._load(topic)
             while not self._accumulator.has_room(size) and not self._is_closed and self._accumulator.fatal is None:
-                self._accumulator.flush()
-                self._wake_sender.set()
+                self._hurry()
                 await self._room.park()
             return produced
         if produced is None:
@@ -189,26 +216,34 @@ class Producer(Sending):
         """Get a producer id for the batches that wait for one; while there is none they time out as any others."""
         self._is_asking = True
         backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
-        while self._accumulator.wants_producer:
-            try:
-                self._accumulator.set_producer(await self._client.run(group_procedures.init_producer(self._config)))
-            except TriologError as exc:
-                if isinstance(exc, RequestError) and exc.retriable:
-                    await self._loop.sleep(backoff.pause_s())
-                else:
-                    self._refuse_producer(exc)
-        self._is_asking = False
-        self._room.unpark_all()
-        self._wake_sender.set()
+        try:
+            while self._accumulator.wants_producer:
+                try:
+                    self._accumulator.set_producer(await self._client.run(group_procedures.init_producer(self._config)))
+                except TriologError as exc:
+                    if isinstance(exc, RequestError) and exc.retriable:
+                        await self._loop.sleep(backoff.pause_s())
+                    else:
+                        self._refuse_producer(exc)
+        finally:
+            self._is_asking = False
+            self._room.unpark_all()
+            self._wake_sender.set()
 
     async def _deliver(self, deliveries: list[Delivery]) -> None:
+        self._requests += 1
         try:
             response = await self._client.produce(self._request(deliveries))
         except TriologError as exc:
             self._accumulator.limit_frames(self._client.max_frame_bytes)  # perhaps of another server
             self._fail(deliveries, exc)
+        except BaseException:  # Ctrl-C out of what the program has given to find the server
+            self._fail(deliveries, ConnectionLostError("interrupted while sending"))
+            raise
         else:
             self._settle(deliveries, response)
+        finally:
+            self._requests -= 1
         self._room.unpark_all()
         self._wake_sender.set()
 
@@ -225,7 +260,7 @@ async def open_producer(
     """
     producer = Producer(client, producer_config(config, options))
     async with open_background() as nursery:
-        await nursery.start(producer.run)
+        nursery.start_soon(producer.run)
         await producer.initialize()
         yield producer
         await producer.flush()

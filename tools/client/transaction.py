@@ -1,4 +1,4 @@
-"""Transactions of a producer: what `transactions` allows, asked of the server and asked again; for trio programs as they are.
+"""Transactions of a producer: what `transactions` allows, asked of the server and asked again.
 
     async with open_producer(client, transactional_id="copier") as producer:
         async with producer.transaction() as transaction:

@@ -1,4 +1,5 @@
-"""The client for programs without trio: plain sockets, no background thread, the same protocol core and decisions.
+"""The client for programs without an event loop of their own: plain sockets, no background thread, the source of the client for
+trio and asyncio.
 
     with BlockingClient((host, port)) as client:
         BlockingAdmin(client).create_topic("t")
@@ -10,7 +11,10 @@
 
 Everything happens inside a call: nothing is sent, received or retried while the program does not call in. One client with
 its producers and consumers belongs to one thread and one process: open one per thread, and after a fork (Spark's Python
-workers are forked) never use one that was opened before it. The door to the `blocking_*` modules.
+workers are forked) never use one that was opened before it.
+
+The classes here hold no logic of their own: each has its shared counterpart, whose coroutines and tasks run in `loop` while a
+call waits. `client.Started` and `outbox` are for programs that move whole record batches.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Topics, offsets and groups without trio: the functions of `Admin`, run to their end over a client that waits in place."""
+"""Topics, offsets and groups for blocking programs: the functions of `Admin`, run to their end by the client's loop."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ class BlockingAdmin:
     raises the first error among the answers."""
 
     def __init__(self, client: BlockingClient) -> None:
+        self._loop = client.loop
         self._shared = Admin(client.driver)
 
     create_topic = blocking(Admin.create_topic)

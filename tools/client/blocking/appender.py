@@ -17,6 +17,7 @@ class BlockingAppender:
     def __init__(
         self, client: BlockingClient, config: ProducerConfig | None = None, **options: Unpack[ProducerOptions]
     ) -> None:
+        self._loop = client.loop
         self._shared = Appender(client, config, **options)
 
     append = blocking(Appender.append)

@@ -1,36 +1,26 @@
-"""Batches and records out of assigned partitions, for programs without trio. What to fetch is `reading`'s.
+"""Batches and records out of assigned partitions, for blocking programs: the shared `Consumer` over the client's loop.
 
 While the program works on the batches of one answer the next request is already with the server: it is sent before they are
-handed out, and its answer is taken in when they are used up.
+handed out, and its answer is taken in by the next call that waits.
 """
 
 from __future__ import annotations
 
-import time
+import math
 from collections.abc import Iterator
 from types import TracebackType
-from typing import NamedTuple, Self, TypeVar, Unpack
+from typing import Self, Unpack
 
-from ....protocol.errors import RequestError
-from ....protocol.native.messages import FetchResponse
+from ....protocol.errors import TriologError
 from ....protocol.types import Record, TopicPartition
-from ..assignment import Assignment, may_pass
-from ..backoff import Backoff
 from ..config import ConsumerConfig
+from ..consumer import Consumer
 from ..errors import ClosedError
-from ..exchange import expect
+from ..loops import Scope
 from ..options import ConsumerOptions, consumer_config
-from ..procedures.topics import EARLIEST, LATEST
-from ..reading import Fetch, FetchedBatch
-from .client import BlockingClient, Started
-from .in_place import blocking
-
-T = TypeVar("T")
-
-
-class _Ahead(NamedTuple):
-    fetch: Fetch
-    started: Started
+from ..reading import FetchedBatch
+from .client import BlockingClient
+from .in_place import blocking, same
 
 
 class BlockingConsumer:
@@ -39,17 +29,13 @@ class BlockingConsumer:
     def __init__(
         self, client: BlockingClient, config: ConsumerConfig | None = None, **options: Unpack[ConsumerOptions]
     ) -> None:
-        self._client = client
-        self._config = consumer_config(config, options)
-        self._shared = Assignment(client.driver, self._config, self._forget_ahead)
-        self._ahead: _Ahead | None = None
-        self._backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
-        self._retry_at = -float("inf")  # no fetch before
-        self._give_up_at = float("inf")  # known while fetches fail, whatever the calls that make them
+        self._loop = client.loop
+        self._shared = Consumer(client._shared, consumer_config(config, options))
+        self._fetching: Scope | None = None
         self._is_closed = False
 
     def __repr__(self) -> str:
-        return f"<BlockingConsumer of {len(self._shared._positions)} partitions, {len(self._shared._batches)} batches fetched>"
+        return f"<Blocking{repr(self._shared)[1:]}"
 
     def __enter__(self) -> Self:
         return self
@@ -62,40 +48,38 @@ class BlockingConsumer:
         """The partitions that are read."""
         return self._shared.assignment
 
-    def position(self, partition: TopicPartition) -> int:
-        """The offset after the last batch taken, or after what is left out behind it."""
-        return self._shared.position(partition)
-
-    def positions(self) -> dict[TopicPartition, int]:
-        """Return the next offset of every assigned partition, for `commit` and a transaction's `send_offsets`."""
-        return self._shared.positions()
-
-    def high_watermark(self, partition: TopicPartition) -> int | None:
-        """As of the last answer; None before the first."""
-        return self._shared.high_watermark(partition)
-
-    commit = blocking(Assignment.commit)
-    committed = blocking(Assignment.committed)
-    seek_to_committed = blocking(Assignment.seek_to_committed)
-    assign = blocking(Assignment.assign)
-    seek = blocking(Assignment.seek)
-    stop_at = blocking(Assignment.stop_at)
+    position = same(Consumer.position)
+    positions = same(Consumer.positions)
+    high_watermark = same(Consumer.high_watermark)
+    commit = blocking(Consumer.commit)
+    committed = blocking(Consumer.committed)
+    seek_to_committed = blocking(Consumer.seek_to_committed)
+    assign = blocking(Consumer.assign)
+    seek = blocking(Consumer.seek)
+    stop_at = blocking(Consumer.stop_at)
 
     def next_batch(self, timeout_s: float | None = None) -> FetchedBatch | None:
         """The next batch; None when every partition has reached its end; TimeoutError when none came in time.
 
-        What may pass is retried for `retry_timeout_ms`, counted through calls however short; then it is raised.
+        What may pass is retried for `retry_timeout_ms`, counted through calls however short; then it is raised, and the next
+        call begins again.
         """
-        deadline = float("inf") if timeout_s is None else time.monotonic() + timeout_s
-        while not self._shared._batches:
-            if self._is_closed:
-                raise ClosedError("the consumer is closed")
-            if self._shared._reading.is_finished:
-                return None
-            self._receive_or_retry(deadline)
-            if not self._shared._batches and time.monotonic() >= deadline:
-                raise TimeoutError(f"no batch within {timeout_s} s")
-        return self._shared._take_next()
+        if self._is_closed:
+            raise ClosedError("the consumer is closed")
+        if self._fetching is None:
+            self._shared._forget_failure()
+            self._fetching = self._loop.start_guarded(self._shared.run)
+        return self._loop.run(self._next_batch(timeout_s))
+
+    async def _next_batch(self, timeout_s: float | None) -> FetchedBatch | None:
+        loop = self._loop.parts
+        try:
+            with loop.scope(deadline=math.inf if timeout_s is None else loop.now() + timeout_s):
+                return await self._shared.next_batch()
+        except TriologError:
+            self._fetching = None
+            raise
+        raise TimeoutError(f"no batch within {timeout_s} s")
 
     def __iter__(self) -> Iterator[FetchedBatch]:
         while (batch := self.next_batch()) is not None:
@@ -110,61 +94,6 @@ class BlockingConsumer:
     def close(self) -> None:
         """Read no more."""
         self._is_closed = True
-        self._forget_ahead()
-
-    def _receive(self, deadline: float) -> None:
-        """Take in one answer, waiting no longer than the deadline, and ask for the next one."""
-        if self._shared._reading.lost:
-            self._reset_lost()
-        ahead = self._ahead or self._ask()
-        if ahead is None:
-            return
-        if not ahead.started.is_due(deadline):
-            return
-        self._ahead = None
-        for batch in self._shared._reading.accept(ahead.fetch, expect(FetchResponse, ahead.started.take())):
-            self._shared._batches.append(batch)
-        self._forget_failures()
-        if not ahead.started.is_lost:
-            self._ask()
-
-    def _ask(self) -> _Ahead | None:
-        fetch = self._shared._reading.next_fetch()
-        if fetch is None:
-            return None
-        self._ahead = _Ahead(fetch, self._client.start(fetch.request))
-        return self._ahead
-
-    def _reset_lost(self) -> None:
-        for partition, error in list(self._shared._reading.lost.items()):
-            if self._config.offset_reset is None:
-                raise error
-            self.seek(partition, EARLIEST if self._config.offset_reset == "earliest" else LATEST)
-
-    def _receive_or_retry(self, deadline: float) -> None:
-        while (now := time.monotonic()) < self._retry_at:
-            time.sleep(max(0.0, min(self._retry_at, deadline) - now))
-            if deadline < self._retry_at:
-                return
-        try:
-            self._receive(deadline)
-        except RequestError as exc:
-            self._forget_ahead()
-            now = time.monotonic()
-            self._give_up_at = min(self._give_up_at, now + self._config.retry_timeout_ms / 1000)
-            if self._shared._batches:
-                return  # they come first; the same fetch will fail again
-            if not may_pass(exc) or now >= self._give_up_at:
-                self._forget_failures()
-                raise
-            self._retry_at = now + self._backoff.pause_s()
-
-    def _forget_failures(self) -> None:
-        """The next failure counts from itself."""
-        self._backoff.reset()
-        self._give_up_at = float("inf")
-
-    def _forget_ahead(self) -> None:
-        if self._ahead is not None:
-            self._ahead.started.forget()
-            self._ahead = None
+        if self._fetching is not None:
+            self._fetching.cancel()
+            self._loop.turn()

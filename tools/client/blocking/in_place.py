@@ -1,4 +1,7 @@
-"""Runs the shared coroutines to their end, over a driver whose calls have returned when they are awaited."""
+"""Methods of the blocking client: those of the objects that all programs share, run to their end by the client's loop.
+
+A blocking object has the shared one as `_shared`, and its client's loop as `_loop`.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,13 @@ import functools
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+import attrs
+
+from .loop import InPlaceLoop
+
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
-
-
-def finished(coroutine: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that waits for nothing but such a driver."""
-    try:
-        coroutine.send(None)
-    except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]
-    raise AssertionError(f"{coroutine!r} waits for something other than a call")
 
 
 def blocking(function: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
@@ -25,24 +23,38 @@ def blocking(function: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) ->
 
     @functools.wraps(function)
     def call(self: Any, *arguments: P.args, **options: P.kwargs) -> T:
-        return finished(function(self._shared, *arguments, **options))
+        result: T = self._loop.run(function(self._shared, *arguments, **options))
+        return result
 
     return call  # type: ignore[return-value]
 
 
-def made(kind: Callable[[T], R], function: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], R]:
+def same(function: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
+    """The method that calls this one of `_shared`, which waits for nothing."""
+
+    @functools.wraps(function)
+    def call(self: Any, *arguments: P.args, **options: P.kwargs) -> T:
+        return function(self._shared, *arguments, **options)
+
+    return call  # type: ignore[return-value]
+
+
+def made(kind: Callable[[InPlaceLoop, T], R], function: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], R]:
     """The method that makes an object for blocking programs of the one that this method of `_shared` makes."""
 
     @functools.wraps(function)
     def call(self: Any, *arguments: P.args, **options: P.kwargs) -> R:
-        return kind(function(self._shared, *arguments, **options))
+        return kind(self._loop, function(self._shared, *arguments, **options))
 
     return call  # type: ignore[return-value]
 
 
+@attrs.frozen
 class InPlace:
     """Runs coroutines of a follow."""
 
+    _loop: InPlaceLoop
+
     def call(self, function: Callable[[], Awaitable[T]]) -> T:
         """Return the result of a coroutine."""
-        return finished(function())  # type: ignore[arg-type]
+        return self._loop.run(function())  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Transactions of a producer without trio; what `transaction` is for trio programs.
+"""Transactions of a producer for blocking programs.
 
 with BlockingProducer(client, transactional_id="copier") as producer:
     with producer.transaction() as transaction:
@@ -11,16 +11,17 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from ..transaction import LogTransaction, Transaction, TransactionCalls
-from .in_place import blocking, finished
+from ..transaction import LogTransaction, Transaction
+from .in_place import blocking
+from .loop import InPlaceLoop
 
 
 class BlockingTransaction:
     """A transaction for blocking programs, as Transaction: a block that commits or aborts at its end, or separate methods."""
 
-    def __init__(self, calls: TransactionCalls) -> None:
-        self._calls = calls
-        self._shared: Transaction = Transaction(calls)
+    def __init__(self, loop: InPlaceLoop, shared: Transaction) -> None:
+        self._loop = loop
+        self._shared = shared
 
     begin = blocking(Transaction.begin)
     send_offsets = blocking(Transaction.send_offsets)
@@ -29,22 +30,20 @@ class BlockingTransaction:
     def abort(self, timeout_s: float | None = None) -> None:
         """Make sure that nobody sees the records and offsets. InvalidTxnStateError when a commit may have been made;
         TimeoutError, or what the last attempt failed with, when that is not done within `timeout_s`."""
-        finished(self._calls.abort(float("inf") if timeout_s is None else timeout_s))
+        self._loop.run(self._shared.calls.abort(float("inf") if timeout_s is None else timeout_s))
 
     def __enter__(self) -> Self:
-        finished(self._shared.begin())
+        self.begin()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None) -> None:
-        finished(self._shared.__aexit__(kind, value, traceback))
+        self._loop.run(self._shared.__aexit__(kind, value, traceback))
 
 
 class BlockingLogTransaction(BlockingTransaction):
     """A transaction with appends of its own, as LogTransaction."""
 
-    def __init__(self, shared: LogTransaction) -> None:
-        self._calls = shared.calls
-        self._shared = shared
+    _shared: LogTransaction
 
     begin = blocking(LogTransaction.begin)
     append = blocking(LogTransaction.append)

@@ -1,7 +1,7 @@
 """Procedures that need more than one call, or that search a response, as generators: requests out, responses in.
 
-A procedure yields request messages, receives their responses and returns its result. So the trio client and the blocking one
-share every decision and differ only in their driver. An entry's error is raised; its message names the entry.
+A procedure yields request messages, receives their responses and returns its result. An entry's error is raised; its
+message names the entry.
 """
 
 from __future__ import annotations

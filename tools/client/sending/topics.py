@@ -1,5 +1,5 @@
-"""A producer's state of a topic: its number of partitions and the partition of the next record. `Sending` is the common base of
-both producers."""
+"""A producer's state of a topic: its number of partitions and the partition of the next record. `Sending` is what a producer
+decides, without sockets and tasks."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def partition_count(topic: str, response: MetadataResponse) -> int:
 
 
 class Sending:
-    """The logic of both producers between program and server: records become batches, batches become requests, and responses
+    """The logic of a producer between program and server: records become batches, batches become requests, and responses
     settle the records."""
 
     def __init__(self, config: ProducerConfig, clock: Callable[[], float]) -> None:

@@ -1,4 +1,4 @@
-"""The state of a transactional producer (KIP-98; Kafka: TransactionManager). No sockets; both producers share it.
+"""The state of a transactional producer (KIP-98; Kafka: TransactionManager). No sockets.
 
     begin -> send, send_offsets -> commit or abort -> begin ...
 

@@ -90,7 +90,7 @@ class ServerSource:
         return found
 
     def read(self, offsets: Mapping[TopicPartition, int], ranks: Mapping[str, int]) -> None:
-        self._forget_ahead()
+        self._ahead = None
         self._pieces.clear()
         self._places = Places(offsets, ranks)
         self._finished_s = None
@@ -175,11 +175,6 @@ class ServerSource:
         if place.start_offset > offset:
             gap = self._places.lost_before(partition, place.start_offset)
             LOGGER.warning("%s: offsets %s are lost and were not forwarded", partition, gap)
-
-    def _forget_ahead(self) -> None:
-        if self._ahead is not None:
-            self._ahead.forget()
-            self._ahead = None
 
     def _run(self, procedure: Procedure[T]) -> T:
         try:

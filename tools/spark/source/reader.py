@@ -208,22 +208,19 @@ def read_range(broker: Broker, options: ReadOptions, range_: OffsetRange, column
     """The range's records, in batches of up to `arrowMaxRecords`. DataLossError, BrokerUnavailableError, the codec's errors."""
     wanted = Wanted(range_.topic, range_.partition, columns, range_.low, range_.high, options.check_crcs)
     position = _Position(broker, options, range_)
-    try:
-        while position.offset < range_.high:
-            answer = position.fetch()
-            if answer is None:
-                continue
-            first = position.offset
-            following = position.accept(answer)
-            if following is None:
-                continue
-            committed = CommittedFilter(answer.aborted) if options.isolation is Isolation.READ_COMMITTED else None
-            assert isinstance(answer.records, bytes)
-            rows = decode_batches(answer.records, attrs.evolve(wanted, low=first), committed=committed)
-            for start in range(0, rows.num_rows, options.arrow_max_records):
-                yield rows.slice(start, options.arrow_max_records)
-    finally:
-        position.forget()
+    while position.offset < range_.high:
+        answer = position.fetch()
+        if answer is None:
+            continue
+        first = position.offset
+        following = position.accept(answer)
+        if following is None:
+            continue
+        committed = CommittedFilter(answer.aborted) if options.isolation is Isolation.READ_COMMITTED else None
+        assert isinstance(answer.records, bytes)
+        rows = decode_batches(answer.records, attrs.evolve(wanted, low=first), committed=committed)
+        for start in range(0, rows.num_rows, options.arrow_max_records):
+            yield rows.slice(start, options.arrow_max_records)
 
 
 class _Position:
@@ -266,11 +263,6 @@ class _Position:
             report(self._fails, shrunk(self._range.name, self._range.high, answer.high_watermark))
             self.offset = self._range.high
         return following
-
-    def forget(self) -> None:
-        """Drop the fetch in flight: the reader needs no more."""
-        if self._ahead is not None:
-            self._ahead.forget()
 
     def _lose(self, error: RequestError) -> None:
         name, wanted = self._range.name, self.offset

