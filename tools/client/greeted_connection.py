@@ -14,7 +14,13 @@ from typing import Any
 
 from ...protocol.errors import RemoteProtocolError, RequestError, RequestTimedOutError, TriologError
 from ...protocol.native.connection import Idle, LastError, NativeConnection, Response
-from ...protocol.native.messages import AuthenticateResponse, HelloResponse, RequestMessage, ResponseMessage
+from ...protocol.native.messages import (
+    AuthenticateRequest,
+    AuthenticateResponse,
+    HelloResponse,
+    RequestMessage,
+    ResponseMessage,
+)
 from ...protocol.types import Bytes
 from .config import AddressSource, ClientConfig, address_text
 from .errors import ConnectionLostError
@@ -90,6 +96,8 @@ class Connection:
         self._hello = hello
         self._login = login
         self._lifetime_ms = lifetime_ms  # of the login; 0: for ever
+        self._renew_at = float("inf")
+        self._renewed = self._loop.event()
         self._next_id = FIRST_ID
         self._calls: dict[int, Call] = {}  # awaiting their answers
         self._unsent: deque[tuple[list[Bytes], Call | None]] = deque()  # with the call that waits for no more than this
@@ -139,12 +147,16 @@ class Connection:
         """Before it ends, each time; other calls go on meanwhile."""
         lifetime_ms = self._lifetime_ms
         while lifetime_ms:
-            await self._loop.sleep(lifetime_ms / 1000 * RENEWED_AT)
+            pause_s = lifetime_ms / 1000 * RENEWED_AT
+            self._renew_at, self._renewed = self._loop.now() + pause_s, self._loop.event()
+            await self._loop.sleep(pause_s)
             try:
                 lifetime_ms = await self._logged_in(lifetime_ms / 1000)
             except RequestError as exc:
                 self.lose(ConnectionLostError(f"the login was not renewed: {exc.message}"))
                 return
+            self._renew_at = float("inf")
+            self._renewed.set()
 
     async def _logged_in(self, timeout_s: float) -> int:
         steps = login_steps(self._login, self._hello, is_encrypted=self._loop.is_encrypted(self._stream))
@@ -171,6 +183,7 @@ class Connection:
         self._calls.clear()
         self._unsent.clear()
         self._nothing_to_send()
+        self._renewed.set()
         self._room.unpark_all()
 
     async def call(self, request: RequestMessage, timeout_s: float) -> ResponseMessage | None:
@@ -225,6 +238,8 @@ class Connection:
             raise
 
     async def _begin(self, request: RequestMessage) -> Call:
+        if self._loop.is_in_place and self._loop.now() >= self._renew_at and not isinstance(request, AuthenticateRequest):
+            await self._renewed.wait()  # the program was away, and the login may have ended
         while self._lost is None and not self._protocol.can_send_request:
             await self._room.park()
         if self._lost is not None:
