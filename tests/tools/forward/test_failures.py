@@ -69,7 +69,7 @@ def test_a_header_name_that_librdkafka_would_cut_stops_its_topic(pair: Forwardin
         until(lambda: TOPIC in troubles(link), "trouble")
         said = troubles(link)[TOPIC]
     assert "offset 1 of partition 0 cannot be sent: librdkafka would cut its header name 'a\\x00b' at the NUL character" in said
-    assert "send it upstream with another client, or skip it" in said
+    assert "upstream with another client" in said
     assert pair.values() == [b"before"]
 
 
@@ -170,9 +170,9 @@ def test_two_topics_never_go_into_one(pair: Forwarding) -> None:
     with Running(link):
         until(lambda: "all" in pair.upstream.topics() and pair.values("all"), "one of them")
         until(lambda: troubles(link), "trouble")
-    assert troubles(link) == {
-        TOPIC: f"topic {OTHER} of link link goes to all at {pair.upstream.bootstrap_servers} . Change `target` of one"
-    }
+    [(topic, trouble)] = troubles(link).items()
+    assert topic == TOPIC
+    assert all(fact in trouble for fact in (f"topic {OTHER}", "link link", f"all at {pair.upstream.bootstrap_servers}", "`target`"))
     assert pair.values("all") == [OTHER.encode()]
 
 
@@ -218,7 +218,7 @@ def test_an_upstream_that_does_not_create_a_topic_is_retried(pair: Forwarding, m
     silent = pair.upstream.faults.add("CreateTopics", delay_ms=2000, once=True)
     pair.append([b"a"])
     link = pair.link()
-    assert first_failure(link).startswith(f"{TOPIC} at ")
+    assert f"{TOPIC} at " in first_failure(link)
     assert silent.fired == 1
     pair.drain()
     assert pair.values() == [b"a"]

@@ -238,7 +238,7 @@ def test_a_segment_that_is_deleted_meanwhile_is_data_loss(tmp_path: Path, caplog
     written = write_log(tmp_path / "topic-0", [uniform(10), uniform(2)])
     splits = splits_of(log_in(written.directory))
     min(written.directory.glob("*.log")).unlink()
-    with pytest.raises(SegmentGoneError, match="offsets 0 to 19 of topic-0 may be lost"):
+    with pytest.raises(SegmentGoneError, match="ffsets 0 to 19 of topic-0 may be lost"):
         offsets_of(splits)
     assert offsets_of(splits, attrs.evolve(READ, fail_on_data_loss=False)) == [20, 21, 22, 23]
     assert "may be lost" in caplog.text

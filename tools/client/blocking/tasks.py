@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from types import TracebackType, coroutine
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Protocol, Self
 
 from ..loops import WaitingLine
-
-if TYPE_CHECKING:
-    from .loop import InPlaceLoop
 
 INFINITY: Final = float("inf")
 
@@ -39,6 +36,20 @@ class Task:
         self.is_done = False
 
 
+class Runner(Protocol):
+    """The interface that waiting needs of the loop, which decides when a task runs."""
+
+    task: Task
+    """The one that runs."""
+    timed: dict[Scope, None]
+    """Open scopes with a deadline."""
+
+    def start(self, coroutine: Awaitable[Any], scopes: tuple[Scope, ...], nursery: Nursery | None) -> Task: ...
+    def wake(self, task: Task) -> None: ...
+    def cancel_tasks(self) -> None: ...
+    async def checkpoint(self) -> None: ...
+
+
 NO_TASK: Final = Task(None, (), None)  # type: ignore[arg-type]
 
 
@@ -53,7 +64,7 @@ class Event:
 
     __slots__ = ("_is_set", "_loop", "_waiting")
 
-    def __init__(self, loop: InPlaceLoop) -> None:
+    def __init__(self, loop: Runner) -> None:
         self._loop = loop
         self._is_set = False
         self._waiting: list[Task] = []
@@ -101,7 +112,7 @@ class Scope:
 
     __slots__ = ("_loop", "_outer", "_task", "cancelled_caught", "deadline", "is_cancelled", "is_shielded")
 
-    def __init__(self, loop: InPlaceLoop, *, deadline: float = INFINITY, shield: bool = False) -> None:
+    def __init__(self, loop: Runner, *, deadline: float = INFINITY, shield: bool = False) -> None:
         self._loop = loop
         self.deadline = deadline
         self.is_shielded = shield
@@ -145,7 +156,7 @@ def is_cancelled(scopes: tuple[Scope, ...]) -> bool:
 class Nursery:
     """A block with tasks. It ends when all of them have ended; the failure of one cancels the others."""
 
-    def __init__(self, loop: InPlaceLoop) -> None:
+    def __init__(self, loop: Runner) -> None:
         self._loop = loop
         self.cancel_scope = Scope(loop)
         self._parent: Task | None = None
