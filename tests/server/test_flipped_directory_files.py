@@ -57,7 +57,7 @@ COMMIT_STARTS: Final = 5
 MERGE_STARTS: Final = 12
 MORE_STARTS: Final = 20
 """Of damages that are like others, in the long tier."""
-REMEDY: Final = re.compile("copy|put .* back|delete|write|correct|move")
+REMEDY: Final = re.compile("copy|put .* back|delete|write|correct|move", re.IGNORECASE)
 
 
 @pytest.fixture(scope="module")
