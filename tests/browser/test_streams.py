@@ -67,10 +67,10 @@ def test_a_tail_and_a_search_that_are_too_many_say_so_and_the_tail_goes_on(chrom
         others = [stack.enter_context(tail(address)) for _ in range(MAX_STREAMS)]
         page = found.go("/topics/flights/records?q=UA")
         said = page.locator("p.said")
-        expect(said).to_have_text(TOO_MANY)
+        expect(said).to_contain_text(TOO_MANY)
         found.check_accessible()
         page.get_by_role("button", name="Live").click()
-        expect(said).to_have_text(f"The tail is interrupted: {TOO_MANY}. It is tried again.")
+        expect(said).to_contain_text(f"The tail is interrupted: {TOO_MANY}")
         found.check_accessible()
         others.pop().close()
         expect(said).to_contain_text("Live.")

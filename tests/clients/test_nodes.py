@@ -211,7 +211,7 @@ def test_a_client_speaks_the_versions_of_the_kafka_that_is_emulated() -> None:
 
 def test_a_version_that_nobody_knows_is_refused() -> None:
     with (
-        pytest.raises(ValueError, match="not known here"),
+        pytest.raises(ValueError, match="unknown Kafka version"),
         triolog.blocking.open(MEMORY, kafka=Address("127.0.0.1", 0), emulate="0.7"),
     ):
         """Does not start."""

@@ -181,7 +181,7 @@ def test_a_blocking_broker_is_called_from_many_threads() -> None:
 def test_what_keeps_it_from_starting_is_raised_by_start(tmp_path: Path) -> None:
     with triolog.blocking.open(tmp_path):
         refused = triolog.blocking.open(tmp_path)
-        with pytest.raises(LogDirectoryError, match="locked by"):
+        with pytest.raises(LogDirectoryError, match="holds the lock"):
             refused.start()
         refused.stop()
         with pytest.raises(RuntimeError, match="does not run"):

@@ -189,7 +189,7 @@ async def test_a_removal_that_cannot_be_written_is_tried_again(
         await kind.heartbeat(broker)
         fs.fail("write", f"{OFFSETS_TOPIC}-0/00000000000000000000.log")
         mock_clock.jump(SESSION_S + 0.01)
-        await until(lambda: "could not be stored" in caplog.text)
+        await until(lambda: "could not persist" in caplog.text)
         assert kind.members(broker) == {"a"}
         mock_clock.jump(1.01)
         await until(lambda: kind.members(broker) == set())

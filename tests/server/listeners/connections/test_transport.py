@@ -352,4 +352,4 @@ async def test_a_minutes_first_line_says_what_was_left_out(autojump_clock: objec
     for _ in range(2):
         seldom.warn(logger, "a", "again")
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert warnings == ["ended"] * LINES + [f"again ({TIMES - LINES} more like it were not said)", "again"]
+    assert warnings == ["ended"] * LINES + [f"again ({TIMES - LINES} similar errors not logged)", "again"]

@@ -79,7 +79,7 @@ def test_a_file_that_makes_no_sense_changes_nothing_and_a_link_that_has_failed_b
             for text, reason in (
                 ("[[forward]]\nname = 1", "name: 1 is not a name"),
                 ("[[forward]", "is not TOML"),
-                ("", "there is no link"),
+                ("", "no link: add a table"),
             ):
                 file.write_text(text)
                 process.send_signal(signal.SIGHUP)
