@@ -184,7 +184,7 @@ def test_what_keeps_it_from_starting_is_raised_by_start(tmp_path: Path) -> None:
         with pytest.raises(LogDirectoryError, match="holds the lock"):
             refused.start()
         refused.stop()
-        with pytest.raises(RuntimeError, match="does not run"):
+        with pytest.raises(RuntimeError, match="is not running"):
             refused.topics()
 
 
