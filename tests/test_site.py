@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import ast
 import functools
+import pkgutil
 import re
 import shlex
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -195,6 +197,52 @@ def test_every_command_of_a_page_exists_with_its_options(path: Path) -> None:
     page = path.read_text(encoding="utf-8")
     wrong = [(typed.strip(), reason) for typed in commands_of(page) if (reason := _wrong(typed)) is not None]
     assert wrong == []
+
+
+# ---- names in programs -------------------------------------------------------------------------------------------------
+
+
+def programs_of(page: str) -> Iterator[str]:
+    """The Python programs of a page, fenced or indented."""
+    yield from (textwrap.dedent(code) for code in re.findall(r"^ *```py(?:thon)?(?: [^\n]*)?\n(.*?)^ *```", page, re.M | re.S))
+    for block in re.findall(r"(?:^(?: {4}[^\n]*)?\n)+", page, re.M):
+        if re.search(r"^ {4}(?:from triolog|import triolog)\b", block, re.M):
+            yield textwrap.dedent(block)
+
+
+def missing_names(program: str) -> list[str]:
+    """Names of triolog that a program uses and that do not exist. Raises SyntaxError."""
+    tree = compile(program, "a page", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    used = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            used += [each.name for each in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            used += [f"{node.module}.{each.name}" for each in node.names]
+        elif isinstance(node, ast.Attribute):
+            used.append(ast.unparse(node))
+    return [name for name in used if re.fullmatch(r"triolog(\.\w+)+", name) and not _exists(name)]
+
+
+def _exists(name: str) -> bool:
+    try:
+        pkgutil.resolve_name(name)
+    except (ImportError, AttributeError):
+        return False
+    return True
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_program_of_a_page_compiles_and_uses_names_that_exist(path: Path) -> None:
+    assert [name for program in programs_of(path.read_text(encoding="utf-8")) for name in missing_names(program)] == []
+
+
+def test_a_program_with_a_wrong_name_is_reported() -> None:
+    page = "Text:\n\n    import triolog\n    triolog.opened()\n\n```python\nfrom triolog.blocking import opne\n```\n"
+    assert sorted(name for program in programs_of(page) for name in missing_names(program)) == [
+        "triolog.blocking.opne",
+        "triolog.opened",
+    ]
 
 
 # ---- statements ----------------------------------------------------------------------------------------------------------
