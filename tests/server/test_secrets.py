@@ -260,7 +260,7 @@ def ask_about_it(place: Place) -> None:
     watch = place.watch
     with place.native("root", place.passwords["root"]) as client:
         watch.say("statistics", BlockingAdmin(client).statistics())
-        watch.say("reprs of clients", f"{client!r} {client._connection!r}")
+        watch.say("reprs of clients", f"{client!r} {client._shared!r}")
     ask(place, "metrics", "/metrics", "/readyz")
     assert b"triolog_security_events_total" in watch.said["metrics /metrics"]
 
