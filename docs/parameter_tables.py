@@ -73,7 +73,7 @@ MEANINGS: Final = {
     "states": "States of transactions. None: all.",
     "target_bytes": "Size of one part.",
     "task": "Name of the task that stages records.",
-    "tasks": "What the tasks have staged.",
+    "tasks": "The shares that the tasks staged.",
     "timeout_ms": "Time after which the server aborts an open transaction.",
     "timeout_s": "Time to wait before TimeoutError. None: no limit.",
     "times": "Only records of this range of times. None: all.",
@@ -142,7 +142,7 @@ def keys_of(path: str, name: str) -> tuple[str, ...]:
 
 
 def meaning(path: str, name: str, said: dict[str, str]) -> str | None:
-    """Return what a parameter of a function means, with its unit; None if nobody says it."""
+    """Return what a parameter of a function means, with its unit. None if it is not documented."""
     text = said.get(name) or next((MEANINGS[key] for key in keys_of(path, name) if key in MEANINGS), None)
     unit = next((unit for suffix, unit in UNITS.items() if name.endswith(suffix)), None)
     return text if text is None or unit is None or "Unit:" in text else f"{text} Unit: {unit}."

@@ -25,7 +25,7 @@ _unpack_length = struct.Struct(">I").unpack_from
 
 
 class ReceiveBuffer:
-    """The receiving side of a connection: bytes received and not yet handed out. Owner: whoever reads the socket."""
+    """The receiving side of a connection: bytes received and not yet handed out. Owner: the reader of the socket."""
 
     __slots__ = ("_length", "_partial", "_piece", "_pieces", "_position", "end_received", "max_frame_bytes", "unread_bytes")
 

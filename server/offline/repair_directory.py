@@ -99,7 +99,7 @@ class _Repair:
     _observer: Observer
     _workshop: Workshop
     _actions: list[Action]
-    """What the workshop has told of."""
+    """The actions that the workshop reported."""
     _left: list[Finding] = attrs.field(factory=list)
     _damages: int = 0
     _ends: dict[TopicPartition, int] = attrs.field(factory=dict)

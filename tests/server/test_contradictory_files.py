@@ -73,7 +73,7 @@ async def test_a_lost_derived_file_brings_no_deleted_record_back(fast_path: Path
 
 
 async def test_a_clean_stop_leaves_a_derived_file_beside_a_log_that_kafka_wrote(fast_path: Path) -> None:
-    """Without it nobody would know whether it was lost, or a log start that only the checkpoint has is wrong."""
+    """Its absence means that it was lost, and not that a log start that only the checkpoint has is wrong."""
     every = {"index.interval.bytes": "0"}
     async with one_partition(fast_path, topic=every) as broker:
         for each in VALUES:

@@ -104,8 +104,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def whole(operation: F) -> F:
-    """No other thread sees it half done, and it sees no other one's. A copy that is taken while another thread goes on would be
-    a moment that never was: the second of two writes, without the first."""
+    """Operations of all threads run one at a time. A copy taken during a write of another thread would be a state that never
+    existed: the second of two writes, without the first."""
 
     @functools.wraps(operation)
     def alone(self: CrashFileSystem, *arguments: Any, **options: Any) -> Any:

@@ -146,7 +146,7 @@ async def _described(broker: Broker, group: str) -> messages.DescribedGroup:
 
 
 def group_of(broker: Broker, group: str, shared: tuple[messages.SharedPartition, ...] = ()) -> messages.DescribedGroup:
-    """Return state and members of a group of any kind; one that nobody knows is Dead. Raises RequestError."""
+    """Return state and members of a group of any kind. The state of an unknown group is Dead. Raises RequestError."""
     assigned = broker.groups.assigned_of(group)
     if assigned is None:
         return _classic_group(broker.groups.describe(group))

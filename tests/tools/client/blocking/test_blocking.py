@@ -17,23 +17,11 @@ from triolog.protocol.types import TopicPartition
 from triolog.tools.client.blocking import BlockingClient, BlockingConsumer, BlockingProducer
 from triolog.tools.client.errors import ClosedError, ConnectionLostError
 
-from tests.support.native_server_thread import ServerThread, serving
+from tests.support.native_server_thread import ServerThread
 
 from ..doors import QUICK, RETRIES, faults_on, fill
 
 T0 = TopicPartition("t", 0)
-
-
-@pytest.fixture
-def thread() -> Iterator[ServerThread]:
-    with serving(t=2) as handle:
-        yield handle
-
-
-@pytest.fixture
-def client(thread: ServerThread) -> Iterator[BlockingClient]:
-    with BlockingClient(thread.address, QUICK) as opened:
-        yield opened
 
 
 @pytest.fixture

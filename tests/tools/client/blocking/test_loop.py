@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import pytest
@@ -34,23 +34,11 @@ from triolog.tools.client.consumer import Consumer
 from triolog.tools.client.producer import Producer
 from triolog.tools.client.transaction import LogTransaction, Transaction
 
-from tests.support.native_server_thread import ServerThread, serving
+from tests.support.native_server_thread import ServerThread
 
 from ..doors import QUICK, fill
 
 T0 = TopicPartition("t", 0)
-
-
-@pytest.fixture
-def thread() -> Iterator[ServerThread]:
-    with serving(t=2) as handle:
-        yield handle
-
-
-@pytest.fixture
-def client(thread: ServerThread) -> Iterator[BlockingClient]:
-    with BlockingClient(thread.address, QUICK) as opened:
-        yield opened
 
 
 @pytest.fixture
