@@ -54,7 +54,7 @@ def command(
     --user says in whose name everybody looks.
     """
     if importlib.util.find_spec("h11") is None:
-        raise click.UsageError(f"the console needs h11: {how_to_install('console')}")
+        raise click.UsageError(f"the console needs h11: {how_to_install('cli')}")
     import trio
 
     from ...protocol.errors import InvalidConfigError
