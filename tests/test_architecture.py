@@ -153,6 +153,7 @@ FACADES: Final = (*FOLDERS, "server.storage")
 FLOORS: Final = {
     "protocol.errors": 0,
     "protocol.extras": 0,
+    "protocol.platforms": 0,
     "protocol.types": 0,
     "protocol.limits": 0,
     "protocol.following": 1,

@@ -36,10 +36,13 @@ CHECK_S: Final = 1.0
 class Watcher(Protocol):
     """Sockets by descriptor. Every method but `wait` runs in the trio thread and returns at once."""
 
-    wait: Callable[[], Awaitable[None]]
-    """Wait until a socket is ready."""
-    ready: Callable[[], Sequence[tuple[int, int]]]
-    """Return (descriptor, events) of up to SOCKETS_PER_TURN sockets. Only `departure` understands events."""
+    @property
+    def wait(self) -> Callable[[], Awaitable[None]]:
+        """Wait until a socket is ready."""
+
+    @property
+    def ready(self) -> Callable[[], Sequence[tuple[int, int]]]:
+        """Return (descriptor, events) of up to SOCKETS_PER_TURN sockets. Only `departure` understands events."""
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """The block in which `wait` may be called. Tasks of the watcher end with it."""

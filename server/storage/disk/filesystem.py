@@ -232,7 +232,7 @@ class OsFileSystem:
         self.forget_clean(fd, start, stop)
 
     def forget_clean(self, fd: int, start: int, stop: int | None = None) -> None:
-        if hasattr(os, "posix_fadvise"):
+        if hasattr(os, "posix_fadvise") and hasattr(os, "POSIX_FADV_DONTNEED"):
             os.posix_fadvise(fd, start, 0 if stop is None else stop - start, os.POSIX_FADV_DONTNEED)
 
     def whole_sync(self, path: str) -> WholeSync | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import statistics
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -44,7 +45,7 @@ def read_machine(directory: str, *, syncs: int = SYNCS) -> Machine:
     times = sync_times_s(directory, count=syncs)
     return Machine(
         cpu=_first_value("/proc/cpuinfo", "model name") or platform.processor() or platform.machine(),
-        cores=len(os.sched_getaffinity(0)),
+        cores=len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1,
         memory_gib=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30,
         kernel=platform.release(),
         python=platform.python_version(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any, Final
@@ -78,7 +79,7 @@ def appends_beside_compaction(bench: Bench) -> RowResult:
                 "beside": lambda: _beside(load, server, next(topics)),
             }
         )
-    cores = len(os.sched_getaffinity(0))
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     has_core = cores >= CORES
     target = at_most(2, "x") if has_core else None
     note = "" if has_core else f"<= 2 x with a core free; here server, appenders and cleaner have {cores} cores"
