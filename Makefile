@@ -8,7 +8,7 @@ PYTHON ?= $(firstword $(foreach python,python3 python3.13 python3.12 python3.11,
 	'import sys; sys.version_info >= (3, 11) and print("$(python)")' 2>/dev/null)))
 
 .DELETE_ON_ERROR:
-.PHONY: demo damage-demo edge-demo spark-demo test test-portable test-long test-spark-kill simulate simulate-planted histories soak fuzz lint types docs console-pictures bench bench-kafka bench-spark format man dist sbom zipapp clean
+.PHONY: demo damage-demo edge-demo spark-demo test test-portable print-portable test-long test-spark-kill simulate simulate-planted histories soak fuzz lint types docs console-pictures bench bench-kafka bench-spark format man dist sbom zipapp clean
 
 # pip, not python, stands for the environment: where the system's venv lacks ensurepip, python is there without pip.
 $(BIN)/pip:
@@ -54,6 +54,8 @@ PORTABLE_ci := tests/server/embedded/test_conformance.py tests/server/loop tests
 PORTABLE_all := tests/server/embedded tests/server/fake tests/server/loop tests/server/system tests/server/storage \
 	tests/server/listeners tests/clients
 PORTABLE ?= all
+print-portable:
+	@echo $(PORTABLE_$(PORTABLE))
 test-portable: $(VENV)/.installed-test
 	for watcher in $(or $(WATCHER),portable kqueue); do \
 		TRIOLOG_TEST_WATCHER=$$watcher $(BIN)/python -m pytest $(PARALLEL) -p tests.support.hidden_names $(PORTABLE_$(PORTABLE)) $(ARGS) \

@@ -19,7 +19,7 @@ import select
 import struct
 import termios
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
@@ -30,8 +30,12 @@ KQ_EV_CLEAR: Final = 0x20
 KQ_EV_EOF: Final = 0x8000
 NAMES: Final = ("KQ_FILTER_READ", "KQ_EV_ADD", "KQ_EV_DELETE", "KQ_EV_CLEAR", "KQ_EV_EOF")
 
-EPOLL: Final = select.epoll
-IN, RDHUP, HUP, ERR, ET = select.EPOLLIN, select.EPOLLRDHUP, select.EPOLLHUP, select.EPOLLERR, select.EPOLLET
+_LINUX: Final[Any] = select
+"""Without types: the stubs of other platforms lack epoll. Its names are taken now, because they are hidden later."""
+if hasattr(select, "epoll"):
+    EPOLL: Final = _LINUX.epoll
+    IN, RDHUP, HUP = _LINUX.EPOLLIN, _LINUX.EPOLLRDHUP, _LINUX.EPOLLHUP
+    ERR, ET = _LINUX.EPOLLERR, _LINUX.EPOLLET
 
 
 @attrs.frozen
@@ -46,7 +50,7 @@ class Kevent:
 
 @attrs.define(eq=False)
 class Kqueue:
-    _epoll: select.epoll = attrs.field(factory=EPOLL)
+    _epoll: Any = attrs.field(factory=lambda: EPOLL())
     _watched: set[int] = attrs.field(factory=set)
 
     def fileno(self) -> int:

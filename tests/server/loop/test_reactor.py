@@ -65,13 +65,15 @@ class Peer:
 
 @pytest.fixture(params=["epoll", "kqueue", "portable"])
 def watcher(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Watcher:
-    """Each one; kqueue by its imitation."""
+    """Each one; kqueue by its imitation where there is none."""
     if request.param == "epoll":
         if not hasattr(select, "epoll"):
             pytest.skip("the names of epoll are hidden")
         return EpollWatcher()
     if request.param == "portable":
         return PortableWatcher()
+    if hasattr(select, "kqueue"):
+        return KqueueWatcher()
     for name, value in {"kqueue": kqueue.Kqueue, "kevent": kqueue.Kevent}.items():
         monkeypatch.setattr(select, name, value, raising=False)
     for name in kqueue.NAMES:
