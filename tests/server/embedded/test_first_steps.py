@@ -323,6 +323,7 @@ def test_what_is_logged_is_there_for_a_program_that_wants_it(tmp_path: Path) -> 
 
 
 FORKS = """async with opened(sys.argv[1], topics=["topic"]) as broker:
+    warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads, from Python 3.12 on
     child = os.fork()
     if child == 0:
         try:
