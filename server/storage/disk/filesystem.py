@@ -41,6 +41,7 @@ CREATE: Final = WRITE | os.O_CREAT
 
 _NO_LINK: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS})
 """EACCES too: security modules refuse links to whom they allow copies. Where writing is refused as well, the copy says so."""
+_DONT_NEED: Final[int] = getattr(os, "POSIX_FADV_DONTNEED", 0)
 _UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
 
 
@@ -232,8 +233,8 @@ class OsFileSystem:
         self.forget_clean(fd, start, stop)
 
     def forget_clean(self, fd: int, start: int, stop: int | None = None) -> None:
-        if hasattr(os, "posix_fadvise") and hasattr(os, "POSIX_FADV_DONTNEED"):
-            os.posix_fadvise(fd, start, 0 if stop is None else stop - start, os.POSIX_FADV_DONTNEED)
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(fd, start, 0 if stop is None else stop - start, _DONT_NEED)
 
     def whole_sync(self, path: str) -> WholeSync | None:
         return open_whole_sync(path) if self.syncs_together else None
