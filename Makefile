@@ -101,7 +101,7 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/codespell
-	$(BIN)/python -m tests.support.sentences > /dev/null
+	$(BIN)/python -m tests.support.plain_english > /dev/null
 
 # Also with the names of macOS: an error there is a call that only Linux has.
 types: $(VENV)/.installed-dev

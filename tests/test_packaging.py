@@ -78,8 +78,8 @@ MOST_CORE_BYTES: Final = 30_000_000
 MOST_EXTRAS: Final = 10
 
 EMBEDDED: Final = """
-from triolog.server.embedded import BlockingBroker
-with BlockingBroker(topics=["t"]) as broker:
+import triolog
+with triolog.blocking.open(topics=["t"]) as broker:
     broker.append("t", [b"espresso"])
     print(broker.fetch("t")[0].value)
 """
@@ -279,7 +279,7 @@ def test_the_installed_command_serves_and_a_program_has_a_broker_inside(installe
     for name in ("bench", "edge-demo"):
         isolated = (str(installed.bin / "python"), "-I", "-m", "triolog.tools.cli", name)
         run = subprocess.run(isolated, cwd=tmp_path, capture_output=True, text=True, check=False)
-        where = f"Error: {name} is not in the wheel, but in triolog's repository: run it in a clone.\n"
+        where = f"Error: {name} is not in the wheel, only in triolog's repository. Run it in a clone\n"
         assert (run.returncode, run.stderr) == (1, where)
 
 

@@ -37,7 +37,7 @@ class PasswordFile:
             found = Path(self.path).read_text(encoding="utf-8").rstrip("\r\n")
         except (OSError, UnicodeDecodeError) as exc:
             why = exc.strerror if isinstance(exc, OSError) else "it is not UTF-8"
-            raise SaslAuthenticationError(f"the password cannot be read from {self.path}: {why}") from None
+            raise SaslAuthenticationError(f"cannot read the password from {self.path}: {why}") from None
         if not found:
             raise SaslAuthenticationError(f"the password in {self.path} is empty")
         return found
@@ -45,12 +45,14 @@ class PasswordFile:
 
 @attrs.frozen(kw_only=True)
 class LoginConfig:
-    """A user of the server, and the password or what answers it, which is asked at every login. `mechanism`: None is the best
-    one that the server has. A password itself (PLAIN) is sent over TLS only."""
+    """The credentials of a user. A password itself (PLAIN) is sent over TLS only."""
 
     user: str = attrs.field(validator=min_len(1))
+    """Name of the user."""
     password: str | Callable[[], str] = attrs.field(repr=False)
+    """The password, or a function that returns it, which is called at every login."""
     mechanism: str | None = None
+    """SASL mechanism. None: the best one that the server has."""
 
     def read_password(self) -> str:
         """As it is now."""
@@ -70,21 +72,21 @@ def login_steps(login: LoginConfig | None, hello: HelloResponse, *, is_encrypted
     answer = yield AuthenticateRequest(mechanism, exchange.final(answer.data))
     exchange.check(answer.data)
     if not answer.done:
-        raise SaslAuthenticationError("the server wants more than SCRAM has")
+        raise SaslAuthenticationError("the server requires more steps than SCRAM has")
     return answer.session_lifetime_ms
 
 
 def _mechanism(login: LoginConfig | None, offered: tuple[str, ...], *, is_encrypted: bool) -> str | None:
     if login is None:
         if offered:
-            raise SaslAuthenticationError(f"the server wants a user who logs in, by {', '.join(offered)}; none is given")
+            raise SaslAuthenticationError(f"the server requires a login, by {', '.join(offered)}. No user is given")
         return None
     if not offered:
-        raise SaslAuthenticationError(f"user {login.user} cannot log in: nobody does there")
+        raise SaslAuthenticationError(f"user {login.user} cannot log in: the server has no logins")
     wanted = BEST_FIRST if login.mechanism is None else (login.mechanism,)
     found = next((name for name in wanted if name in offered and name in BEST_FIRST), None)
     if found is None:
         raise SaslAuthenticationError(f"the server offers {', '.join(offered)}, the client has {', '.join(wanted)}")
     if found == PLAIN and not is_encrypted:
-        raise SaslAuthenticationError("a password is not sent without TLS, and the server offers nothing else")
+        raise SaslAuthenticationError("the client sends no password without TLS, and the server offers nothing else")
     return found
