@@ -8,20 +8,23 @@ PYTHON ?= $(firstword $(foreach python,python3 python3.13 python3.12 python3.11,
 	'import sys; sys.version_info >= (3, 11) and print("$(python)")' 2>/dev/null)))
 
 .DELETE_ON_ERROR:
-.PHONY: demo damage-demo edge-demo spark-demo test test-long test-spark-kill simulate simulate-planted histories soak fuzz lint types docs console-pictures bench bench-kafka bench-spark format man dist sbom zipapp clean
+.PHONY: demo damage-demo edge-demo spark-demo test test-portable print-portable test-long test-spark-kill simulate simulate-planted histories soak fuzz lint types docs console-pictures bench bench-kafka bench-spark format man dist sbom zipapp clean
 
 # pip, not python, stands for the environment: where the system's venv lacks ensurepip, python is there without pip.
 $(BIN)/pip:
 	@test -n "$(PYTHON)" || { echo "triolog needs Python 3.11 or newer: make PYTHON=/path/to/python3" >&2; exit 1; }
 	$(PYTHON) -m venv --clear $(VENV)
 
-# One stamp for each extra, so that a demo does not wait for linters; dev and fuzz contain test, test contains spark-demo, edge-demo and demo.
-# uv installs `test` in about 30 s, pip in 52 (2026-11-28, 2 cores); pip does it where uv cannot, behind a pip.conf for example.
+# One stamp for each group of pyproject.toml, so that a demo does not wait for linters; dev and fuzz contain test, test contains
+# release, spark-demo, edge-demo and demo.
+# uv installs `test` in about 30 s, pip in 52 (2026-11-28, 2 cores); pip, which knows groups since 25.1, does it where uv cannot,
+# behind a pip.conf for example.
 $(VENV)/.installed-%: pyproject.toml | $(BIN)/pip
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv || true
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --editable '.[$*]' || \
-		$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
-	@touch $@ $(if $(filter dev fuzz,$*),$(VENV)/.installed-test) $(if $(filter dev fuzz test,$*),$(VENV)/.installed-spark-demo $(VENV)/.installed-edge-demo $(VENV)/.installed-release $(VENV)/.installed-forward) \
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --editable . --group $* || { \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1' && \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group $*; }
+	@touch $@ $(if $(filter dev fuzz,$*),$(VENV)/.installed-test) $(if $(filter dev fuzz test,$*),$(VENV)/.installed-spark-demo $(VENV)/.installed-edge-demo $(VENV)/.installed-release) \
 		$(if $(filter dev fuzz test spark-demo edge-demo,$*),$(VENV)/.installed-demo)
 
 # ARGS=... goes to the demo: --console, --keep, --rows N.
@@ -43,6 +46,21 @@ spark-demo: $(VENV)/.installed-spark-demo
 # The commit tier; TRIOLOG_TEST=merge is what .ci/run calls.
 test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
+
+# Suites as macOS would run them: what only Linux has is hidden, and sockets are watched by trio alone, then by an imitation of
+# kqueue. docs/platforms.md lists the tests that this skips. PORTABLE=ci leaves out what takes long.
+PORTABLE_ci := tests/server/embedded/test_conformance.py tests/server/loop tests/server/system tests/server/storage/directory \
+	tests/server/storage/disk tests/server/listeners/connections tests/server/listeners/native
+PORTABLE_all := tests/server/embedded tests/server/fake tests/server/loop tests/server/system tests/server/storage \
+	tests/server/listeners tests/clients
+PORTABLE ?= all
+print-portable:
+	@echo $(PORTABLE_$(PORTABLE))
+test-portable: $(VENV)/.installed-test
+	for watcher in $(or $(WATCHER),portable kqueue); do \
+		TRIOLOG_TEST_WATCHER=$$watcher $(BIN)/python -m pytest $(PARALLEL) -p tests.support.hidden_names $(PORTABLE_$(PORTABLE)) $(ARGS) \
+			|| exit 1; \
+	done
 
 # Everything, for hours: full counts over other draws on every run (SEED=... repeats one), all planted faults, and HOURS of soak.
 # build/long/SEED has a case for each failure. HOURS=0 leaves the soak out.
@@ -85,8 +103,10 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/codespell
 	$(BIN)/python -m tests.support.plain_english > /dev/null
 
+# Also with the names of macOS: an error there is a call that only Linux has.
 types: $(VENV)/.installed-dev
 	$(BIN)/mypy
+	$(BIN)/mypy --platform darwin
 
 # The site, in build/site. ARGS=... goes to mkdocs; a warning is an error: a link without its end, a page that no menu has.
 docs: $(VENV)/.installed-docs
@@ -96,7 +116,7 @@ docs: $(VENV)/.installed-docs
 console-pictures: $(VENV)/.installed-test
 	TRIOLOG_TEST=merge TRIOLOG_WRITE_PICTURES=1 $(BIN)/python -m pytest tests/browser/test_pictures.py $(ARGS)
 
-bench: $(VENV)/.installed-demo $(VENV)/.installed-forward
+bench: $(VENV)/.installed-edge-demo
 	$(BIN)/triolog bench
 
 # ARGS=... goes to the benchmark: --only ROW, --quick, --starts 10000. Needs Go; Kafka's jars come with Maven and a JDK.
@@ -127,7 +147,7 @@ dist: sbom
 # build/triolog.pyz: the server and the command line in one file, for machines that have nothing but one of these Pythons.
 # It has native wheels for each of them, for this kind of machine: files of one name are the same, others say whose they are.
 ZIPAPP_PYTHONS := 3.11 3.12 3.13
-ZIPAPP_EXTRAS := metrics,control
+ZIPAPP_EXTRAS := cli,metrics,control
 zipapp: dist
 	rm -rf build/zipapp
 	mkdir -p build/zipapp/all
@@ -138,7 +158,7 @@ zipapp: dist
 	done
 	rm -rf build/zipapp/all/bin build/zipapp/all/*.dist-info/direct_url.json
 	$(BIN)/shiv --site-packages build/zipapp/all --compressed --reproducible --extend-pythonpath \
-		--python '/usr/bin/env python3' --entry-point triolog.tools.cli.main:main --output-file build/triolog.pyz
+		--python '/usr/bin/env python3' --entry-point triolog.tools.cli:run --output-file build/triolog.pyz
 
 clean:
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

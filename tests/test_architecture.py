@@ -154,6 +154,7 @@ FLOORS: Final = {
     "protocol.former": -1,
     "protocol.errors": 0,
     "protocol.extras": 0,
+    "protocol.platforms": 0,
     "protocol.types": 0,
     "protocol.limits": 0,
     "protocol.following": 1,

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import attrs
 import pytest
+from triolog.protocol.extras import how_to_install
 from triolog.server.config.version import VERSION as SERVER_VERSION
 
 from tests.support.counts import by_tier
@@ -54,6 +55,8 @@ NEED["prometheus_client"] = ("triolog.server.listeners.http.health", "triolog.se
 HTTP = tuple(f"triolog.server.listeners.http.{name}" for name in ("server", "session"))
 NEED["h11"] = (*HTTP, "triolog.server.fake.", "triolog.tools.console.", *NEED["prometheus_client"])
 NEED["pytest"] = ("triolog.tools.pytest_plugin",)
+COMMANDS = ("triolog.tools.cli.", "triolog.tools.pictures.", "triolog.tools.spark.")
+NEED["click"] = NEED["rich"] = COMMANDS
 print("triolog")
 for module in pkgutil.walk_packages(triolog.__path__, "triolog."):
     if not module.name.endswith(".__main__"):
@@ -65,6 +68,14 @@ for module in pkgutil.walk_packages(triolog.__path__, "triolog."):
         print(module.name)
 """
 """Only what is made for an extra may fail to import without it, and only for want of what the extra brings."""
+
+CORE: Final = frozenset(
+    {"anyio", "attrs", "cramjam", "crc32c", "idna", "msgpack", "outcome", "sniffio", "sortedcontainers", "trio"}
+)
+"""The packages of `pip install .`. anyio adds typing-extensions below Python 3.13. Until 2026-11-28 there were seven more."""
+MOST_CORE_BYTES: Final = 30_000_000
+"""27 MB on 2026-11-29, 18 of them triolog's own, compiled modules included; 42 MB before click, rich and RE2 became extras."""
+MOST_EXTRAS: Final = 10
 
 EMBEDDED: Final = """
 import triolog
@@ -133,17 +144,24 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Released:
     return released
 
 
-def install(released: Released, python: str, folder: Path) -> Installed:
+def install(released: Released, python: str, folder: Path, extras: str = "") -> Installed:
     """The wheel in a new environment of its own."""
     _run(python, "-m", "venv", "--without-pip", str(folder), cwd=released.elsewhere)
     pip = (sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install", "--quiet")
-    _run(*pip, str(released.wheel), cwd=released.elsewhere)
+    _run(*pip, f"{released.wheel}{extras}", cwd=released.elsewhere)
     return Installed(released=released, bin=folder / "bin")
 
 
 @pytest.fixture(scope="module", params=PYTHONS)
+def core(request: pytest.FixtureRequest, released: Released, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """Without any extra."""
+    return install(released, python_of(request.param), tmp_path_factory.mktemp("core") / request.param)
+
+
+@pytest.fixture(scope="module", params=PYTHONS)
 def installed(request: pytest.FixtureRequest, released: Released, tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    return install(released, python_of(request.param), tmp_path_factory.mktemp("environment") / request.param)
+    """With the command."""
+    return install(released, python_of(request.param), tmp_path_factory.mktemp("environment") / request.param, "[cli]")
 
 
 def say(command: Sequence[str], folder: Path, server: ServerProcess, *arguments: str, told: str | None = None) -> str:
@@ -168,6 +186,13 @@ def test_the_zipapp_is_for_every_version_that_is_supported() -> None:
 def test_the_changelog_begins_with_what_comes_and_goes_on_with_the_version_that_is_declared() -> None:
     headings = re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
     assert headings in (["Unreleased"], ["Unreleased", PROJECT["version"], *headings[2:]])
+
+
+def test_users_have_few_extras_and_no_dependency_has_a_bound_above_but_sparks() -> None:
+    extras = PROJECT["optional-dependencies"]
+    assert len(extras) <= MOST_EXTRAS
+    named = [*PROJECT["dependencies"], *(each for extra in extras.values() for each in extra)]
+    assert [each for each in named if "<" in each] == ["pyspark>=4.3,<4.4"]
 
 
 def test_the_server_says_the_version_that_is_declared() -> None:
@@ -216,9 +241,26 @@ def test_the_wheel_and_the_bill_of_materials_beside_it_say_what_it_is(released: 
 
 
 @merge
-def test_every_module_imports_with_the_runtime_dependencies_alone(installed: Installed) -> None:
-    modules = installed.run("python", "-I", "-c", IMPORT_EVERYTHING).split()
-    tree = installed.released.tree
+def test_the_core_is_small_and_has_a_broker(core: Installed) -> None:
+    [packages] = (core.bin.parent / "lib").glob("python3.*/site-packages")
+    found = {each.name.partition("-")[0] for each in packages.glob("*.dist-info")}
+    assert found - {"typing_extensions"} == CORE | {"triolog"}
+    assert sum(each.stat().st_size for each in packages.rglob("*") if each.is_file()) < MOST_CORE_BYTES
+    assert core.run("python", "-I", "-c", EMBEDDED) == "b'espresso'\n"
+
+
+@merge
+def test_without_its_extra_the_command_says_in_one_line_how_to_get_it(core: Installed) -> None:
+    for command in (("triolog",), ("triolog", "serve"), ("python", "-I", "-m", "triolog.tools.cli")):
+        done = subprocess.run([core.bin / command[0], *command[1:]], capture_output=True, text=True, check=False)
+        assert done.stderr == f"the triolog command needs click and rich: {how_to_install('cli')}\n"
+        assert (done.returncode, done.stdout) == (1, "")
+
+
+@merge
+def test_every_module_imports_with_the_runtime_dependencies_alone(core: Installed) -> None:
+    modules = core.run("python", "-I", "-c", IMPORT_EVERYTHING).split()
+    tree = core.released.tree
     sources = {path.relative_to(tree) for folder in FOLDERS for path in (tree / folder).rglob("*.py")}
     names = [_installed_as(path) for path in sources if _is_in_the_wheel(path)]
     expected = {name[:-3].replace("/", ".").removesuffix(".__init__") for name in names if name.startswith("triolog/")}
@@ -234,7 +276,6 @@ def test_the_installed_command_serves_and_a_program_has_a_broker_inside(installe
     command = (str(installed.bin / "triolog"),)
     with ServerFolder(tmp_path, command=command) as folder:
         use(folder, command)
-    assert installed.run("python", "-I", "-c", EMBEDDED) == "b'espresso'\n"
     for name in ("bench", "edge-demo"):
         isolated = (str(installed.bin / "python"), "-I", "-m", "triolog.tools.cli", name)
         run = subprocess.run(isolated, cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -20,11 +20,12 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-ALL: Final = ("metrics", "telemetry", "forward", "console", "control", "regex", "arrow", "sql", "spark", "demo")
+DECLARED: Final = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT: Final = DECLARED["project"]
+ALL: Final = ("cli", "metrics", "telemetry", "forward", "control", "regex", "arrow", "sql", "spark")
 BUILDS: Final = ("release", "test", "docs", "dev", "fuzz")
-COMBINED: Final = ("edge-demo", "spark-demo", "pipelines")
-"""Extras of demos, which bring what others bring, pictures, a Java and Spark Connect."""
+COMBINED: Final = ("pipelines",)
+"""Brings what `spark` brings, a Java and Spark Connect, which tests do without."""
 
 
 def made(folder: Path, *arguments: str, seed: str = "0") -> str:
@@ -50,9 +51,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @functools.cache
 def asked(extra: str | None = None) -> frozenset[str]:
-    """What pyproject.toml names, for this Python and machine."""
-    named = PROJECT["dependencies"] if extra is None else PROJECT["optional-dependencies"][extra]
-    found = map(Requirement, named)
+    """What pyproject.toml names for an extra or a group, for this Python and machine."""
+    known = {None: PROJECT["dependencies"], **PROJECT["optional-dependencies"], **DECLARED["dependency-groups"]}
+    found = [Requirement(each) for each in known[extra] if isinstance(each, str)]  # others include a group
     names = (canonicalize_name(each.name) for each in found if each.marker is None or each.marker.evaluate())
     return frozenset(names) - {"triolog"}  # whose extras bring others
 
@@ -92,10 +93,10 @@ def test_it_names_every_dependency_that_runs_with_version_and_licence(whole: str
         assert all(licences(component)), name
         assert len(licences(component)) == 1, name
         assert component["purl"] == f"pkg:pypi/{name}@{component['version']}"
-    built = frozenset().union(*map(asked, BUILDS)) - named - {"pandas"}  # the demo's flights bring it, too
+    built = frozenset().union(*map(asked, BUILDS)) - named
     assert len(built) > 10
     assert built & found.keys() == set()
-    assert {*ALL, *BUILDS, *COMBINED} == {*PROJECT["optional-dependencies"]}
+    assert {*ALL, *COMBINED} == {*PROJECT["optional-dependencies"]}
 
 
 def test_what_an_extra_asks_for_is_optional_and_says_so(plain: str) -> None:

@@ -18,17 +18,14 @@
 | 61 | .. | records, compressed together when attribute bits 0-2 say so | yes |
 
 Integers are big-endian. A broker can give a batch its offsets and its leader epoch without touching the checksum. What
-the records are is `record`'s; that their number and offsets agree with the header is checked there too. The checksum is CRC-32C
-(Castagnoli, RFC 3720 appendix B.4), by the processor's instruction where it has one.
+the records are is `record`'s; that their number and offsets agree with the header is checked there too.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final, NamedTuple, NoReturn
-
-from crc32c import crc32c as _crc32c
 
 from ..errors import CorruptRecordError, UnsupportedCompressionTypeError
 from ..limits import INT32_MAX
@@ -42,10 +39,8 @@ from ..types import (
     CompressionType,
     TimestampType,
 )
+from .checksum import crc32c as crc32c
 from .control import ControlRecordType, commit_of_nothing, end_txn_record
-
-crc32c: Final[Callable[..., int]] = _crc32c
-"""(data, crc=0) -> the unsigned checksum of `data`, continued from `crc` (the checksum of what came before it)."""
 
 LOG_OVERHEAD: Final = 12
 """base_offset and batch_length: what must be there to know how long a batch is."""

@@ -15,6 +15,8 @@ import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from ...protocol.platforms import check_platform
+
 if TYPE_CHECKING:
     from ...protocol.errors import ExpectedOffsetError as ExpectedOffsetError
     from ..config.broker_config import Address as Address
@@ -40,6 +42,7 @@ _PLACES: Final = {
     "open_broker": ".opening",
 }
 
+check_platform()
 logging.getLogger(__name__.partition(".")[0]).addHandler(logging.NullHandler())
 
 

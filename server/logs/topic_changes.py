@@ -10,6 +10,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Final
 
 import attrs
@@ -99,11 +100,24 @@ class TopicChanges:
             raise InvalidTopicError(f"topic {name!r} is the server's own and is created when needed")
         if (other := self.topics.colliding_with(name)) is not None:
             raise InvalidTopicError(f"topic {name!r} collides with {other!r}: '.' and '_' count as the same character")
+        self._check_case(name)
         _check_count(name, partitions)
         if not internal:
             self._check_total(name, partitions)
             self.topics.check_memory(name, configs)
         return self.directories.config.topic_defaults.overlay(configs, lenient=lenient)
+
+    def _check_case(self, name: str) -> None:
+        """Raises InvalidTopicError when a file system would take the topic's directories for those of another one."""
+        path = next((directory.path for directory in self.directories.live if directory.ignores_case), None)
+        if path is None:
+            return
+        for other in chain(self.topics.entries, self._going, self.topics.half_deleted):
+            if other != name and other.lower() == name.lower():
+                raise InvalidTopicError(
+                    f"topic {name!r} differs from {other!r} only in upper and lower case, and the file system of {path} takes "
+                    "both for one name; choose another"
+                )
 
     async def create(
         self, name: str, partitions: int, configs: Mapping[str, str], *, internal: bool = False, lenient: bool = False

@@ -1,4 +1,4 @@
-"""The sockets of a listener's sessions, watched together: one epoll object inside trio's, and one task that waits for it.
+"""The sockets of a listener's sessions, watched together by one `Watcher` (`readiness`), and one task that waits for it.
 
 A turn of that task serves all sockets that are ready, so that their requests share what can be shared: a write for each
 partition, a send for each peer. A session needs no task to be read from, only to wait for something.
@@ -13,25 +13,27 @@ a wake-up.
 from __future__ import annotations
 
 import contextlib
-import select
 from collections.abc import Awaitable, Callable
+from enum import Enum
 from typing import Final, Protocol
 
 import attrs
 import trio
 
+from .readiness import Watcher, open_watcher
 from .turns import Gathering
 from .waiting import Deadlines
-
-SOCKETS_PER_TURN: Final = 64
-"""That are served before others have their turn; the kernel tells of the rest again, the longest waiting first."""
 
 READING: Final = "reading"
 """The only state of a session in which it is read from."""
 
-IN: Final = select.EPOLLIN
-_LEFT: Final = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
-_ALL: Final = IN | select.EPOLLRDHUP
+
+class Wanted(Enum):
+    """The events of a socket that the reactor wants to learn."""
+
+    BYTES = "bytes, and a departure"
+    DEPARTURE = "a departure"
+    NOTHING = "nothing: the peer has left, and the socket is not watched any more"
 
 
 class Reads(Protocol):
@@ -61,8 +63,7 @@ class Reads(Protocol):
 @attrs.define(eq=False, repr=False)
 class _Watched:
     session: Reads
-    events: int = _ALL
-    """What is asked for; 0: the socket is not watched any more, since its peer has left."""
+    wanted: Wanted = Wanted.BYTES
 
 
 @attrs.define(eq=False, repr=False)
@@ -72,7 +73,7 @@ class Reactor:
     gathering: Gathering
     deadlines: Deadlines = attrs.field(factory=Deadlines)
     """Of the sessions' requests."""
-    _epoll: select.epoll = attrs.field(factory=select.epoll)
+    _watcher: Watcher = attrs.field(factory=open_watcher)
     _watched: dict[int, _Watched] = attrs.field(factory=dict)
     """By descriptor."""
     _again: dict[Reads, None] = attrs.field(factory=dict)
@@ -81,14 +82,15 @@ class Reactor:
 
     async def run(self) -> None:
         """Serve what is ready, until it is cancelled."""
-        descriptor, turns = self._epoll.fileno(), self.gathering.turns
-        while True:
-            if self._again:
-                await trio.lowlevel.checkpoint()
-            else:
-                await trio.lowlevel.wait_readable(descriptor)
-            turns.begin()
-            self._turn()
+        wait, turns = self._watcher.wait, self.gathering.turns
+        async with self._watcher.running():
+            while True:
+                if self._again:
+                    await trio.lowlevel.checkpoint()
+                else:
+                    await wait()
+                turns.begin()
+                self._turn()
 
     def _turn(self) -> None:
         """A frame of its own: a session must not be kept by who served it last."""
@@ -103,7 +105,7 @@ class Reactor:
                         session.on_next_turn()
                     except Exception as exc:
                         self._end(session, exc)
-                for descriptor, events in self._epoll.poll(0, SOCKETS_PER_TURN):
+                for descriptor, events in self._watcher.ready():
                     watched = self._watched.get(descriptor)
                     if watched is None:
                         continue
@@ -125,25 +127,26 @@ class Reactor:
 
     def _notice(self, descriptor: int, watched: _Watched, events: int) -> None:
         """Something has happened to a socket that nobody reads from."""
-        if events & _LEFT:
-            watched.events = 0
-            self._epoll.unregister(descriptor)
-            watched.session.on_departure(bool(events & (select.EPOLLHUP | select.EPOLLERR)))
-        elif watched.events & IN:
-            watched.events = select.EPOLLRDHUP
-            self._epoll.modify(descriptor, watched.events)
+        is_gone = self._watcher.departure(descriptor, events)
+        if is_gone is not None:
+            watched.wanted = Wanted.NOTHING
+            self._watcher.forget(descriptor)
+            watched.session.on_departure(is_gone)
+        elif watched.wanted is Wanted.BYTES:
+            watched.wanted = Wanted.DEPARTURE
+            self._watcher.watch_departure(descriptor)
 
     def add(self, session: Reads) -> None:
         """Watch a session's socket until `remove`. Raises OSError."""
-        self._epoll.register(session.descriptor, _ALL)
+        self._watcher.watch(session.descriptor)
         self._watched[session.descriptor] = _Watched(session)
 
     def expect(self, session: Reads) -> None:
         """The session wants bytes again, after it did not want any."""
         watched = self._watched.get(session.descriptor)
-        if watched is not None and watched.events != _ALL:
-            (self._epoll.modify if watched.events else self._epoll.register)(session.descriptor, _ALL)
-            watched.events = _ALL
+        if watched is not None and watched.wanted is not Wanted.BYTES:
+            (self._watcher.watch_again if watched.wanted is Wanted.DEPARTURE else self._watcher.watch)(session.descriptor)
+            watched.wanted = Wanted.BYTES
 
     def again(self, session: Reads) -> bool:
         """Have a session go on in the next turn, together with those that are ready then. Only in a turn; False outside of one:
@@ -156,14 +159,14 @@ class Reactor:
         """Watch it no more; its descriptor may be another file's from now on."""
         self._again.pop(session, None)
         watched = self._watched.pop(session.descriptor, None)
-        if watched is not None and watched.events:
-            self._epoll.unregister(session.descriptor)
+        if watched is not None and watched.wanted is not Wanted.NOTHING:
+            self._watcher.forget(session.descriptor)
 
     def close(self) -> None:
         """Nobody is watched any more."""
         self._watched.clear()
         self._again.clear()
-        self._epoll.close()
+        self._watcher.close()
 
 
 Work = Callable[[], Awaitable[None]]

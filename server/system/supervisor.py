@@ -47,7 +47,8 @@ class Supervisor:
         if address[0] not in "/@":
             LOGGER.warning("NOTIFY_SOCKET=%s is neither a path nor an abstract name: not notifying the supervisor", address)
             return cls()
-        notified = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+        notified = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        notified.setblocking(False)
         try:
             notified.connect(f"\0{address[1:]}" if address[0] == "@" else address)
         except OSError as exc:

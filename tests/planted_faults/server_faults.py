@@ -386,9 +386,9 @@ MEMORY: Final = {
     ),
     "departure-unseen": Fault(
         why="A peer that left keeps its connection for as long as its fetch wanted to wait.",
-        file="server/loop/reactor.py",
-        old="        if events & _LEFT:\n",
-        new="        if events & select.EPOLLHUP:\n",
+        file="server/loop/readiness.py",
+        old="        return bool(events & _GONE) if events & (_LEFT | _GONE) else None\n",
+        new="        return True if events & _GONE else None\n",
         tests=(f"{ATTACKS_TESTS}::test_peers_that_leave_parked_requests_behind_give_their_places_back",),
     ),
 }

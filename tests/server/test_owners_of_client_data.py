@@ -65,6 +65,7 @@ NOT_KEPT: Final = {
     "belongs to a connection: 128 KiB each, see max_connections": """
         Account.charged InFlightBudget.shares InFlightBudget._principals ConnectionTask._alarms Deadlines._new
         Deadlines._waiting Places._listeners ListenerPlaces.connections ListenerPlaces.newcomers Reactor._watched Reactor._again
+        PortableWatcher._sockets PortableWatcher._ready
         Listener._handshakes Listener._served Transport._unsent Transport._rest UnsentAnswers._slow
         KafkaCalls._calls KafkaSession._turns Fetches._long_polls NativeSession.amends NativeSession._taken
         NativeSession._expiring""",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .main import main
+from . import run
 
 if __name__ == "__main__":
-    main(prog_name="triolog")
+    run("triolog")

@@ -62,7 +62,7 @@ def command(
     --user every browser has the rights of that user.
     """
     if importlib.util.find_spec("h11") is None:
-        raise click.UsageError(f"the console needs h11: {how_to_install('console')}")
+        raise click.UsageError(f"the console needs h11: {how_to_install('cli')}")
     import trio
 
     from ...protocol.errors import InvalidConfigError

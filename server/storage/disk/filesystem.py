@@ -3,8 +3,8 @@
 `FileSystem` is the contract, `OsFileSystem` the real one. Tests put others in its place: one that keeps only what was
 synced, one that refuses writes. All calls block and raise OSError; none of them knows what a log is.
 
-Linux offers `RWF_NOWAIT` (a read that never waits for the device) and `fdatasync`. Where one is missing, `read_cached`
-declines and `sync` does the strongest sync there is.
+Linux offers `RWF_NOWAIT` (a read that never waits for the device). Where it is missing, `read_cached` declines. Syncs are those
+of `system.syncs`.
 
 Opening files, which are regular ones, and making files and directories with a mode, whatever the umask of the process is;
 what is there already keeps its own. A pipe or a device under a file's name is an error at once: to open one can wait for ever,
@@ -26,6 +26,7 @@ from typing import Final, Protocol
 from ....protocol.limits import MIB
 from ....protocol.types import Bytes
 from ...config import DataPermissions
+from ...system import syncs
 from ...system.block_devices import WholeSync, lies_in_memory, open_whole_sync
 from ..errors import FileTooLargeError
 
@@ -40,6 +41,7 @@ CREATE: Final = WRITE | os.O_CREAT
 
 _NO_LINK: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS})
 """EACCES too: security modules refuse links to whom they allow copies. Where writing is refused as well, the copy says so."""
+_DONT_NEED: Final[int] = getattr(os, "POSIX_FADV_DONTNEED", 0)
 _UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
 
 
@@ -221,7 +223,7 @@ class OsFileSystem:
             os.ftruncate(fd, size)
 
     def sync(self, fd: int) -> None:
-        getattr(os, "fdatasync", os.fsync)(fd)
+        syncs.sync_file(fd)
 
     def forget(self, fd: int, start: int, stop: int | None = None) -> None:
         if not hasattr(os, "posix_fadvise"):
@@ -232,7 +234,7 @@ class OsFileSystem:
 
     def forget_clean(self, fd: int, start: int, stop: int | None = None) -> None:
         if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(fd, start, 0 if stop is None else stop - start, os.POSIX_FADV_DONTNEED)
+            os.posix_fadvise(fd, start, 0 if stop is None else stop - start, _DONT_NEED)
 
     def whole_sync(self, path: str) -> WholeSync | None:
         return open_whole_sync(path) if self.syncs_together else None
@@ -287,7 +289,7 @@ class OsFileSystem:
     def sync_directory(self, path: str) -> None:
         fd = os.open(path, READ)
         try:
-            os.fsync(fd)
+            syncs.sync_directory(fd)
         finally:
             os.close(fd)
 

@@ -15,7 +15,7 @@ from triolog.server.storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE
 from tests.support.server_process import DEADLINE_S, environment
 
 PROGRAM: Final = """
-import os, signal, sys, threading
+import os, signal, sys, threading, warnings
 import triolog
 from triolog.server.embedded import ForkedError
 

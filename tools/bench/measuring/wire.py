@@ -183,14 +183,18 @@ class Pipeline:
         return count
 
 
+_SYSTEM: Final[Any] = select
+"""Without types: the stubs of other platforms than Linux lack epoll."""
+
+
 def drive_pipelines(pipelines: Sequence[Pipeline], in_flight: int) -> float:
     """Keep every pipeline full until all is answered; return the seconds. Raises LoadFailedError when no answer comes."""
-    poller = select.epoll()
+    poller = _SYSTEM.epoll()
     try:
         by_fd = {pipeline.socket.fileno(): pipeline for pipeline in pipelines}
         for pipeline in pipelines:
             pipeline.socket.setblocking(False)
-            poller.register(pipeline.socket.fileno(), select.EPOLLIN)
+            poller.register(pipeline.socket.fileno(), _SYSTEM.EPOLLIN)
         waiting: set[int] = set()
         running = len(pipelines)
         started = time.perf_counter()
@@ -204,9 +208,9 @@ def drive_pipelines(pipelines: Sequence[Pipeline], in_flight: int) -> float:
                 raise LoadFailedError(f"{unanswered} requests are unanswered, and nothing arrived for {TIMEOUT_S:g} s")
             for fd, events in ready:
                 pipeline = by_fd[fd]
-                if events & select.EPOLLOUT:
+                if events & _SYSTEM.EPOLLOUT:
                     pipeline.flush()
-                if events & (select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR) and (count := pipeline.receive()):
+                if events & (_SYSTEM.EPOLLIN | _SYSTEM.EPOLLHUP | _SYSTEM.EPOLLERR) and (count := pipeline.receive()):
                     if pipeline.answered == pipeline.total:
                         running -= 1
                     else:
@@ -217,10 +221,10 @@ def drive_pipelines(pipelines: Sequence[Pipeline], in_flight: int) -> float:
         poller.close()
 
 
-def _watch(poller: select.epoll, pipeline: Pipeline, waiting: set[int]) -> None:
+def _watch(poller: Any, pipeline: Pipeline, waiting: set[int]) -> None:
     """Wait for space in the socket's buffer only while something is left to send."""
     fd = pipeline.socket.fileno()
     has_more = pipeline.flush()
     if has_more != (fd in waiting):
-        poller.modify(fd, select.EPOLLIN | select.EPOLLOUT if has_more else select.EPOLLIN)
+        poller.modify(fd, _SYSTEM.EPOLLIN | _SYSTEM.EPOLLOUT if has_more else _SYSTEM.EPOLLIN)
         (waiting.add if has_more else waiting.discard)(fd)

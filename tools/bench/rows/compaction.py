@@ -11,6 +11,7 @@ from ....protocol.limits import MIB
 from ..loads import append_on_schedule, fill_keyed, run_cleaner, write_keyed_log
 from ..measuring.bench import Bench
 from ..measuring.child import LoadFailedError, LoadProcess, run_load
+from ..measuring.machine import usable_cores
 from ..measuring.report import Line, RowResult, at_least, at_most, ratio
 from ..measuring.server import Server, serving
 from ..measuring.wire import Wire
@@ -78,7 +79,7 @@ def appends_beside_compaction(bench: Bench) -> RowResult:
                 "beside": lambda: _beside(load, server, next(topics)),
             }
         )
-    cores = len(os.sched_getaffinity(0))
+    cores = usable_cores()
     has_core = cores >= CORES
     target = at_most(2, "x") if has_core else None
     note = "" if has_core else f"<= 2 x with a core free; here server, appenders and cleaner have {cores} cores"

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
+from ....server.system import syncs
 from ..terminal.output import count_text, draw, flush, json_line, printable, say, table, write
 from .cells import as_csv, as_json, as_text, cells, is_number
 
@@ -86,11 +87,11 @@ def replaced(path: Path) -> Iterator[BinaryIO]:
         with temporary.open("xb") as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            syncs.sync_file(file.fileno())
         temporary.replace(path)
         folder = os.open(path.parent, os.O_RDONLY)
         try:
-            os.fsync(folder)
+            syncs.sync_directory(folder)
         finally:
             os.close(folder)
     finally:

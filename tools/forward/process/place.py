@@ -16,6 +16,7 @@ import fcntl
 import json
 import os
 import socket
+import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,8 +31,8 @@ LOCK: Final = "lock"
 CONTROL: Final = "control"
 PAUSED: Final = "paused"
 TOPICS: Final = "topics.json"
-MAX_SOCKET_PATH: Final = 107
-"""sun_path of unix(7), without the byte that ends it."""
+MAX_SOCKET_PATH: Final = 107 if sys.platform == "linux" else 103
+"""sun_path of unix(7), without the byte that ends it. macOS and the BSDs have 104 bytes."""
 
 
 STATE_VARIABLE: Final = "TRIOLOG_FORWARD_DIR"

@@ -11,7 +11,7 @@ from typing import Final
 
 import click
 
-from ....protocol.extras import how_to_install
+from ....protocol.extras import how_to_install_group
 
 MIN_ROWS: Final = 1000
 DEFAULT_PICTURE: Final = "delay-by-hour.png"
@@ -74,7 +74,7 @@ def _check_installed() -> None:
 
     for package in ("pyspark", "pyarrow", "numpy", "matplotlib"):
         if importlib.util.find_spec(package) is None:
-            how = f"the Python package {package} is not installed: {how_to_install('spark-demo')}"
+            how = f"the Python package {package} is not installed: {how_to_install_group('spark-demo')}"
             raise DemoError(how, EXIT_NOT_INSTALLED)
     try:
         find_java()
