@@ -1,16 +1,16 @@
-"""The credentials of a client: a user and a password, and their `authenticate` calls. No sockets, no trio."""
+"""The credentials of a client, a user and a password or a bearer token, and their `authenticate` calls. No sockets, no trio."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Final
 
 import attrs
-from attrs.validators import min_len
 
 from ...protocol.errors import SaslAuthenticationError
+from ...protocol.kafka.oauthbearer import OAUTHBEARER, REFUSAL_SEEN, BearerMessage
 from ...protocol.kafka.scram import ScramClient, ScramMechanism
 from ...protocol.native.messages import AuthenticateRequest, AuthenticateResponse, HelloResponse
 
@@ -45,16 +45,42 @@ class PasswordFile:
 
 @attrs.frozen(kw_only=True)
 class LoginConfig:
-    """A user of the server, and the password or what answers it, which is asked at every login. `mechanism`: None is the best
-    one that the server has. A password itself (PLAIN) is sent over TLS only."""
+    """A user of the server with a password, or a bearer token (OAUTHBEARER). Password and token may be functions, which are
+    called at every login, so at every renewal, too. `mechanism`: None is the best one that the server has. A password itself
+    (PLAIN) is sent over TLS only, and a token without TLS only if `mechanism` says OAUTHBEARER.
 
-    user: str = attrs.field(validator=min_len(1))
-    password: str | Callable[[], str] = attrs.field(repr=False)
+    `extensions` go to the server with the token, such as `{"logicalCluster": "lkc-1"}` (KIP-342)."""
+
+    user: str = ""
+    password: str | Callable[[], str] | None = attrs.field(default=None, repr=False)
+    token: str | Callable[[], str] = attrs.field(default="", repr=False)
+    extensions: Mapping[str, str] = attrs.field(factory=dict)
     mechanism: str | None = None
 
+    def __attrs_post_init__(self) -> None:
+        if bool(self.token) == bool(self.user) or bool(self.user) == (self.password is None):
+            raise ValueError("a login has a user with a password, or a token, and not both")
+        if self.token and self.mechanism not in (None, OAUTHBEARER):
+            raise ValueError(f"a token is for {OAUTHBEARER}, not for {self.mechanism}")
+
+    @property
+    def name(self) -> str:
+        """Return the user as errors name it. The name in a token is for the server to read."""
+        return f"user {self.user}" if self.user else "a client with a token"
+
+    @property
+    def mechanisms(self) -> tuple[str, ...]:
+        """Return the mechanisms that it can use, best first."""
+        possible = (OAUTHBEARER,) if self.token else BEST_FIRST
+        return possible if self.mechanism is None else (self.mechanism,)
+
     def read_password(self) -> str:
-        """As it is now."""
-        return self.password() if callable(self.password) else self.password
+        """Return the present password."""
+        return self.password() if callable(self.password) else self.password or ""
+
+    def read_token(self) -> str:
+        """Return the present token."""
+        return self.token() if callable(self.token) else self.token
 
 
 def login_steps(login: LoginConfig | None, hello: HelloResponse, *, is_encrypted: bool) -> LoginSteps:
@@ -64,6 +90,12 @@ def login_steps(login: LoginConfig | None, hello: HelloResponse, *, is_encrypted
         return 0
     if mechanism == PLAIN:
         answer = yield AuthenticateRequest(PLAIN, f"\0{login.user}\0{login.read_password()}".encode())
+        return answer.session_lifetime_ms
+    if mechanism == OAUTHBEARER:
+        answer = yield AuthenticateRequest(OAUTHBEARER, BearerMessage(login.read_token(), "", login.extensions).encode())
+        if not answer.done:
+            yield AuthenticateRequest(OAUTHBEARER, REFUSAL_SEEN)
+            raise SaslAuthenticationError("the server has refused the token, and does not end the login")
         return answer.session_lifetime_ms
     exchange = ScramClient(SCRAM[mechanism], login.user, login.read_password(), secrets.token_urlsafe(NONCE_BYTES))
     answer = yield AuthenticateRequest(mechanism, exchange.first())
@@ -80,11 +112,13 @@ def _mechanism(login: LoginConfig | None, offered: tuple[str, ...], *, is_encryp
             raise SaslAuthenticationError(f"the server wants a user who logs in, by {', '.join(offered)}; none is given")
         return None
     if not offered:
-        raise SaslAuthenticationError(f"user {login.user} cannot log in: nobody does there")
-    wanted = BEST_FIRST if login.mechanism is None else (login.mechanism,)
-    found = next((name for name in wanted if name in offered and name in BEST_FIRST), None)
+        raise SaslAuthenticationError(f"{login.name} cannot log in: nobody does there")
+    wanted = login.mechanisms
+    found = next((name for name in wanted if name in offered and name in (*BEST_FIRST, OAUTHBEARER)), None)
     if found is None:
         raise SaslAuthenticationError(f"the server offers {', '.join(offered)}, the client has {', '.join(wanted)}")
     if found == PLAIN and not is_encrypted:
         raise SaslAuthenticationError("a password is not sent without TLS, and the server offers nothing else")
+    if found == OAUTHBEARER and not is_encrypted and login.mechanism is None:
+        raise SaslAuthenticationError(f"a token is not sent without TLS; mechanism={OAUTHBEARER!r} allows it")
     return found
