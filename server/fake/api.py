@@ -264,7 +264,7 @@ class ControlApi:
     @property
     def _tokens(self) -> TokenIssuer:
         if self.life.tokens is None:
-            raise KeyError("issuer of tokens here: sasl_enabled_mechanisms has no OAUTHBEARER, or other keys are configured")
+            raise KeyError("issuer of tokens: sasl_enabled_mechanisms has no OAUTHBEARER, or other keys are configured")
         return self.life.tokens
 
     @_call("POST", "/tokens", "principal", "lifetime_s", "scope", "audience", "claims")
