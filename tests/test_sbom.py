@@ -21,7 +21,7 @@ from packaging.utils import canonicalize_name
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-ALL: Final = ("metrics", "telemetry", "forward", "console", "control", "regex", "arrow", "sql", "spark", "demo")
+ALL: Final = ("metrics", "telemetry", "forward", "console", "control", "oauth", "regex", "arrow", "sql", "spark", "demo")
 BUILDS: Final = ("release", "test", "docs", "dev", "fuzz")
 COMBINED: Final = ("edge-demo", "spark-demo", "pipelines")
 """Extras of demos, which bring what others bring, pictures, a Java and Spark Connect."""
