@@ -14,7 +14,8 @@ when written. The instances are plain slotted values; `codec` reads and writes t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple, TypeVar, dataclass_transform
+from functools import cache
+from typing import Any, Final, NamedTuple, TypeVar, cast, dataclass_transform
 
 import attrs
 
@@ -22,6 +23,7 @@ from ..limits import INT16_MAX
 from .lean import Slot, lean, slots_of
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Primitive(NamedTuple):
@@ -149,6 +151,12 @@ def struct(cls: type[T]) -> type[T]:
     return made
 
 
+def cached(make: F) -> F:
+    """Keep the results of a function of classes indefinitely: there are only so many. As `functools.cache`, but callers are
+    checked against the function's own parameters."""
+    return cast(F, cache(make))
+
+
 def fields_of(cls: type, version: int) -> Sequence[Field]:
     """The fields that a version has, in the order of the wire; tagged ones too."""
     return [field for field in all_fields(cls) if version in field.versions]
@@ -195,16 +203,12 @@ def _counted(value: Any, most: int) -> int:
     return count
 
 
-_arrays: Final[dict[type, tuple[tuple[str, bool, bool], ...]]] = {}
-
-
+@cached
 def _arrays_of(cls: type) -> tuple[tuple[str, bool, bool], ...]:
     """(field, whether it is an array, whether its structures have arrays) of each field that is or has arrays."""
-    if cls not in _arrays:
-        found = []
-        for field in all_fields(cls):
-            has_arrays = isinstance(field.element, type) and bool(_arrays_of(field.element))
-            if field.is_array or has_arrays:
-                found.append((field.name, field.is_array, has_arrays))
-        _arrays[cls] = tuple(found)
-    return _arrays[cls]
+    found = []
+    for field in all_fields(cls):
+        has_arrays = isinstance(field.element, type) and bool(_arrays_of(field.element))
+        if field.is_array or has_arrays:
+            found.append((field.name, field.is_array, has_arrays))
+    return tuple(found)

@@ -45,10 +45,11 @@ def lean(cls: type, *, is_frozen: bool) -> Any:
     body |= _FROZEN if is_frozen else _SHARED
     body["__qualname__"] = cls.__qualname__
     body["__slots__"] = tuple(name for name in own if name not in before)
-    body[SLOTS] = (
+    body[SLOTS] = slots = (
         *(each for each in inherited if each.name not in own),
         *(value._replace(name=name, alias=name) for name, value in own.items()),
     )
+    body["__match_args__"] = tuple([slot.name for slot in slots])
     return type(cls)(cls.__name__, cls.__bases__, body)
 
 
@@ -107,7 +108,7 @@ def _refuse_change(self: Any, name: str, value: Any = None) -> None:
 
 
 def _restore(self: Any, state: tuple[None, dict[str, Any]]) -> None:
-    """What pickle and copy call with the slots."""
+    """Set the slots: pickle and copy call this with their values."""
     for name, value in state[1].items():
         object.__setattr__(self, name, value)
 

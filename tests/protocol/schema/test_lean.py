@@ -90,6 +90,7 @@ def test_a_class_with_a_base(of_base: Any, own: Any, is_frozen: bool, base_is_us
         bases[0](**{name: 0 for name, _ in of_base})
     ours, theirs = both(own, is_frozen=is_frozen, bases=bases)
     assert [slot.name for slot in slots_of(ours)] == [field.name for field in attrs.fields(theirs)]
+    assert ours.__match_args__ == theirs.__match_args__
     required = [name for name, default in of_base if default is attrs.NOTHING and name not in dict(own)]
     named = {name: number for number, name in enumerate(required)}
     assert called(ours, **named) == called(theirs, **named)

@@ -51,23 +51,6 @@ REFUSED: Final = {
     "path": "where rows go is the option topic; call save() or start() without a path",
 }
 """Options that are refused with a reason of their own."""
-_NAMES: Final = (
-    SERVERS,
-    SERVERS_ALIAS,
-    *ACCESS,
-    "topic",
-    "includeHeaders",
-    COMPRESSION,
-    ACKS,
-    DELIVERY_TIMEOUT,
-    REQUEST_TIMEOUT,
-    "deliveryGuarantee",
-    "txnAppId",
-    "txnVersion",
-    "batchBytes",
-    "batchRecords",
-)
-
 BOOLEANS: Final = {"true": True, "false": False}
 Read = Callable[[str, str], Any]
 """Reads the text of the option of this name; OptionError."""
@@ -263,3 +246,4 @@ _FIELDS: Final = (
     ("txnVersion", "txn_version", number(0, INT64_MAX)),
     ("txnAppId", "txn_app_id", words(MAX_TRANSACTIONAL_ID_CHARS)),
 )
+_NAMES: Final = (SERVERS, SERVERS_ALIAS, *ACCESS, "includeHeaders", *(option for option, _, _ in _FIELDS))

@@ -68,35 +68,6 @@ STREAM_ONLY: Final = (
     "pinInitialOffset",
 )
 BATCH_ONLY: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
-NAMES: Final = (
-    SERVERS,
-    SERVERS_ALIAS,
-    *ACCESS,
-    *SELECTIONS,
-    "startingTimestamp",
-    "startingOffsetsByTimestamp",
-    "startingOffsets",
-    "startingOffsetsByTimestampStrategy",
-    *BATCH_ONLY,
-    *STREAM_ONLY,
-    "minPartitions",
-    "maxRecordsPerPartition",
-    "failOnDataLoss",
-    "includeHeaders",
-    "groupIdPrefix",
-    GROUP,
-    "kafkaConsumer.pollTimeoutMs",
-    "fetchOffset.numRetries",
-    "fetchOffset.retryIntervalMs",
-    ISOLATION,
-    KAFKA_ISOLATION,
-    REQUEST_TIMEOUT,
-    "splitBytes",
-    "arrowMaxRecords",
-    "fetchMaxBytes",
-    "checkCrcs",
-    "columns",
-)
 REFUSED: Final = {
     "kafka.auto.offset.reset": "where reading begins is startingOffsets, and Spark keeps how far it got",
     "kafka.key.deserializer": "keys are bytes; cast the column",
@@ -381,4 +352,17 @@ _FIELDS: Final = (
     ("startingOffsetsByTimestampStrategy", "starting_strategy", choice({name: name for name in ("error", "latest")})),
     ("groupIdPrefix", "client_id", words(MAX_CLIENT_ID_CHARS)),
     (GROUP, "group", words(MAX_GROUP_ID_CHARS)),
+)
+NAMES: Final = (
+    SERVERS,
+    SERVERS_ALIAS,
+    *ACCESS,
+    *SELECTIONS,
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "startingOffsets",
+    *BATCH_ONLY,
+    *ISOLATIONS,
+    "columns",
+    *(option for option, _, _ in _FIELDS),
 )
