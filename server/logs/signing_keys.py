@@ -197,8 +197,7 @@ async def _get(stream: trio.abc.Stream, parts: SplitResult) -> bytes:
     headers = [("host", parts.netloc), ("accept", "application/json"), ("connection", "close")]
     request = connection.send(h11.Request(method="GET", target=target, headers=headers)) or b""
     await stream.send_all(request + (connection.send(h11.EndOfMessage()) or b""))
-    while True:
-        event = connection.next_event()
+    while not isinstance(event := connection.next_event(), h11.EndOfMessage):
         if event is h11.NEED_DATA:
             connection.receive_data(bytes(await stream.receive_some(CHUNK_BYTES)))
         elif isinstance(event, h11.Response) and event.status_code != 200:
@@ -207,5 +206,4 @@ async def _get(stream: trio.abc.Stream, parts: SplitResult) -> bytes:
             body += event.data
             if len(body) > MAX_JWKS_BYTES:
                 raise ValueError(f"the response has more than {MAX_JWKS_BYTES} bytes")
-        elif isinstance(event, h11.EndOfMessage):
-            return bytes(body)
+    return bytes(body)
