@@ -83,7 +83,7 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/codespell
-	$(BIN)/python -m tests.support.sentences > /dev/null
+	$(BIN)/python -m tests.support.plain_english > /dev/null
 
 types: $(VENV)/.installed-dev
 	$(BIN)/mypy

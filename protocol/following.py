@@ -41,11 +41,13 @@ class Following:
 
     def __attrs_post_init__(self) -> None:
         if self.start not in ("earliest", "latest"):
-            raise ValueError(f"start is earliest or latest, not {self.start!r}; start_offset and start_timestamp take numbers")
+            raise ValueError(
+                f"start is earliest or latest, not {self.start!r}. Use start_offset or start_timestamp for numbers"
+            )
         if (self.start_offset is not None) + (self.start_timestamp is not None) + (self.start == "latest") > 1:
-            raise ValueError("a follow starts in one place: start, start_offset or start_timestamp")
+            raise ValueError("a follow has one start: give start, start_offset or start_timestamp")
         if not self.topics:
-            raise ValueError("there is no topic to follow")
+            raise ValueError("no topic to follow")
 
     def describe(self, name: str) -> str:
         """The `repr` of a follow."""
@@ -63,7 +65,7 @@ NOWHERE: Final = Place({}, {})
 
 
 class Found(NamedTuple):
-    """Records, and where the follow is behind them. None when nothing has come in its time."""
+    """Records, and the offset after the last of them. None when nothing came in time."""
 
     records: Sequence[tuple[TopicPartition, Record]]
     place: Place
@@ -89,7 +91,7 @@ class Run(Protocol):
 
 
 async def directly(function: Callable[[], Awaitable[T]], /) -> T:
-    """For who is there already."""
+    """Run a function directly: the `Run` of a caller in the right thread."""
     return await function()
 
 
@@ -153,7 +155,7 @@ class Taken(Generic[R]):
     def to_commit(self, record: Followed | None) -> dict[TopicPartition, int]:
         """Raises InvalidRequestError without a group."""
         if self._following.group is None:
-            raise InvalidRequestError("the follow has no group that could commit; follow with group=...")
+            raise InvalidRequestError("a follow without a group cannot commit. Give group=...")
         if record is not None:
             return {TopicPartition(record.topic, record.partition): record.offset + 1}
         positions = self.positions()
@@ -168,8 +170,7 @@ class FollowedRecord(Followed):
     """A record, and its place in a group."""
 
     async def commit(self) -> None:
-        """The group is done with this record and those before it in its partition, and goes on behind it. Raises
-        RequestError."""
+        """Mark this record and the earlier ones of its partition as done: the group continues after it. Raises RequestError."""
         await self._follow.commit(self)
 
 
@@ -216,9 +217,10 @@ class Follow:
         return self._taken.positions()
 
     async def commit(self, record: FollowedRecord | None = None) -> None:
-        """The group is done with all records that the program has got, or with those up to `record` in its partition: the next
-        follow of the group goes on behind them. What was not committed when the program ends comes again (at least once).
-        Raises RequestError: among others when the group has members, whose place it is then to commit."""
+        """Mark all returned records as done, or those up to `record` in its partition: the next follow of the group continues
+        after them. Uncommitted records come again after the program ends (at least once). Raises RequestError: among others
+        when the group has members, because then only they may commit.
+        """
         if offsets := self._taken.to_commit(record):
             await self._run(partial(self.keep, offsets))
             self._taken.committed(offsets, record)
@@ -234,8 +236,7 @@ class BlockingFollowedRecord(Followed):
     """A record, and its place in a group."""
 
     def commit(self) -> None:
-        """The group is done with this record and those before it in its partition, and goes on behind it. Raises
-        RequestError."""
+        """Mark this record and the earlier ones of its partition as done: the group continues after it. Raises RequestError."""
         self._follow.commit(self)
 
 
@@ -273,9 +274,10 @@ class BlockingFollow:
         return self._taken.positions()
 
     def commit(self, record: BlockingFollowedRecord | None = None) -> None:
-        """The group is done with all records that the program has got, or with those up to `record` in its partition: the next
-        follow of the group goes on behind them. What was not committed when the program ends comes again (at least once).
-        Raises RequestError: among others when the group has members, whose place it is then to commit."""
+        """Mark all returned records as done, or those up to `record` in its partition: the next follow of the group continues
+        after them. Uncommitted records come again after the program ends (at least once). Raises RequestError: among others
+        when the group has members, because then only they may commit.
+        """
         if offsets := self._taken.to_commit(record):
             self._caller.call(lambda: self._commit(offsets))
             self._taken.committed(offsets, record)

@@ -38,7 +38,7 @@ def compiled_pattern(text: str) -> Callable[[str], bool]:
         raise UnsupportedVersionError(MISSING)
     if len(text) > MAX_PATTERN_CHARS:
         raise RequestError(
-            f"a regular expression has at most {MAX_PATTERN_CHARS} characters, this one {len(text)}",
+            f"a regular expression has at most {MAX_PATTERN_CHARS} characters, this one has {len(text)}",
             ErrorCode.INVALID_REGULAR_EXPRESSION,
         )
     options = re2.Options()
@@ -47,5 +47,5 @@ def compiled_pattern(text: str) -> Callable[[str], bool]:
     try:
         pattern = re2.compile(text, options)
     except re2.error as exc:
-        raise RequestError(f"{text!r} is no regular expression of RE2: {exc}", ErrorCode.INVALID_REGULAR_EXPRESSION) from exc
+        raise RequestError(f"{text!r} is not a regular expression of RE2: {exc}", ErrorCode.INVALID_REGULAR_EXPRESSION) from exc
     return lambda name: pattern.fullmatch(name) is not None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from typing import Final, NamedTuple
 
+from .former import warn_former
+
 Bytes = bytes | bytearray | memoryview
 """What record bytes may arrive in: they are looked at in place and never copied just to change the type."""
 
@@ -101,6 +103,12 @@ class AppendResult(NamedTuple):
     last_offset: int
     log_append_time: int
     log_start_offset: int
+
+    @property
+    def end_offset(self) -> int:
+        """Use `last_offset + 1`."""
+        warn_former("end_offset", "last_offset + 1")
+        return self.last_offset + 1
 
 
 class TimestampAndOffset(NamedTuple):

@@ -110,7 +110,7 @@ class _Stop:
         self._name = signal.Signals(await anext(signals)).name
         self._came.set()
         if not self._is_awaited:
-            LOGGER.info("stopping signal=%s: the start is given up", self._name)
+            LOGGER.info("start cancelled: signal=%s", self._name)
             self.scope.cancel()
 
     async def wait(self) -> str:
@@ -139,7 +139,7 @@ async def _stopped_by(signals: AsyncIterator[int]) -> AsyncIterator[_Stop]:
 
 async def _end_grace(listeners: Listeners, signals: AsyncIterator[int]) -> None:
     name = signal.Signals(await anext(signals)).name
-    LOGGER.info("open connections are closed now signal=%s connections=%d", name, listeners.connections)
+    LOGGER.info("closing open connections: signal=%s connections=%d", name, listeners.connections)
     listeners.stop(0)
 
 
@@ -174,7 +174,7 @@ class StartLines:
 def _log_start(broker: Broker, addresses: Addresses, seconds: float) -> None:
     if broker.security.exposed:
         LOGGER.warning(
-            "insecure listeners=%s: whoever reaches them from another machine may do everything, as insecure = true wants it",
+            "insecure listeners=%s: clients on other machines may do everything, because insecure = true",
             ",".join(broker.security.exposed),
         )
     LOGGER.info(

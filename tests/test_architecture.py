@@ -151,6 +151,7 @@ FACADES: Final = (*FOLDERS, "server.storage")
 """Packages that hold a docstring and packages."""
 
 FLOORS: Final = {
+    "protocol.former": -1,
     "protocol.errors": 0,
     "protocol.extras": 0,
     "protocol.types": 0,

@@ -52,8 +52,28 @@ with triolog.blocking.open(topics=["t"], native="127.0.0.1:0") as broker:
             print(record.value, triolog.__version__)
 """,
 }
-FACES = ("triolog", "triolog.aio", "triolog.blocking")
 MISSPELT = "misspelt.py"
+HEAD = """import triolog
+from triolog.tools.client.blocking import BlockingAppender, BlockingClient, BlockingConsumer, BlockingProducer
+from triolog.tools.client.appender import Appender
+from triolog.tools.client.connection import Client
+from triolog.tools.client.consumer import open_consumer
+from triolog.tools.client.producer import open_producer
+
+def misspell(client: Client, blocking: BlockingClient) -> None:
+"""
+MISSPELLINGS = {
+    'triolog.open(topcis=["t"])': "topics",
+    'triolog.aio.open(topcis=["t"])': "topics",
+    'triolog.blocking.open(topcis=["t"])': "topics",
+    "open_producer(client, lingre_ms=0)": "linger_ms",
+    "BlockingProducer(blocking, lingre_ms=0)": "linger_ms",
+    "Appender(client, lingre_ms=0)": "linger_ms",
+    "BlockingAppender(blocking, lingre_ms=0)": "linger_ms",
+    "open_consumer(client, folow=True)": "follow",
+    "BlockingConsumer(blocking, folow=True)": "follow",
+}
+WRONG_LINES = list(range(HEAD.count("\n") + 1, HEAD.count("\n") + 1 + len(MISSPELLINGS)))
 SAID = f"b'espresso' {PROJECT['version']}\nb'lungo' {PROJECT['version']}\n"
 
 
@@ -86,10 +106,10 @@ def test_ten_lines_run(face: str) -> None:
 
 
 def write_programs(folder: Path) -> None:
-    """The programs, and one that misspells an option on each face, from its third line on."""
+    """The programs, and one that misspells an option of each entry."""
     for face, program in PROGRAMS.items():
         (folder / f"{face}_program.py").write_text(program)
-    (folder / MISSPELT).write_text("import triolog\n\n" + "".join(f'{face}.open(topcis=["t"])\n' for face in FACES))
+    (folder / MISSPELT).write_text(HEAD + "".join(f"    {call}\n" for call in MISSPELLINGS))
 
 
 def test_ten_lines_are_typed(tmp_path: Path) -> None:
@@ -97,9 +117,12 @@ def test_ten_lines_are_typed(tmp_path: Path) -> None:
     api = pytest.importorskip("mypy.api", reason="mypy comes with the extra dev")
     write_programs(tmp_path)
     said, errors, _ = api.run(["--strict", "--cache-dir", str(tmp_path / "cache"), str(tmp_path)])
-    found = re.findall(r"(\w+\.py):(\d+): error: Unexpected keyword argument \"topcis\" .*did you mean \"topics\"", said)
-    assert (found, errors) == ([(MISSPELT, str(line)) for line in (3, 4, 5)], "")
-    assert said.endswith("Found 3 errors in 1 file (checked 4 source files)\n"), said
+    found = re.findall(r"(\w+\.py):(\d+): error: Unexpected keyword argument .*did you mean \"(\w+)\"", said)
+    assert (found, errors) == (
+        [(MISSPELT, *each) for each in zip(map(str, WRONG_LINES), MISSPELLINGS.values(), strict=True)],
+        "",
+    )
+    assert said.endswith(f"Found {len(found)} errors in 1 file (checked 4 source files)\n"), said
 
 
 def test_ten_lines_are_typed_for_pyright(tmp_path: Path) -> None:
@@ -113,5 +136,5 @@ def test_ten_lines_are_typed_for_pyright(tmp_path: Path) -> None:
     assert done.stdout.startswith("{"), done.stderr
     told = json.loads(done.stdout)
     found = [(Path(each["file"]).name, each["range"]["start"]["line"] + 1) for each in told["generalDiagnostics"]]
-    assert found == [(MISSPELT, line) for line in (3, 4, 5)], told["generalDiagnostics"]
+    assert found == [(MISSPELT, line) for line in WRONG_LINES], told["generalDiagnostics"]
     assert told["summary"]["filesAnalyzed"] == 1 + len(PROGRAMS)

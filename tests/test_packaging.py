@@ -67,8 +67,8 @@ for module in pkgutil.walk_packages(triolog.__path__, "triolog."):
 """Only what is made for an extra may fail to import without it, and only for want of what the extra brings."""
 
 EMBEDDED: Final = """
-from triolog.server.embedded import BlockingBroker
-with BlockingBroker(topics=["t"]) as broker:
+import triolog
+with triolog.blocking.open(topics=["t"]) as broker:
     broker.append("t", [b"espresso"])
     print(broker.fetch("t")[0].value)
 """
@@ -238,7 +238,7 @@ def test_the_installed_command_serves_and_a_program_has_a_broker_inside(installe
     for name in ("bench", "edge-demo"):
         isolated = (str(installed.bin / "python"), "-I", "-m", "triolog.tools.cli", name)
         run = subprocess.run(isolated, cwd=tmp_path, capture_output=True, text=True, check=False)
-        where = f"Error: {name} is not in the wheel, but in triolog's repository: run it in a clone.\n"
+        where = f"Error: {name} is not in the wheel, only in triolog's repository. Run it in a clone\n"
         assert (run.returncode, run.stderr) == (1, where)
 
 

@@ -47,7 +47,7 @@ def test_a_server_of_a_page_is_reached_under_the_address_that_the_page_says(tmp_
             "with BlockingClient((host, int(port))) as client:",
             "    print(BlockingAdmin(client).list_topics())",
             "```",
-            "```console\n$ python ask.py\n[]\n^C\n$ triolog topics list\n...is `triolog serve` running there?...\n```\n",
+            "```console\n$ python ask.py\n[]\n^C\n$ triolog topics list\n...Is `triolog serve` running there?...\n```\n",
         ]
     )
     with Reader(tmp_path) as reader:

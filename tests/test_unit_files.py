@@ -151,7 +151,7 @@ def test_what_a_links_unit_starts_forwards_is_asked_where_it_says_is_reloaded_an
                 assert json.loads(told.stdout)["state"] == "running"
                 write(30)
                 subprocess.run([part.replace("$MAINPID", str(process.pid)) for part in unit.command("ExecReload")], check=True)
-                until(lambda: "link link begins anew: max_delay_ms" in said.read_text(), "the reload")
+                until(lambda: "link link starts again: max_delay_ms" in said.read_text(), "the reload")
                 process.send_signal(signal.SIGTERM)
                 assert process.wait(60) == 0
             finally:

@@ -151,9 +151,9 @@ def encode_consumer_protocol(value: ConsumerProtocolSubscription | ConsumerProto
 
 def _decode(cls: type[T], data: Bytes, *, highest_version: int = HIGHEST_VERSION) -> T:
     if len(data) < VERSION.size:
-        raise RemoteProtocolError(f"{cls.__name__} has {len(data)} bytes; its version alone takes {VERSION.size}")
+        raise RemoteProtocolError(f"{cls.__name__} has {len(data)} bytes. Its version alone takes {VERSION.size}")
     (version,) = VERSION.unpack_from(data)
     if version < 0:
-        raise RemoteProtocolError(f"{cls.__name__} has version {version}; versions begin at 0")
+        raise RemoteProtocolError(f"{cls.__name__} has version {version}. Versions begin at 0")
     value, _ = read(cls, min(version, highest_version), memoryview(data), VERSION.size, flexible=False)
     return value

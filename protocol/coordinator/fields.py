@@ -103,7 +103,7 @@ def encode_string(text: str) -> bytes:
 def read_version(what: str, data: Bytes) -> int:
     """The version that stands before the fields. InvalidRecordError when there is none, or a negative one."""
     if len(data) < VERSION.size:
-        raise InvalidRecordError(f"{what} has {len(data)} bytes; its version alone takes {VERSION.size}")
+        raise InvalidRecordError(f"{what} has {len(data)} bytes. Its version alone takes {VERSION.size}")
     (version,) = VERSION.unpack_from(data)
     if version < 0:
         raise InvalidRecordError(f"{what} has version {version}")
@@ -114,5 +114,5 @@ def check_version(what: str, data: Bytes, highest: int) -> int:
     """The version, if it is one from 0 to `highest`. InvalidRecordError for later ones: a newer program wrote them."""
     version = read_version(what, data)
     if version > highest:
-        raise InvalidRecordError(f"{what} has version {version}, 0 to {highest} are known; a newer program wrote it")
+        raise InvalidRecordError(f"{what} has version {version}, 0 to {highest} are known. A newer program wrote it")
     return version

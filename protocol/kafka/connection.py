@@ -99,7 +99,7 @@ class KafkaConnection(ReceiveBuffer):
             if api.key is ApiKey.API_VERSIONS:
                 return Request(api, version, correlation_id, client_id, None, len(frame))
             raise RemoteProtocolError(
-                f"{api.name} v{version} is not served here; v{api.lowest_read} to v{api.highest} are",
+                f"{api.name} v{version} is not served here, only v{api.lowest_read} to v{api.highest}",
                 ErrorCode.UNSUPPORTED_VERSION,
             )
         flexible, size = version >= api.first_flexible, len(frame)

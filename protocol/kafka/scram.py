@@ -108,16 +108,16 @@ class ScramCredential:
         """Read what `as_text` writes. Raises ValueError, which repeats nothing that may be secret."""
         fields = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
         if set(fields) != {"salt", "stored_key", "server_key", "iterations"} or not fields["iterations"].isascii():
-            raise ValueError("a SCRAM credential is salt=...,stored_key=...,server_key=...,iterations=...")
+            raise ValueError("invalid SCRAM credential: use salt=...,stored_key=...,server_key=...,iterations=...")
         if not fields["iterations"].isdecimal():
-            raise ValueError("iterations is no number")
+            raise ValueError("iterations is not a number")
         credential = cls(
             mechanism,
             int(fields["iterations"]),
             *(base64.b64decode(fields[name], validate=True) for name in ("salt", "stored_key", "server_key")),
         )
         if not {len(credential.stored_key), len(credential.server_key)} == {mechanism.key_bytes} or not credential.salt:
-            raise ValueError(f"keys of {mechanism.sasl_name} have {mechanism.key_bytes} bytes, and there is a salt")
+            raise ValueError(f"keys of {mechanism.sasl_name} need {mechanism.key_bytes} bytes and a salt")
         if credential.iterations < MIN_ITERATIONS:
             raise ValueError(f"iterations={credential.iterations}, at least {MIN_ITERATIONS} are needed")
         return credential
@@ -155,12 +155,10 @@ class ScramServer:
         """Read client-first; answers who wants to log in."""
         found = _CLIENT_FIRST.fullmatch(_text(message))
         if found is None:
-            raise SaslAuthenticationError(
-                "the client's first SCRAM message cannot be read: channel binding is not offered here"
-            )
+            raise SaslAuthenticationError("cannot read the client's first SCRAM message: channel binding is not supported")
         user = _decoded_name(found["user"])
         if found["authzid"] and _decoded_name(found["authzid"]) != user:
-            raise SaslAuthenticationError("a client cannot act for another user than it logs in as")
+            raise SaslAuthenticationError("a client cannot act for another user than its login")
         self._header, self._client_first_bare = found["header"], found["bare"]
         self._nonce = found["nonce"] + self.server_nonce
         return user
@@ -178,7 +176,7 @@ class ScramServer:
         assert credential is not None, "challenge comes before"
         found = _CLIENT_FINAL.fullmatch(_text(message))
         if found is None:
-            raise SaslAuthenticationError("the client's final SCRAM message cannot be read")
+            raise SaslAuthenticationError("cannot read the client's final SCRAM message")
         if found["nonce"] != self._nonce:
             raise SaslAuthenticationError("the client's final SCRAM message has another nonce than this exchange")
         if _decoded(found["binding"]) != self._header.encode():
@@ -218,7 +216,7 @@ def _decoded(text: str) -> bytes:
     try:
         return base64.b64decode(text.encode(), validate=True)
     except (binascii.Error, UnicodeEncodeError, ValueError):
-        raise SaslAuthenticationError("a SCRAM message has something that is not base64") from None
+        raise SaslAuthenticationError("a SCRAM message has a field that is not base64") from None
 
 
 MOST_ITERATIONS: Final = 1_000_000
@@ -257,11 +255,11 @@ class ScramClient:
         except (UnicodeDecodeError, binascii.Error):
             found = None
         if found is None or not found["nonce"].startswith(self.nonce) or len(found["nonce"]) == len(self.nonce):
-            raise SaslAuthenticationError("the server's first SCRAM message cannot be read, or has another nonce")
+            raise SaslAuthenticationError("cannot read the server's first SCRAM message, or it has another nonce")
         iterations = int(found["iterations"])
         if not MIN_ITERATIONS <= iterations <= MOST_ITERATIONS:
             raise SaslAuthenticationError(
-                f"the server asks for {iterations} iterations, expected {MIN_ITERATIONS} to {MOST_ITERATIONS}"
+                f"the server requires {iterations} iterations, expected {MIN_ITERATIONS} to {MOST_ITERATIONS}"
             )
         mechanism = self.mechanism
         salted = hashlib.pbkdf2_hmac(mechanism.hash_name, self.password.encode(), salt, iterations)

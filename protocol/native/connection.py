@@ -163,7 +163,7 @@ class NativeConnection(ReceiveBuffer):
         A server that raises it owes the peer `send_fatal_error`; the end of a stream inside a frame raises it too.
         """
         if self._state is State.ERROR:
-            raise LocalProtocolError("the connection has failed; nothing more can be received")
+            raise LocalProtocolError("the connection has failed and can receive no more")
         if self._role is Role.SERVER and not self.can_receive_more:
             return PAUSED
         try:
@@ -198,7 +198,7 @@ class NativeConnection(ReceiveBuffer):
         self._check_role(Role.SERVER)
         state = self._state_after(self._answer_step(correlation_id, error, LocalProtocolError), LocalProtocolError)
         if (error is None) == (body is None):
-            raise LocalProtocolError("an answer has either an error or a body")
+            raise LocalProtocolError("a response has either an error or a body")
         pieces, _ = self._pack((correlation_id, encode_error(error)), body)
         self._remove(correlation_id)
         if state is not self._state:
@@ -270,14 +270,14 @@ class NativeConnection(ReceiveBuffer):
         try:
             error = decode_error(entry)
         except FieldError as exc:
-            raise RemoteProtocolError(f"an answer's {exc.message}") from exc
+            raise RemoteProtocolError(f"a response's {exc.message}") from exc
         if correlation_id == LAST_ERROR_ID and error is not None:
             self._state = self._state_after(Step.FAILURE, RemoteProtocolError)
             return LastError(error)
         step = self._answer_step(correlation_id, error, RemoteProtocolError)
         self._state = self._state_after(step, RemoteProtocolError)
         if (error is None) == (body is None):
-            raise RemoteProtocolError(f"answer {correlation_id} has {'neither' if body is None else 'both'} error and body")
+            raise RemoteProtocolError(f"response {correlation_id} has {'neither' if body is None else 'both'} error and body")
         request = self._remove(correlation_id)
         return Response(correlation_id, request.api, request.version, error, body, len(frame))
 
@@ -291,7 +291,7 @@ class NativeConnection(ReceiveBuffer):
     def _answer_step(self, correlation_id: int, error: RequestError | None, blame: _Blame) -> Step:
         request = self._in_flight.get(correlation_id)
         if request is None:
-            raise blame(f"an answer to correlation id {correlation_id}, which is not in flight")
+            raise blame(f"a response to correlation id {correlation_id}, which is not in flight")
         if request.api != HELLO:
             return Step.ANSWER
         return Step.HELLO_ACCEPTED if error is None else Step.HELLO_REFUSED
@@ -299,7 +299,7 @@ class NativeConnection(ReceiveBuffer):
     def _state_after(self, step: Step, blame: _Blame) -> State:
         state = next_state(self._state, step)
         if state is None:
-            raise blame(f"{step.value} in state {self._state.name}; {_next_step(self._state)}")
+            raise blame(f"{step.value} in state {self._state.name}. {_next_step(self._state)}")
         return state
 
     def _pack(self, envelope: tuple[Any, ...], body: Body | None) -> tuple[list[Bytes], int]:
@@ -335,10 +335,10 @@ def _describe_shape(value: object) -> str:
 def _next_step(state: State) -> str:
     match state:
         case State.AWAIT_HELLO:
-            return "send hello first"
+            return "Send hello first"
         case State.ANSWER_HELLO:
-            return "wait for the answer to hello first"
+            return "Wait for the response to hello first"
         case State.READY:
-            return "hello is said once per connection"
+            return "A connection sends hello only once"
         case _:
-            return "open another connection"
+            return "Open another connection"

@@ -65,7 +65,7 @@ def check_keys(body: Mapping[str, object], known: frozenset[str]) -> None:
     if not body.keys() <= known:
         unknown = sorted(repr(key)[:SHOWN_CHARS] for key in body.keys() - known)
         shown = ", ".join(unknown[:5]) + (", ..." if len(unknown) > 5 else "")
-        raise FieldError("", f"has unknown key {shown}; known: {', '.join(sorted(known))}")
+        raise FieldError("", f"has unknown key {shown}. Known: {', '.join(sorted(known))}")
 
 
 def check_count(path: str, count: int, max_count: int, what: str = "entries") -> None:
@@ -161,7 +161,7 @@ BINARY: Final = Kind(expected="bin", test="type({v}) is bytes")
 
 def _read_secret(value: Any, key: str) -> bytes:
     if type(value) is not bytes:
-        raise FieldError(key, "is missing or no bin")
+        raise FieldError(key, "is missing or not bin")
     return value
 
 

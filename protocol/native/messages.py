@@ -108,7 +108,7 @@ def checked_request(api: str, version: int, body: Body) -> type[RequestMessage]:
     if request is None:
         raise UnsupportedVersionError(f"api is {describe_value(api)}, this server has {', '.join(REQUESTS)}")
     if version != VERSION:
-        raise UnsupportedVersionError(f"version {version} of {api!r} was asked for, this server has {VERSION} to {VERSION}")
+        raise UnsupportedVersionError(f"version {version} of {api!r} requested, this server has {VERSION} to {VERSION}")
     try:
         check_keys(body, request.keys)
     except FieldError as exc:
@@ -118,11 +118,11 @@ def checked_request(api: str, version: int, body: Body) -> type[RequestMessage]:
 
 def decode_response(api: str, version: int, body: Body) -> ResponseMessage:
     """The message of an answer's body; RemoteProtocolError when it has not the shape it should have."""
-    assert (api in RESPONSES, version) == (True, VERSION), f"{api!r} version {version} was never asked for"
+    assert (api in RESPONSES, version) == (True, VERSION), f"{api!r} version {version} was not requested"
     try:
         return RESPONSES[api].from_body(body)
     except FieldError as exc:
-        raise RemoteProtocolError(f"the server's answer: {exc.within(api).message}") from exc
+        raise RemoteProtocolError(f"the server's response: {exc.within(api).message}") from exc
 
 
 ENTRIES_PER_PAUSE: Final = 64

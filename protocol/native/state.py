@@ -42,10 +42,10 @@ class Step(enum.Enum):
     __hash__ = object.__hash__
 
     HELLO = "a hello"
-    HELLO_ACCEPTED = "the answer to a hello"
+    HELLO_ACCEPTED = "the response to a hello"
     HELLO_REFUSED = "the refusal of a hello"
     REQUEST = "a request"
-    ANSWER = "an answer"
+    ANSWER = "a response"
     FAILURE = "an error that ends the connection"
     END = "the end of the stream"
 

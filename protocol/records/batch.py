@@ -120,7 +120,7 @@ class BatchHeader(NamedTuple):
             return _COMPRESSION_TYPES[compression_id]
         except IndexError:
             raise UnsupportedCompressionTypeError(
-                f"batch at offset {self.base_offset} is compressed with codec {compression_id}; known are 0 to 4"
+                f"batch at offset {self.base_offset} is compressed with codec {compression_id}. Known: 0 to 4"
             ) from None
 
     @property
@@ -343,7 +343,7 @@ def decrement_sequence(sequence: int, decrement: int) -> int:
 def _raise_frame(position: int, batch_length: int, magic: int) -> NoReturn:
     if magic in (0, 1):
         raise CorruptRecordError(
-            f"position {position}: legacy message format, magic {magic}, is unsupported; expected magic {MAGIC}"
+            f"position {position}: legacy message format, magic {magic}, is unsupported. Expected magic {MAGIC}"
         )
     if batch_length < _MIN_BATCH_LENGTH:
         raise CorruptRecordError(f"position {position}: batch length is {batch_length}, expected at least {_MIN_BATCH_LENGTH}")

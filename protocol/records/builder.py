@@ -79,7 +79,7 @@ class BatchBuilder:
         delete_horizon_ms: int | None = None,
     ) -> None:
         if delete_horizon_ms is not None and delete_horizon_ms < 0:
-            raise ValueError(f"delete horizon {delete_horizon_ms} lies before the epoch")
+            raise ValueError(f"delete horizon {delete_horizon_ms} is before the epoch")
         self._base_offset = base_offset
         self._compression_type = compression_type
         self._compression_level = compression_level
@@ -211,7 +211,7 @@ class BatchBuilder:
             + len(encoded_headers)
         )
         if len(self._records) + body_bytes > _MAX_RECORDS_BYTES:
-            raise ValueError(f"a record of {body_bytes} bytes does not fit behind the {len(self._records)} bytes so far")
+            raise ValueError(f"a record of {body_bytes} bytes does not fit after the {len(self._records)} bytes so far")
         self._records += b"".join(
             (
                 SMALL_VARINTS[body_bytes] if body_bytes < _SMALL else encode_varint(body_bytes),
@@ -239,7 +239,7 @@ class BatchBuilder:
         if self._producer_epoch == NO_PRODUCER_EPOCH:
             raise ValueError(f"producer {self._producer_id} has no epoch")
         if self._base_sequence < 0 and not self._attributes & CONTROL_FLAG:
-            raise ValueError(f"producer {self._producer_id} has base sequence {self._base_sequence}; it starts at 0")
+            raise ValueError(f"producer {self._producer_id} has base sequence {self._base_sequence}. It starts at 0")
 
 
 def build_batch(records: Iterable[tuple[int, Bytes | None, Bytes | None, Headers]], **options: Any) -> bytes:

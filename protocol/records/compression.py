@@ -162,7 +162,7 @@ class _Parts:
 
 def _check_packed(size: int, max_bytes: int) -> None:
     if size > max_bytes:
-        raise RecordTooLargeError(f"records of one batch take {size} bytes or more compressed; at most {max_bytes} are allowed")
+        raise RecordTooLargeError(f"records of one batch take {size} bytes or more compressed. At most {max_bytes} are allowed")
 
 
 _COMPRESSORS: Final[dict[CompressionType, Callable[[Bytes, int | None, int], bytes]]] = {

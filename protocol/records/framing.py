@@ -139,11 +139,11 @@ def _snappy_block_size(block: memoryview) -> int:
 
 def _lz4_header(data: memoryview) -> tuple[int, int, int, int]:
     if len(data) < len(LZ4_FRAME_HEADER) or data[:4] != _LZ4_MAGIC:
-        raise CorruptRecordError(f"no lz4 frame: it starts with {bytes(data[:4]).hex()}, not {_LZ4_MAGIC.hex()}")
+        raise CorruptRecordError(f"not an lz4 frame: it starts with {bytes(data[:4]).hex()}, not {_LZ4_MAGIC.hex()}")
     flags, block_descriptor = data[4], data[5]
     if flags >> 6 != 1 or flags & 0x03 or not flags & 0x20 or block_descriptor & 0x8F or block_descriptor < 0x40:
         raise CorruptRecordError(
-            f"lz4 frame flags {flags:#04x} {block_descriptor:#04x}; expected version 1, independent blocks, no dictionary"
+            f"lz4 frame flags {flags:#04x} {block_descriptor:#04x}. Expected version 1, independent blocks, no dictionary"
         )
     block_bytes = 1 << 8 + 2 * (block_descriptor >> 4)
     content_size_bytes = 8 if flags & 0x08 else 0
@@ -176,7 +176,7 @@ def _zstd_frame_header(data: memoryview, position: int) -> tuple[int | None, int
     magic, descriptor = _unpack("<4sB", data, position)
     if magic != _ZSTD_MAGIC or descriptor & 0x08:
         raise CorruptRecordError(
-            f"no zstd frame at position {position}: it starts with {magic.hex()} {descriptor:#04x}, not {_ZSTD_MAGIC.hex()}"
+            f"not a zstd frame at position {position}: it starts with {magic.hex()} {descriptor:#04x}, not {_ZSTD_MAGIC.hex()}"
         )
     position += 5
     is_single_segment = bool(descriptor & 0x20)
@@ -195,7 +195,9 @@ def _zstd_frame_header(data: memoryview, position: int) -> tuple[int | None, int
         assert content_bytes is not None
         window_bytes = content_bytes
     elif window_bytes > _ZSTD_MAX_WINDOW_BYTES:
-        raise CorruptRecordError(f"zstd frame asks for a window of {window_bytes} bytes of {_ZSTD_MAX_WINDOW_BYTES}")
+        raise CorruptRecordError(
+            f"zstd frame needs a window of {window_bytes} bytes, at most {_ZSTD_MAX_WINDOW_BYTES} are allowed"
+        )
     return content_bytes, window_bytes, bool(descriptor & 0x04), position
 
 

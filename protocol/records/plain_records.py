@@ -56,7 +56,7 @@ def check_records(topic: str, records: object) -> None:
     if isinstance(records, BYTES):
         return
     if isinstance(records, str) or not isinstance(records, Sequence):
-        raise TypeError(f"{topic}: records are {_told(records)}, expected a sequence of them, or whole batches as bytes")
+        raise TypeError(f"{topic}: records are {_told(records)}, expected a sequence of records, or whole batches as bytes")
     for index, record in enumerate(records):
         if (wrong := _wrong_in(record)) is not None:
             raise TypeError(f"{topic}, record {index}: {wrong}")

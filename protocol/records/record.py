@@ -297,7 +297,7 @@ def _read_many_headers(
 
 def _header_of(batch: Bytes) -> BatchHeader:
     if len(batch) < RECORD_BATCH_OVERHEAD:
-        raise CorruptRecordError(f"{len(batch)} bytes are no record batch; the smallest has {RECORD_BATCH_OVERHEAD}")
+        raise CorruptRecordError(f"{len(batch)} bytes are not a record batch. The smallest has {RECORD_BATCH_OVERHEAD}")
     return parse_header(batch)
 
 

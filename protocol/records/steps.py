@@ -46,31 +46,32 @@ class BatchLimits(NamedTuple):
         count = header.records_count
         if count > self.records and (header.attributes & COMPRESSION_MASK or count * LEAST_RECORD_BYTES <= header.size_bytes):
             raise RecordTooLargeError(
-                f"the batch has {count} records, above max_records_per_batch={self.records}; send smaller "
-                "batches or raise the server's limit"
+                f"the batch has {count} records, above max_records_per_batch={self.records}. Send smaller batches or "
+                "raise the server's limit"
             )
 
     def check_batches(self, count: int) -> None:
         """Of one append. Raises InvalidRecordError."""
         if count > self.batches:
             raise InvalidRecordError(
-                f"the append has more than {self.batches} record batches for one partition; send them in several requests"
+                f"the append has more than {self.batches} record batches for one partition. Send them in several requests"
             )
 
     def check_headers(self, count: int, index: int) -> None:
         """Raises InvalidRecordError."""
         if count > self.headers_per_record:
             raise InvalidRecordError(
-                f"record {index} of the batch has {count} headers, above max_headers_per_record={self.headers_per_record}; "
-                "put what they say into the value or raise the server's limit"
+                f"record {index} of the batch has {count} headers, above "
+                f"max_headers_per_record={self.headers_per_record}. Move their content into the value or raise the "
+                "server's limit"
             )
 
     def check_steps(self, steps: int) -> None:
         """Raises RecordTooLargeError."""
         if steps > self.steps:
             raise RecordTooLargeError(
-                f"the batch has more than {self.steps} records and headers, twice max_records_per_batch={self.records}; send "
-                "smaller batches or raise the server's limit"
+                f"the batch has more than {self.steps} records and headers, twice "
+                f"max_records_per_batch={self.records}. Send smaller batches or raise the server's limit"
             )
 
 

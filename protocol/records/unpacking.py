@@ -169,7 +169,7 @@ def decompress(compression_type: CompressionType, data: Bytes, *, max_bytes: int
 
 def too_large(size: int | None, max_bytes: int) -> RecordTooLargeError:
     stated = "more" if size is None else str(size)
-    return RecordTooLargeError(f"records of one batch decompress to {stated}; at most {max_bytes} bytes are allowed")
+    return RecordTooLargeError(f"records of one batch decompress to {stated}. At most {max_bytes} bytes are allowed")
 
 
 def copied(data: memoryview) -> Steps[bytes]:
@@ -348,8 +348,8 @@ def raise_length(header: BatchHeader, index: int, missing: int) -> NoReturn:
 
 def raise_offset_delta(header: BatchHeader, index: int, offset_delta: int) -> NoReturn:
     raise InvalidRecordError(
-        f"record {index} of {header.records_count} in the batch at offset {header.base_offset} has offset delta "
-        f"{offset_delta}; last offset delta is {header.last_offset_delta}"
+        f"record {index} of {header.records_count} in the batch at offset {header.base_offset} has offset "
+        f"delta {offset_delta}. Last offset delta is {header.last_offset_delta}"
     )
 
 

@@ -50,7 +50,7 @@ def check_new_acl(acl: Acl) -> None:
         raise InvalidRequestError(f"Invalid permissionType {acl.permission.name}")
     kind, colon, name = acl.principal.partition(":")
     if not (kind and colon and name):
-        raise InvalidRequestError(f"Could not parse principal from `{acl.principal}`: it is TYPE:NAME, as in User:alice")
+        raise InvalidRequestError(f"Could not parse principal from `{acl.principal}`: use TYPE:NAME, as in User:alice")
 
 
 @attrs.frozen

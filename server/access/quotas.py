@@ -87,14 +87,16 @@ def checked_entity(named: Iterable[tuple[str, str | None]]) -> QuotaEntity:
         raise InvalidRequestError("Invalid empty client quota entity")
     for kind, name in names.items():
         if kind not in ENTITY_TYPES:
-            raise InvalidRequestError(f"Unhandled client quota entity type: {kind}; there are {', '.join(ENTITY_TYPES)}")
+            raise InvalidRequestError(f"Unhandled client quota entity type: {kind}. Use one of {', '.join(ENTITY_TYPES)}")
         if name == "":
             raise InvalidRequestError(f"Empty {kind} not supported")
     if IP in names:
         if len(names) > 1:
-            raise InvalidRequestError("Invalid quota entity combination: an address is not combined with a user or client id")
+            raise InvalidRequestError(
+                "Invalid quota entity combination: an address cannot be combined with a user or client id"
+            )
         if (address := names[IP]) is not None and plain_address(address) is None:
-            raise InvalidRequestError(f"{address} is not an IP address; names of hosts are not looked up")
+            raise InvalidRequestError(f"{address} is not an IP address. Host names are not resolved")
     return tuple(sorted(names.items()))
 
 
@@ -110,15 +112,15 @@ def check_quota(entity: QuotaEntity, key: str, value: float) -> None:
     """Check that an entity may have this quota. Raises InvalidRequestError."""
     keys = KEYS_OF_ADDRESSES if entity[0][0] == IP else KEYS_OF_CLIENTS
     if key not in keys:
-        raise InvalidRequestError(f"Invalid configuration key {key}; there are {', '.join(keys)}")
+        raise InvalidRequestError(f"Invalid configuration key {key}. Use one of {', '.join(keys)}")
     if math.isnan(value):
-        raise InvalidRequestError(f"Quota {key} is no number")
+        raise InvalidRequestError(f"Quota {key} is not a number")
     if value <= 0:
         raise InvalidRequestError(f"Quota {key} must be greater than 0")
     if (largest := WHOLE_NUMBERS.get(key)) is None:
         return
     if value > largest:
-        raise InvalidRequestError(f"Proposed value for {key} is too large, {largest} is the largest")
+        raise InvalidRequestError(f"Proposed value for {key} is too large, the maximum is {largest}")
     if abs(value - round(value)) > FRACTION:
         raise InvalidRequestError(f"{key} cannot be a fractional value.")
 

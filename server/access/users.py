@@ -49,7 +49,7 @@ def _user(place: str, table: Any) -> ConfiguredUser:
     password, credentials = None, {}
     for key, value in table.items():
         if not isinstance(value, str) or not value:
-            raise InvalidConfigError(f"{place}: {key} is not a text")
+            raise InvalidConfigError(f"{place}: {key} is not text")
         if key == PASSWORD_KEY:
             password = value
         elif (mechanism := SCRAM_KEYS.get(key.lower())) is not None:
@@ -58,5 +58,5 @@ def _user(place: str, table: Any) -> ConfiguredUser:
             except ValueError as exc:
                 raise InvalidConfigError(f"{place}: {key}: {exc}") from None
         else:
-            raise InvalidConfigError(f"{place}: unknown key {key!r}; known are {PASSWORD_KEY}, {', '.join(SCRAM_KEYS)}")
+            raise InvalidConfigError(f"{place}: unknown key {key!r}. Known: {PASSWORD_KEY}, {', '.join(SCRAM_KEYS)}")
     return ConfiguredUser(password, credentials)

@@ -177,7 +177,7 @@ async def open_coordinators(manager: LogManager, now_ms: NowMs, group_configs: G
         with trio.CancelScope(shield=True, deadline=manager.coordinators_stop_by()) as in_time:
             await coordinators.stop()
         if in_time.cancelled_caught:
-            LOGGER.error("a step of the coordinators takes too long for the stop and is given up with the logs")
+            LOGGER.error("coordinators did not finish before the stop deadline: abandoning their step")
 
 
 @attrs.frozen(eq=False, repr=False)

@@ -440,14 +440,14 @@ class LogReader:
             except OSError as exc:
                 if actor.snapshot().truncations != snapshot.truncations:
                     continue
-                raise LogOfflineError(f"{topic_partition}: reading failed: {exc}; check the device") from exc
+                raise LogOfflineError(f"{topic_partition}: reading failed: {exc}. Check the device") from exc
             except StorageError as exc:
                 raise LogOfflineError(
-                    f"{topic_partition}: reading failed: {exc}; check the device, and restart the server: it makes indexes anew"
+                    f"{topic_partition}: reading failed: {exc}. Check the device, and restart the server: it rebuilds indexes"
                 ) from exc
             if actor.snapshot().truncations == snapshot.truncations:
                 return answer
-        raise LogOfflineError(f"{topic_partition}: the files changed under {SNAPSHOT_ATTEMPTS} reads{why}; try again")
+        raise LogOfflineError(f"{topic_partition}: the files changed during each of {SNAPSHOT_ATTEMPTS} reads{why}. Try again")
 
     def snapshot(self, topic_partition: TopicPartition) -> LogSnapshot:
         """The partition as it is now. Raises RequestError."""

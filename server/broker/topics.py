@@ -16,7 +16,8 @@ from ...protocol.errors import (
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
-from ...protocol.types import CompressionType, TopicPartition
+from ...protocol.former import warn_former
+from ...protocol.types import NO_OFFSET, CompressionType, TopicPartition
 from ..config.log_config import check_internal_change
 from ..logs.internal_topic import INTERNAL_TOPIC_CONFIG
 from ..logs.log_manager import LogManager
@@ -34,7 +35,7 @@ MADE_BY_ADMINISTRATORS: Final = frozenset({"__consumer_offsets", "__transaction_
 def check_not_internal(topic: str) -> None:
     """Only the coordinators write, change and delete the topics that they keep their state in. Raises InvalidTopicError."""
     if topic in INTERNAL_TOPICS:
-        raise InvalidTopicError(f"{topic} belongs to the server; it can be read, not written, changed or deleted")
+        raise InvalidTopicError(f"{topic} belongs to the server. It can be read, but not written, changed or deleted")
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -80,7 +81,7 @@ class TopicAdmin:
         with contextlib.suppress(TopicAlreadyExistsError):
             await self._manager.changes.create(name, partitions, {})
         if was_deleted:
-            raise UnknownTopicOrPartitionError(f"topic {name!r} was deleted a moment ago and is made again; ask once more")
+            raise UnknownTopicOrPartitionError(f"topic {name!r} was just deleted and is being created again. Try again")
         return self.metadata(name)
 
     async def delete(self, name: str, *, topic_id: bytes | None = None) -> None:
@@ -175,24 +176,35 @@ DESCRIBED_PER_TURN: Final = 64
 
 @attrs.frozen(kw_only=True)
 class PartitionDescription:
+    """A partition, by the names of the native protocol's PartitionMetadata. Offsets are -1 if it has an error."""
+
     partition: int
-    log_start_offset: int
-    high_watermark: int
-    log_end_offset: int
-    size_bytes: int
-    segments: int
     error: RequestError | None = None
-    waiting: RequestError | None = None
-    """Why it takes no appends though it is read: there was no space to open it."""
+    log_start_offset: int = NO_OFFSET
+    high_watermark: int = NO_OFFSET
+    log_end_offset: int = NO_OFFSET
+    """Known in the server's process only."""
+    size_bytes: int = 0
+    segments: int = 0
+    waiting: str | None = None
+    """The reason why it accepts no appends although it can be read: the disk had no space to open it."""
 
 
 @attrs.frozen(kw_only=True)
 class TopicDescription:
+    """A topic, by the names of the native protocol's TopicMetadata."""
+
     name: str
     topic_id: str
-    configs: dict[str, str]
-    """Only what the topic overrides."""
+    config: dict[str, str]
+    """The keys that the topic overrides."""
     partitions: tuple[PartitionDescription, ...]
+
+    @property
+    def configs(self) -> dict[str, str]:
+        """Use `config`."""
+        warn_former("configs", "config")
+        return self.config
 
 
 @final
@@ -210,7 +222,7 @@ def _topic_description(hosted: HostedTopic, partitions: Iterable[PartitionDescri
     return TopicDescription(
         name=hosted.topic.name,
         topic_id=encode_uuid(hosted.topic.topic_id),
-        configs=dict(hosted.topic.configs),
+        config=dict(hosted.topic.configs),
         partitions=tuple(partitions),
     )
 
@@ -227,15 +239,8 @@ def _describe(number: int, partition: HostedPartition | OfflinePartition) -> Par
             raise partition.error
         snapshot = partition.actor.snapshot()
     except RequestError as exc:
-        return PartitionDescription(
-            partition=number,
-            log_start_offset=-1,
-            high_watermark=-1,
-            log_end_offset=-1,
-            size_bytes=-1,
-            segments=0,
-            error=exc,
-        )
+        return PartitionDescription(partition=number, error=exc)
+    waiting = partition.actor.log.waiting
     return PartitionDescription(
         partition=number,
         log_start_offset=snapshot.log_start_offset,
@@ -243,5 +248,5 @@ def _describe(number: int, partition: HostedPartition | OfflinePartition) -> Par
         log_end_offset=snapshot.log_end_offset,
         size_bytes=snapshot.size_in_bytes,
         segments=len(snapshot),
-        waiting=partition.actor.log.waiting,
+        waiting=None if waiting is None else waiting.message,
     )

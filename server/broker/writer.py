@@ -124,7 +124,7 @@ class LogWriter:
         much to do. Raises RequestError, and ValueError for a record that cannot be packed."""
         manager, topic_partition, now_ms = self._manager, partition.topic_partition, self._now_ms()
         if not isinstance(records, BATCHES) and not records:
-            raise InvalidRecordError(f"{topic_partition}: there are no records in the request")
+            raise InvalidRecordError(f"{topic_partition}: the request has no records")
         steps: Callable[..., Procedure[PreparedAppend]] = prepare_steps if isinstance(records, BATCHES) else prepare_records
         checks = steps(records, topic_partition, partition.config, now_ms=now_ms, limits=manager.batch_limits)
         prepared = await manager.disk.compute(checks)
@@ -183,7 +183,7 @@ class LogWriter:
                     await slot.wait()
             if waiting.cancelled_caught:
                 raise RequestTimedOutError(
-                    f"{topic_partition}: no acknowledgement within {timeout_s} s; the outcome is unknown"
+                    f"{topic_partition}: no acknowledgement within {timeout_s} s. The outcome is unknown"
                 )
         return slot.result() if acks else NOT_ACKNOWLEDGED
 
@@ -325,7 +325,7 @@ class PendingProduce(ABC):
         for slot, result in enumerate(self.results):
             if result is None:
                 self.results[slot] = RequestTimedOutError(
-                    f"no acknowledgement within timeout_ms={self.request.timeout_ms}; the outcome is unknown"
+                    f"no acknowledgement within timeout_ms={self.request.timeout_ms}. The outcome is unknown"
                 )
         try:
             self.respond()

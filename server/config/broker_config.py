@@ -123,7 +123,7 @@ def check_memory(config: BrokerConfig) -> None:
         return
     if config.max_memory_bytes < LEAST_MEMORY_BYTES:
         raise InvalidConfigError(
-            f"max_memory_bytes = {config.max_memory_bytes} is too little: a server needs {LEAST_MEMORY_BYTES} at least"
+            f"max_memory_bytes = {config.max_memory_bytes} is too little: a server needs at least {LEAST_MEMORY_BYTES}"
         )
     taken = {
         "max_broker_in_flight_bytes, twice": 2 * config.max_broker_in_flight_bytes,
@@ -138,8 +138,8 @@ def check_memory(config: BrokerConfig) -> None:
     if (sum_of_all := sum(taken.values())) > room:
         each = ", ".join(f"{name}: {size}" for name, size in taken.items())
         raise InvalidConfigError(
-            f"max_memory_bytes = {config.max_memory_bytes} leaves {room} for budgets, and they take {sum_of_all} ({each}): "
-            "raise it, or lower a budget that is set"
+            f"max_memory_bytes = {config.max_memory_bytes} leaves {room} for budgets, and they take {sum_of_all} "
+            f"({each}). Raise it, or lower a budget that is set"
         )
 
 
@@ -162,23 +162,25 @@ class BrokerConfig:
     """Everything a server needs to know before it starts."""
 
     data_dirs: tuple[str, ...] = attrs.field(
-        metadata=described("list", paths, "Log directories; comma-separated in a variable.", broker_name="log.dirs")
+        metadata=described("list", paths, "Log directories. Comma-separated in a variable.", broker_name="log.dirs")
     )
     data_permissions: DataPermissions = enum_key(
         DataPermissions.OWNER,
-        "Who may read what the server makes in its log directories: owner (0600, 0700), group (0640, 0750) or umask.",
+        "Readers of the files that the server creates in its log directories: owner (0600, 0700), group (0640, 0750) or umask.",
     )
     native: Address | None = parsed_key(
-        Address.parse, "address", "Where the native protocol listens; port 0 lets the system choose.", shown=str(DEFAULT_NATIVE)
+        Address.parse, "address", "Address of the native protocol. Port 0 lets the system choose.", shown=str(DEFAULT_NATIVE)
     )
     kafka: Address | None = parsed_key(
-        Address.parse, "address", "Where Kafka's protocol listens; port 0 lets the system choose. Without it nothing does."
+        Address.parse,
+        "address",
+        "Address of Kafka's protocol. Port 0 lets the system choose. Without it the server has no Kafka listener.",
     )
     kafka_advertised: Address | None = parsed_key(
-        Address.parse, "address", "Where Kafka clients are sent; by default to the address that they connected to."
+        Address.parse, "address", "Address that Kafka clients get. By default the address that they connected to."
     )
     metrics: Address | None = parsed_key(
-        Address.parse, "address", "Where /metrics, /livez and /readyz are answered over HTTP. Without it nothing is."
+        Address.parse, "address", "HTTP address of /metrics, /livez and /readyz. Without it they are off."
     )
     topic_defaults: LogConfig = attrs.field(
         factory=LogConfig,
@@ -195,14 +197,14 @@ class BrokerConfig:
     cluster_id: str | None = text_key("Identity in meta.properties.", shown="random")
     max_memory_bytes: int | None = int_key(
         None,
-        "Memory that the server may take; limits that are not set are derived from it: see Limits.",
+        "Memory that the server may take. Limits that are not set are derived from it: see Limits.",
         low=LEAST_MEMORY_BYTES,
         high=2**50,
     )
     max_connections: int = int_key(
         attrs.Factory(lambda config: usual_connections(config.max_memory_bytes), takes_self=True),
-        "Of all listeners together; further ones wait to be accepted, or take the place of a peer that has said nothing. "
-        "The default is lower where the limit of open files is, or the memory: see Limits.",
+        "Connections of all listeners together. Further ones wait, or take the place of a peer that has sent "
+        "nothing. The default is lower where the limit of open files or the memory is: see Limits.",
         low=1,
         high=100_000,
         shown=str(MOST_CONNECTIONS),
@@ -220,7 +222,10 @@ class BrokerConfig:
         broker_name="socket.request.max.bytes",
     )
     max_in_flight: int = int_key(
-        MAX_IN_FLIGHT, "Unanswered requests of a connection; past it the server stops reading from it.", low=1, high=10_000
+        MAX_IN_FLIGHT,
+        "Unanswered requests of a connection. Above it the server stops reading from the connection.",
+        low=1,
+        high=10_000,
     )
     max_in_flight_bytes: int = int_key(
         MAX_IN_FLIGHT_BYTES, "Bytes of unanswered requests of a connection.", low=1024, high=2**40
@@ -228,35 +233,37 @@ class BrokerConfig:
     max_broker_in_flight_bytes: int = budget_key(
         256 * MIB,
         EIGHTH,
-        "Memory for requests of all connections, and as much again for answers that clients have not taken.",
+        "Memory for requests of all connections, and the same again for responses that clients have not read.",
         low=1024,
         high=2**40,
     )
     max_unpacked_bytes: int = budget_key(
         MAX_DECOMPRESSED_BYTES,
         EIGHTH,
-        "What one batch of a producer may unpack to. More is answered MESSAGE_TOO_LARGE.",
+        "Unpacked size of one batch of a producer. Above it the error is MESSAGE_TOO_LARGE.",
         low=MIB,
         high=MAX_DECOMPRESSED_BYTES,
     )
     max_records_per_batch: int = int_key(
         MAX_RECORDS_PER_BATCH,
-        "What a producer may put into one batch, with headers twice as many. More is answered MESSAGE_TOO_LARGE, at which "
-        "Kafka's own producer divides the batch.",
+        "Records in one batch of a producer. Headers may be twice as many. Above it the error is "
+        "MESSAGE_TOO_LARGE, at which Kafka's own producer divides the batch.",
         low=1000,
         high=2**31 - 1,
     )
-    max_headers_per_record: int = int_key(MAX_HEADERS_PER_RECORD, "More is answered INVALID_RECORD.", low=100, high=2**31 - 1)
+    max_headers_per_record: int = int_key(
+        MAX_HEADERS_PER_RECORD, "Headers of a record. Above it the error is INVALID_RECORD.", low=100, high=2**31 - 1
+    )
     checkpoint_interval_ms: int = int_key(
         60_000,
-        "How often recovery points, high watermarks and log start offsets are written, if they changed.",
+        "Interval at which changed recovery points, high watermarks and log start offsets are written.",
         low=100,
         high=DAY_MS,
         broker_name="log.flush.offset.checkpoint.interval.ms",
     )
     retention_check_interval_ms: int = int_key(
         300_000,
-        "How often it is looked which segments retention lets go.",
+        "Interval of the checks for segments that retention deletes.",
         low=100,
         high=DAY_MS,
         broker_name="log.retention.check.interval.ms",
@@ -264,7 +271,7 @@ class BrokerConfig:
     )
     producer_id_expiration_ms: int = int_key(
         DAY_MS,
-        "How long a producer's sequence numbers are remembered after its last append.",
+        "Time that a producer's sequence numbers are remembered after its last append.",
         low=1,
         high=2**53,
         broker_name="producer.id.expiration.ms",
@@ -279,66 +286,63 @@ class BrokerConfig:
     )
     max_producers_per_partition: int = int_key(
         MAX_PRODUCERS_PER_PARTITION,
-        "Producer ids that a partition remembers at a time; another one is refused until older ones have expired.",
+        "Producer ids that a partition remembers at a time. Another one is refused until older ones have expired.",
         low=1,
         high=1_000_000,
     )
     disk_reserve_bytes: int = int_key(
         -1,
-        "Free space of a log directory's device below which `disk.full.policy` acts; 0: never; -1: 1 % of the device, at most "
-        "64 MiB.",
+        "Free space of a log directory's device below which `disk.full.policy` acts. 0: never. -1: 1 % of "
+        "the device, at most 64 MiB.",
         low=-1,
         high=2**50,
     )
     log_max_bytes: int = int_key(
-        0, "Size of all logs together from which on `disk.full.policy` acts; 0: no bound.", low=0, high=2**60
+        0, "Size of all logs together from which on `disk.full.policy` acts. 0: no limit.", low=0, high=2**60
     )
-    cleaner_enable: bool = bool_key(
-        True, "Whether topics with cleanup.policy=compact are compacted.", broker_name="log.cleaner.enable"
-    )
+    cleaner_enable: bool = bool_key(True, "Compaction of topics with cleanup.policy=compact.", broker_name="log.cleaner.enable")
     cleaner_dedupe_buffer_bytes: int = budget_key(
         128 * MIB,
         EIGHTH,
-        "Memory of a compaction for keys, 24 bytes each. What does not fit is compacted in the next round.",
+        "Memory of a compaction for keys, 24 bytes each. Further keys are compacted in the next round.",
         low=MIB,
         high=2**40,
         broker_name="log.cleaner.dedupe.buffer.size",
         live=True,
     )
     cleaner_io_max_bytes_per_second: int = int_key(
-        0, "Limit on what compaction reads and writes; 0: none.", low=0, high=2**50, live=True
+        0, "Limit on the reads and writes of compaction. 0: none.", low=0, high=2**50, live=True
     )
     cleaner_backoff_ms: int = int_key(
         15_000,
-        "How long compaction rests when nothing is due.",
+        "Pause of compaction when nothing is due.",
         low=1,
         high=DAY_MS,
         broker_name="log.cleaner.backoff.ms",
         kind="long",
     )
     scrub_bytes_per_second: int = int_key(
-        0, "How fast closed segments are read and checked for damage; 0: never.", low=0, high=2**50
+        0, "Rate at which closed segments are read and checked for damage. 0: never.", low=0, high=2**50
     )
     scrub_interval_ms: int = int_key(
-        7 * DAY_MS, "How long scrubbing rests between two passes over all segments.", low=1, high=2**53
+        7 * DAY_MS, "Pause of scrubbing between two passes through all segments.", low=1, high=2**53
     )
     disk_endurance_bytes: int = int_key(
         0,
-        "What the disk of a log directory is made to have written to it (TBW), from which the days that are left are reckoned; "
-        "0: not known.",
+        "Rated endurance (TBW) of the disk of a log directory, for the estimate of its remaining days. 0: unknown.",
         low=0,
         high=2**60,
     )
     offsets_topic_num_partitions: int = int_key(
         1,
-        "Partitions of `__consumer_offsets` when it is made; one groups all commits into one write and sync.",
+        "Partitions of `__consumer_offsets` when it is created. One groups all commits into one write and sync.",
         low=1,
         high=MAX_PARTITIONS_PER_TOPIC,
         broker_name="offsets.topic.num.partitions",
     )
     offsets_retention_ms: int = int_key(
         7 * DAY_MS,
-        "How long a committed offset is kept after its last commit.",
+        "Time that a committed offset is kept after its last commit.",
         low=1,
         high=2**53,
         broker_name="offsets.retention.minutes",
@@ -353,15 +357,15 @@ class BrokerConfig:
     )
     group_initial_rebalance_delay_ms: int = int_key(
         3_000,
-        "How long an empty group waits for more members after the first one, and again after each that comes.",
+        "Time that an empty group waits for more members after the first one, and again after each further one.",
         low=0,
         high=INT32_MAX,
     )
     group_min_session_timeout_ms: int = int_key(
-        6_000, "Smallest session timeout that a member of a group may ask for.", low=1, high=INT32_MAX
+        6_000, "Smallest session timeout that a member of a group may request.", low=1, high=INT32_MAX
     )
     group_max_session_timeout_ms: int = int_key(
-        1_800_000, "Largest session timeout that a member of a group may ask for.", low=1, high=INT32_MAX
+        1_800_000, "Largest session timeout that a member of a group may request.", low=1, high=INT32_MAX
     )
     group_consumer_heartbeat_interval_ms: int = group_key("consumer.heartbeat.interval.ms")
     group_consumer_session_timeout_ms: int = group_key("consumer.session.timeout.ms")
@@ -371,56 +375,56 @@ class BrokerConfig:
     group_share_record_lock_duration_ms: int = group_key("share.record.lock.duration.ms", low=1_000, high=3_600_000)
     group_share_partition_max_record_locks: int = group_key("share.partition.max.record.locks", low=100, high=10_000)
     group_share_max_share_sessions: int = int_key(
-        2_000, "Share sessions of a node; further ones are refused.", low=1, high=INT32_MAX
+        2_000, "Share sessions of a node. Further ones are refused.", low=1, high=INT32_MAX
     )
-    group_share_max_size: int = int_key(200, "Members of a share group; further ones are refused.", low=1, high=1000)
+    group_share_max_size: int = int_key(200, "Members of a share group. Further ones are refused.", low=1, high=1000)
     group_streams_heartbeat_interval_ms: int = group_key("streams.heartbeat.interval.ms")
     group_streams_session_timeout_ms: int = group_key("streams.session.timeout.ms")
     group_streams_initial_rebalance_delay_ms: int = group_key("streams.initial.rebalance.delay.ms", low=0)
     group_streams_num_standby_replicas: int = group_key("streams.num.standby.replicas", low=0, high=2)
     group_streams_max_size: int = int_key(
-        10_000, "Members of a Streams group; further ones are refused.", low=1, high=INT32_MAX
+        10_000, "Members of a Streams group. Further ones are refused.", low=1, high=INT32_MAX
     )
     telemetry_enable: bool = bool_key(
-        False, "Whether clients are asked for metrics, as subscriptions say, which /metrics shows then (KIP-714)."
+        False, "Collection of metrics from clients, by subscriptions; /metrics shows them (KIP-714)."
     )
     telemetry_max_bytes: int = int_key(
         1_048_576, "Metrics that a client may send at once, as they are sent.", low=1, high=16 * 1_048_576
     )
-    group_max_size: int = int_key(10_000, "Members of a group; further ones are refused.", low=1, high=INT32_MAX)
+    group_max_size: int = int_key(10_000, "Members of a group. Further ones are refused.", low=1, high=INT32_MAX)
     group_max_metadata_bytes: int = budget_key(
         256 * MIB,
         SIXTEENTH,
-        "What members of classic groups say when they join, of all groups together; more is refused.",
+        "Metadata that members of classic groups send when they join, of all groups together. More is refused.",
         low=MIB,
         high=2**40,
     )
     max_client_memory_bytes: int = budget_key(
         512 * MIB,
         EIGHTH,
-        "Memory for what is kept on behalf of clients, of all of them together: members of groups, committed offsets, "
-        "transactional ids, share sessions, leases and so on; more is refused.",
+        "Memory for state of clients, of all of them together: members of groups, committed offsets, "
+        "transactional ids, share sessions, leases and so on. More is refused.",
         low=MIB,
         high=2**40,
     )
-    max_groups: int = int_key(10_000, "Groups that have or have had members; further ones are refused.", low=1, high=INT32_MAX)
+    max_groups: int = int_key(10_000, "Groups that have or have had members. Further ones are refused.", low=1, high=INT32_MAX)
     transaction_state_log_num_partitions: int = int_key(
         1,
-        "Partitions of `__transaction_state` when it is made.",
+        "Partitions of `__transaction_state` when it is created.",
         low=1,
         high=MAX_PARTITIONS_PER_TOPIC,
         broker_name="transaction.state.log.num.partitions",
     )
     transaction_max_timeout_ms: int = int_key(
         900_000,
-        "Largest timeout that a transactional producer may ask for.",
+        "Largest timeout that a transactional producer may request.",
         low=1,
         high=INT32_MAX,
         broker_name="transaction.max.timeout.ms",
     )
     transactional_id_expiration_ms: int = int_key(
         7 * DAY_MS,
-        "How long a transactional id is remembered after its last transaction.",
+        "Time that a transactional id is remembered after its last transaction.",
         low=1,
         high=2**53,
         broker_name="transactional.id.expiration.ms",
@@ -428,35 +432,35 @@ class BrokerConfig:
     )
     stage_retention_ms: int = int_key(
         DAY_MS,
-        "How long staged records are kept that nobody commits, aborts or adds to; a start of the server begins anew.",
+        "Time that staged records are kept without a commit, an abort or an addition. A start of the server starts it again.",
         low=1000,
         high=2**53,
         live=True,
     )
     max_staged_bytes: int = int_key(
         2**34,
-        "Staged records of all applications together; a file counts for 4 KiB at least. Past it staging is refused.",
+        "Staged records of all applications together. A file counts for 4 KiB at least. Above it staging is refused.",
         low=MIB,
         high=2**50,
         live=True,
     )
     stage_commit_expiration_ms: int = int_key(
         30 * DAY_MS,
-        "How long it is remembered which version an application has committed last.",
+        "Time that the last committed version of an application is remembered.",
         low=1000,
         high=2**53,
         live=True,
     )
     max_lease_ms: int = int_key(
         3_600_000,
-        "Longest lease of segment files that a reader may ask for; it can be renewed.",
+        "Longest lease of segment files that a reader may request. It can be renewed.",
         low=1000,
         high=2**53,
         live=True,
     )
     auto_create_topics_enable: bool = bool_key(
         True,
-        "Whether a Kafka client that asks for a topic that is not there, and lets it be made, gets one.",
+        "Creation of a missing topic when a Kafka client requests it and allows that.",
         broker_name="auto.create.topics.enable",
         live=True,
     )
@@ -469,15 +473,15 @@ class BrokerConfig:
         live=True,
     )
     lenient: bool = bool_key(
-        False, "For tests: Kafka clients may name topic keys that do not exist, and more replicas than there are nodes."
+        False, "For tests: Kafka clients may use unknown topic keys, and more replicas than there are nodes."
     )
     insecure: bool = bool_key(
         False,
-        "Whether it may listen on another address than loopback where clients need not say who they are.",
+        "Permission to listen on another address than loopback without logins of clients.",
         section=SECURITY,
     )
     metrics_token_file: str | None = text_key(
-        "File with a token that who reads /metrics shows: `Authorization: Bearer TOKEN`.", kind="path", section=SECURITY
+        "File with the token that readers of /metrics send: `Authorization: Bearer TOKEN`.", kind="path", section=SECURITY
     )
     native_security: ListenerSecurity = security_key("the native protocol")
     kafka_security: ListenerSecurity = security_key("Kafka's protocol")
@@ -485,7 +489,7 @@ class BrokerConfig:
         "PEM with the server's certificate, and those between it and its CA.", kind="path", section=SECURITY, live=True
     )
     ssl_key_file: str | None = text_key(
-        "PEM with its private key, without a passphrase; by default in the certificate's file.",
+        "PEM with its private key, without a passphrase. By default in the certificate's file.",
         kind="path",
         section=SECURITY,
         live=True,
@@ -497,7 +501,7 @@ class BrokerConfig:
     kafka_ssl_client_auth: ClientAuth = client_auth_key("Kafka's protocol")
     ssl_handshake_timeout_ms: int = int_key(
         10_000,
-        "How long a TLS handshake may take; then the connection is closed.",
+        "Time for a TLS handshake. After it the connection is closed.",
         low=100,
         high=600_000,
         section=SECURITY,
@@ -508,7 +512,7 @@ class BrokerConfig:
             type="list",
             default=PASSWORD_MECHANISMS,
             read=mechanisms,
-            doc="How users may log in. OAUTHBEARER also needs `sasl_oauthbearer_jwks_endpoint_url`.",
+            doc="Mechanisms for logins. OAUTHBEARER also needs `sasl_oauthbearer_jwks_endpoint_url`.",
             section=SECURITY,
         )
     )
@@ -571,8 +575,8 @@ class BrokerConfig:
     """The issuer inside the program: for embedders, who have no URL."""
     connections_max_reauth_ms: int = int_key(
         0,
-        "How long a login holds; then the client logs in again (KIP-368) or is disconnected. 0: indefinitely, and a login by "
-        "OAUTHBEARER until its token expires.",
+        "Lifetime of a login. After it the client logs in again (KIP-368) or is disconnected. 0: unlimited, and by OAUTHBEARER "
+        "until the token expires.",
         low=0,
         high=2**53,
         section=SECURITY,
@@ -580,14 +584,16 @@ class BrokerConfig:
         live=True,
     )
     connection_failed_authentication_delay_ms: int = int_key(
-        100, "How long the answer to a login that failed is held back.", low=0, high=10_000, section=SECURITY, live=True
+        100, "Delay of the response to a failed login.", low=0, high=10_000, section=SECURITY, live=True
     )
     acl_enable: bool = bool_key(
-        False, "Whether ACLs are enforced, on both protocols. Without them everybody may do everything.", section=SECURITY
+        False, "Enforcement of ACLs, on both protocols. Without it every client may do everything.", section=SECURITY
     )
     super_users: tuple[str, ...] = attrs.field(
         default=(),
-        metadata=described("list", principals, "Who may do everything: User:alice;User:bob.", section=SECURITY, live=True),
+        metadata=described(
+            "list", principals, "Users who may do everything: User:alice;User:bob.", section=SECURITY, live=True
+        ),
     )
     audit_file: str | None = text_key(
         "File to which logins, denials and changes are appended, a JSON object a line. Without it they are not.",
@@ -595,25 +601,25 @@ class BrokerConfig:
         section=SECURITY,
     )
     allow_everyone_if_no_acl_found: bool = bool_key(
-        False, "Whether everybody may do what they like with resources that no ACL is about.", section=SECURITY, live=True
+        False, "Free access to resources without any ACL.", section=SECURITY, live=True
     )
     log_level: LogLevel = enum_key(
         LogLevel.INFO, "The least important log lines that are written: debug, info, warning, error.", live=True
     )
     log_lines_per_minute: int = int_key(
         DEFAULT_LINES_PER_MINUTE,
-        "Log lines of one kind, by their text without its values, that are written in a minute, a long one counting as "
-        "several; how many more there were is said afterwards. 0: all.",
+        "Log lines of one kind, by their text without its values, in a minute. A long line counts as "
+        "several. A later line reports how many more there were. 0: all.",
         low=0,
         high=INT32_MAX,
         live=True,
     )
     stop_grace_ms: int = int_key(
-        5_000, "How long open connections may finish their requests when the server stops.", low=0, high=600_000, live=True
+        5_000, "Time that open connections have to finish their requests when the server stops.", low=0, high=600_000, live=True
     )
     stop_timeout_ms: int = int_key(
         30_000,
-        "How long the coordinators, enqueued appends and the final flush may take together; after that the stop is not clean.",
+        "Time for the coordinators, enqueued appends and the final flush together. After it the shutdown is not clean.",
         low=0,
         high=3_600_000,
         live=True,

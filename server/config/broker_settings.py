@@ -71,7 +71,7 @@ def read_topic_configs(file: str) -> dict[str, dict[str, str]]:
     document = _load_toml(file)
     tables = document.pop("topic", {})
     if document or not isinstance(tables, dict):
-        raise InvalidConfigError(f"{file} holds {', '.join(document) or 'topic'}; only tables [topic.NAME] were expected")
+        raise InvalidConfigError(f"{file} holds {', '.join(document) or 'topic'}. Only tables [topic.NAME] were expected")
     configs = {str(name): _topic_table(f"{file} [topic.{name}]", table) for name, table in tables.items()}
     for name, config in configs.items():
         _overlaid(f"{file} [topic.{name}]", LogConfig(), config)
@@ -186,9 +186,9 @@ KAFKA: Final = "kafka"
 METRICS: Final = "metrics"
 """Names of listeners, as keys of the configuration have them."""
 _REMEDIES: Final = {
-    NATIVE: "native_security and native_ssl_client_auth have clients say who they are",
-    KAFKA: "kafka_security and kafka_ssl_client_auth have clients say who they are",
-    METRICS: "metrics_token_file has a token asked for",
+    NATIVE: "require a login (native_security) or a client certificate (native_ssl_client_auth)",
+    KAFKA: "require a login (kafka_security) or a client certificate (kafka_ssl_client_auth)",
+    METRICS: "require a token with metrics_token_file",
 }
 
 
@@ -216,7 +216,8 @@ def check_exposure(config: BrokerConfig, addresses: Mapping[str, Address | None]
     if found and not config.insecure:
         listeners = ", ".join(f"{name} {addresses[name]}" for name in found)
         raise InvalidConfigError(
-            f"{listeners}: other machines reach that, and everybody may do everything there. Listen on 127.0.0.1, or: "
-            f"{'; '.join(_REMEDIES[name] for name in found)}; --insecure (insecure = true) has it so"
+            f"{listeners}: other machines can reach these listeners, and everything is allowed there without a "
+            f"login. Listen on 127.0.0.1, or: {'; '.join(_REMEDIES[name] for name in found)}. To allow it, use "
+            "--insecure (insecure = true)"
         )
     return found

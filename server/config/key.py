@@ -128,7 +128,7 @@ def text(value: Any) -> str:
     """Raises ValueError, which does not repeat what is in a table or a list: it may be secret."""
     if not isinstance(value, str) or not value:
         shown = "a table" if isinstance(value, dict) else "a list" if isinstance(value, list) else repr(value)
-        raise ValueError(f"{shown} is not a text")
+        raise ValueError(f"{shown} is not text")
     return value
 
 
@@ -147,7 +147,7 @@ def one_of(kind: type[E]) -> Callable[[Any], E]:
         try:
             return kind(str(value).lower())
         except ValueError:
-            raise ValueError(f"{value!r} is none of {', '.join(each.value for each in kind)}") from None
+            raise ValueError(f"{value!r} is not one of {', '.join(each.value for each in kind)}") from None
 
     return read
 
@@ -197,7 +197,7 @@ def choice(
 
     def read(text: str) -> Any:
         if text not in read_as:
-            raise ValueError(f"{text!r} is none of {', '.join(choices)}")
+            raise ValueError(f"{text!r} is not one of {', '.join(choices)}")
         return read_as[text]
 
     return ConfigKey(

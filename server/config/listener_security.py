@@ -59,7 +59,7 @@ def mechanisms(value: Any) -> tuple[str, ...]:
     """Some of SASL_MECHANISMS. Raises ValueError."""
     names = value.split(",") if isinstance(value, str) else value
     if not isinstance(names, list | tuple) or not names or not set(names) <= set(SASL_MECHANISMS):
-        raise ValueError(f"{value!r} is not a list of some of {', '.join(SASL_MECHANISMS)}")
+        raise ValueError(f"{value!r} is not a list of mechanisms from {', '.join(SASL_MECHANISMS)}")
     return tuple(names)
 
 
@@ -87,10 +87,10 @@ def principals(value: Any) -> tuple[str, ...]:
 def security_key(protocol: str) -> Any:
     """A field that says how a protocol is spoken."""
     choices = ", ".join(each.value for each in ListenerSecurity)
-    return enum_key(ListenerSecurity.PLAINTEXT, f"How {protocol} is spoken: {choices}.", section=SECURITY)
+    return enum_key(ListenerSecurity.PLAINTEXT, f"Security of {protocol}: {choices}.", section=SECURITY)
 
 
 def client_auth_key(protocol: str) -> Any:
     """A field that says whether clients of a protocol show a certificate."""
-    doc = f"Whether clients of {protocol} show a certificate over TLS: none, requested or required."
+    doc = f"Client certificates of {protocol} over TLS: none, requested or required."
     return enum_key(ClientAuth.NONE, doc, section=SECURITY, live=True)

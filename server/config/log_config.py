@@ -29,7 +29,7 @@ def _read_cleanup_policy(text: str) -> tuple[str, ...]:
 def _read_groups(text: str) -> tuple[str, ...]:
     groups = tuple(part.strip() for part in text.split(",")) if text.strip() else ()
     if any(not group or len(group.encode()) > INT16_MAX for group in groups):
-        raise ValueError(f"{text!r} is not a list of names of groups, each of 1 to {INT16_MAX} bytes, with commas between them")
+        raise ValueError(f"{text!r} is not a list of group names, each of 1 to {INT16_MAX} bytes, separated by commas")
     if len(set(groups)) < len(groups):
         raise ValueError(f"{text!r} names a group twice")
     return groups
@@ -48,7 +48,12 @@ class LogConfig:
     """Everything a log needs to know about itself. Fields are the topic keys with `_` for `.`."""
 
     compression_type: CompressionType | None = field(
-        choice(None, _CODECS, "Codec of stored batches; `producer` keeps what was sent.", broker_name="compression.type")
+        choice(
+            None,
+            _CODECS,
+            "Codec of stored batches. `producer` keeps the codec of the producer.",
+            broker_name="compression.type",
+        )
     )
     compression_gzip_level: int = int_key(
         -1, "Level when the server compresses with gzip.", low=-1, high=9, broker_name="compression.gzip.level"
@@ -69,12 +74,12 @@ class LogConfig:
     )
     message_timestamp_before_max_ms: int = int_key(
         INT64_MAX,
-        "How far before the server's clock a record's timestamp may lie.",
+        "Largest distance of a record's timestamp before the server's clock.",
         broker_name="log.message.timestamp.before.max.ms",
     )
     message_timestamp_after_max_ms: int = int_key(
         3_600_000,
-        "How far after the server's clock a record's timestamp may lie.",
+        "Largest distance of a record's timestamp after the server's clock.",
         broker_name="log.message.timestamp.after.max.ms",
     )
     max_message_bytes: int = int_key(
@@ -125,7 +130,7 @@ class LogConfig:
             type="string",
             default=Durability(DurabilityMode.OS),
             read=Durability.parse,
-            doc="When an append is forced to the device; the high watermark follows.",
+            doc="Time at which an append is synced to the device. The high watermark follows.",
             valid="fsync, group:<ms>, os",
         )
     )
@@ -133,21 +138,21 @@ class LogConfig:
         choice(
             RecordValidation.FULL,
             RecordValidation,
-            "`full` walks every record of a produced batch; `header` trusts the producer's header, and without "
-            "`compression.type` does not look for `max_headers_per_record` either.",
+            "`full` checks every record of a produced batch. `header` trusts the producer's header, and without "
+            "`compression.type` it does not check `max_headers_per_record` either.",
         )
     )
-    fetch_check_crcs: bool = bool_key(False, "Check CRC and header of every batch before it is answered to a reader.")
+    fetch_check_crcs: bool = bool_key(False, "Check CRC and header of every batch before a reader gets it.")
     gap_policy: GapPolicy = field(
         choice(
             GapPolicy.SKIP,
             GapPolicy,
-            "At offsets that damage took out of the log: go on behind them, or answer an error until they are accepted.",
+            "At a gap (data lost to corruption): skip it, or return an error until it is accepted.",
         )
     )
     min_insync_replicas: int = int_key(
         1,
-        "One server is one replica: kept for those who ask, no append waits for it or is refused.",
+        "One server is one replica: the value is stored, but no append waits for it or is refused.",
         low=1,
         high=INT32_MAX,
         broker_name="min.insync.replicas",
@@ -157,7 +162,7 @@ class LogConfig:
         choice(
             DiskFullPolicy.REFUSE,
             DiskFullPolicy,
-            "Where there is no room, or a hold is at its bounds: refuse appends, or drop the oldest segments.",
+            "Without space, or at the bounds of a hold: refuse appends, or drop the oldest segments.",
             former=FORMER_POLICIES,
         )
     )
@@ -168,23 +173,25 @@ class LogConfig:
         list_of(
             _read_cleanup_policy,
             ("delete",),
-            "What happens to old records; empty: all are kept.",
+            "Treatment of old records. Empty: all are kept.",
             "delete, compact, or nothing",
             broker_name="log.cleanup.policy",
         )
     )
-    retention_ms: int = int_key(7 * DAY_MS, "Age at which a segment may go; -1: never.", low=-1, broker_name="log.retention.ms")
+    retention_ms: int = int_key(
+        7 * DAY_MS, "Age at which a segment may be deleted. -1: never.", low=-1, broker_name="log.retention.ms"
+    )
     retention_bytes: int = int_key(
-        -1, "Size of a partition above which old segments may go; -1: never.", low=-1, broker_name="log.retention.bytes"
+        -1, "Size of a partition above which old segments may be deleted. -1: never.", low=-1, broker_name="log.retention.bytes"
     )
     retention_hold_groups: tuple[str, ...] = field(
         list_of(_read_groups, (), "Retention takes nothing that one of these groups has not committed.", "names of groups")
     )
     retention_hold_max_bytes: int = int_key(
-        -1, "Up to how much such groups hold of a partition beyond retention; -1: no limit.", low=-1
+        -1, "Bytes of a partition that such groups hold beyond retention. -1: no limit.", low=-1
     )
     retention_hold_max_ms: int = int_key(
-        -1, "Up to which age of a segment such groups hold it beyond retention; -1: no limit.", low=-1
+        -1, "Age of a segment up to which such groups hold it beyond retention. -1: no limit.", low=-1
     )
     delete_retention_ms: int = int_key(
         DAY_MS, "Life of a tombstone after compaction.", broker_name="log.cleaner.delete.retention.ms", internal=True
@@ -219,10 +226,10 @@ class LogConfig:
             key = TOPIC_KEYS.get(name) if lenient and name != INTERNAL_SEGMENT_BYTES.name else KNOWN_KEYS.get(name)
             if key is None and not lenient:
                 raise InvalidConfigError(
-                    f"unknown topic configuration key {name!r}; `triolog topics describe` lists the known ones"
+                    f"unknown topic configuration key {name!r}. `triolog topics describe` lists the known ones"
                 )
             if not isinstance(text, str):
-                raise InvalidConfigError(f"topic configuration {name} is a {type(text).__name__}; values are strings")
+                raise InvalidConfigError(f"topic configuration {name} is a {type(text).__name__}. Values are strings")
             if key is not None:
                 value = key.parse("topic", text)
                 if name in TOPIC_KEYS:
@@ -269,14 +276,14 @@ def _read_throttled_replicas(text: str) -> str:
 
 def _read_nothing_but_false(text: str) -> bool:
     if text.lower() != "false":
-        raise ValueError(f"{text!r} is not false: there is no tiered storage here")
+        raise ValueError(f"{text!r} is not false: tiered storage is not supported")
     return False
 
 
 _THROTTLED: Final = ConfigKey(
     type="list", default="", read=_read_throttled_replicas, doc="Nothing is replicated.", valid="*, partition:node"
 )
-_NO_TIERS: Final = "There is no tiered storage"
+_NO_TIERS: Final = "Tiered storage is not supported"
 
 KEPT_KEYS: Final = named(
     {
@@ -290,9 +297,9 @@ KEPT_KEYS: Final = named(
         ),
         "remote.log.copy.disable": switch(False, f"{_NO_TIERS}."),
         "remote.log.delete.on.disable": switch(False, f"{_NO_TIERS}."),
-        "local.retention.ms": number(-2, f"{_NO_TIERS}; retention.ms counts.", low=-2, broker_name="log.local.retention.ms"),
+        "local.retention.ms": number(-2, f"{_NO_TIERS}. `retention.ms` applies.", low=-2, broker_name="log.local.retention.ms"),
         "local.retention.bytes": number(
-            -2, f"{_NO_TIERS}; retention.bytes counts.", low=-2, broker_name="log.local.retention.bytes"
+            -2, f"{_NO_TIERS}. `retention.bytes` applies.", low=-2, broker_name="log.local.retention.bytes"
         ),
     }
 )
@@ -303,7 +310,7 @@ FORMER_KEYS: Final = named(
         name: ConfigKey(type=kind, default=None, read=lambda text: text, doc=doc, valid="anything")
         for name, kind, doc in (
             ("message.format.version", "string", "Records are stored in format 2, that of Kafka 0.11 and later."),
-            ("message.downconversion.enable", "boolean", "Records are answered as they are stored."),
+            ("message.downconversion.enable", "boolean", "Records are returned as they are stored."),
             ("message.timestamp.difference.max.ms", "long", "message.timestamp.before.max.ms and after.max.ms count."),
         )
     }
@@ -313,7 +320,7 @@ FORMER_KEYS: Final = named(
 INTERNAL_SEGMENT_BYTES: Final = attrs.evolve(
     TOPIC_KEYS["segment.bytes"],
     name="internal.segment.bytes",
-    doc="Counts in place of segment.bytes; Kafka has it for tests, whose segments are smaller than segment.bytes may be there.",
+    doc="Replaces segment.bytes. Kafka has it for tests, with segments smaller than segment.bytes allows.",
     broker_name="",
 )
 
@@ -335,7 +342,7 @@ def topic_defaults_of(overrides: Mapping[str, str]) -> dict[str, str]:
     """Topic keys and values, of the broker's keys that were set while it runs. Raises InvalidRequestError for others."""
     if fixed := sorted(overrides.keys() - FOLLOWED_KEYS.keys()):
         raise InvalidRequestError(
-            f"{', '.join(fixed)}: not to be set while the server runs; change its file or its environment and start it again"
+            f"{', '.join(fixed)}: cannot be set while the server runs. Change its file or its environment and restart it"
         )
     return {FOLLOWED_KEYS[name].name: value for name, value in overrides.items()}
 
@@ -354,8 +361,8 @@ def check_internal_change(topic: str, before: Mapping[str, str], after: Mapping[
     refused = [key for key in changed if key not in INTERNAL_KEYS and after.get(key) != usual.get(key)]
     if refused:
         raise RequestError(
-            f"topic {topic!r} is the server's own: {', '.join(refused)} cannot be changed; "
-            f"{', '.join(sorted(INTERNAL_KEYS))} can",
+            f"topic {topic!r} is the server's own: {', '.join(refused)} cannot be changed, only "
+            f"{', '.join(sorted(INTERNAL_KEYS))}",
             ErrorCode.POLICY_VIOLATION,
         )
     segment_bytes = after.get("segment.bytes", "")

@@ -47,7 +47,7 @@ class AutoOffsetReset:
         duration = said.removeprefix(_BY_DURATION)
         found = _DURATION.fullmatch(duration) if duration != said and len(said) <= MAX_DURATION_CHARS else None
         if found is None or not any(found.groups()):
-            raise ValueError(f"{text!r} is none of earliest, latest, by_duration:<PnDTnHnMn.nS>")
+            raise ValueError(f"{text!r} is not one of earliest, latest, by_duration:<PnDTnHnMn.nS>")
         days, hours, minutes, seconds = (int(each or 0) for each in found.groups()[:4])
         fraction_ms = int((found[5] or "").ljust(3, "0")[:3])
         return cls("by_duration", (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000 + fraction_ms, said)
@@ -71,11 +71,13 @@ def _followed(name: str, default: int, doc: str, *, low: int = 1, strict: tuple[
 def _times(kind: str, a_group: str) -> tuple[ConfigKey, ...]:
     """The keys that groups of all three kinds have."""
     return (
-        _followed(f"{kind}.session.timeout.ms", 45_000, f"How long a member of {a_group} may be silent.", strict=SESSION),
         _followed(
-            f"{kind}.heartbeat.interval.ms", 5_000, f"How often members of {a_group} send a heartbeat.", strict=HEARTBEAT
+            f"{kind}.session.timeout.ms", 45_000, f"Time after which a silent member of {a_group} is removed.", strict=SESSION
         ),
-        _followed(f"{kind}.assignment.interval.ms", 1_000, "Kept; assignments are made at once.", low=0, strict=ASSIGNMENT),
+        _followed(
+            f"{kind}.heartbeat.interval.ms", 5_000, f"Interval of the heartbeats of members of {a_group}.", strict=HEARTBEAT
+        ),
+        _followed(f"{kind}.assignment.interval.ms", 1_000, "Stored. Assignments happen at once.", low=0, strict=ASSIGNMENT),
     )
 
 
@@ -87,13 +89,13 @@ GROUP_KEYS: Final[dict[str, ConfigKey]] = {
         _followed(
             "share.record.lock.duration.ms",
             30_000,
-            "How long a record belongs to the member that it was delivered to.",
+            "Time that a record belongs to the member that it was delivered to.",
             strict=(15_000, 60_000),
         ),
         _followed(
             "share.delivery.count.limit",
             5,
-            "How often a record is delivered to members of a share group at most.",
+            "Largest number of deliveries of a record to members of a share group.",
             strict=(2, 10),
         ),
         _followed(
@@ -107,19 +109,19 @@ GROUP_KEYS: Final[dict[str, ConfigKey]] = {
             type="string",
             default=LATEST,
             read=AutoOffsetReset.parse,
-            doc="Where reading a partition begins.",
+            doc="Start of reading in a partition.",
             valid="earliest, latest, by_duration:<PnDTnHnMn.nS>",
         ),
         choice(
             False,
             {"read_uncommitted": False, "read_committed": True},
-            "Whether records of transactions that have not committed are delivered.",
+            "Delivery of records of uncommitted transactions.",
             name="share.isolation.level",
         ),
-        switch(True, "Whether members may keep records for longer.", name="share.renew.acknowledge.enable"),
+        switch(True, "Permission for members to keep records for longer.", name="share.renew.acknowledge.enable"),
         *_times("streams", "a Streams group"),
         _followed(
-            "streams.initial.rebalance.delay.ms", 3_000, "How long an empty Streams group waits for more members.", low=0
+            "streams.initial.rebalance.delay.ms", 3_000, "Time that an empty Streams group waits for more members.", low=0
         ),
         _followed("streams.num.standby.replicas", 0, "Standby tasks for each task with state.", low=0, strict=(0, 2)),
     )
@@ -184,15 +186,17 @@ def _parts(text: str) -> tuple[str, ...]:
 
 CLIENT_METRICS_KEYS: Final = named(
     {
-        INTERVAL_MS: number(DEFAULT_INTERVAL_MS, "How often a client sends its metrics.", low=-INT32_MAX - 1, high=INT32_MAX),
+        INTERVAL_MS: number(
+            DEFAULT_INTERVAL_MS, "Interval at which a client sends its metrics.", low=-INT32_MAX - 1, high=INT32_MAX
+        ),
         MATCH: list_of(
             _parts,
             (),
-            "Of which clients: each part of theirs has to match the expression; nothing is all of them.",
+            "Clients of the subscription: each part must match the expression. An empty value means all.",
             f"PART=EXPRESSION with {', '.join(MATCHED)}",
         ),
         METRICS: list_of(
-            _parts, (), "How the names of the metrics begin that are wanted; * is all, nothing is none.", "beginnings of names"
+            _parts, (), "Prefixes of the names of the metrics; * is all, an empty value is none.", "beginnings of names"
         ),
     }
 )

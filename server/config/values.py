@@ -39,7 +39,7 @@ class Durability:
             return cls(DurabilityMode.GROUP, int(argument))
         if text in ("fsync", "os"):
             return cls(DurabilityMode(text))
-        raise ValueError(f"durability {text!r} is none of fsync, group:<ms>, os")
+        raise ValueError(f"durability {text!r} is not one of fsync, group:<ms>, os")
 
     def __str__(self) -> str:
         return f"group:{self.interval_ms}" if self.mode is DurabilityMode.GROUP else self.mode.value

@@ -20,8 +20,10 @@ import trio
 
 from ...protocol.following import Follow as Follow
 from ...protocol.following import FollowedRecord as FollowedRecord
+from ...protocol.former import warn_former
 from ..fake.proxies import AwaitedCaller, Proxy, awaited, awaited_sync, made
 from ..fake.token_issuer import TokenIssuer
+from ..fake.views.former import FormerLogCalls
 from ..fake.views.groups_view import GroupsView
 from ..fake.views.log_view import LogView
 from . import opening
@@ -185,7 +187,7 @@ class AioThread(BrokerThread):
     def _new_call(self) -> Call[Any]:
         _ = self._target
         if asyncio.get_running_loop() is not self._loop:
-            raise RuntimeError("the broker was opened by another event loop; open one in each, or use BlockingBroker")
+            raise RuntimeError("the broker was opened by another event loop. Open one in each, or use triolog.blocking.open()")
         return Call(self._loop, self._tell)
 
     async def _answer(self, call: Call[T], begin: Callable[[], None]) -> T:
@@ -213,15 +215,12 @@ class AioThread(BrokerThread):
 # ---- what stands for the broker and its parts ------------------------------------------------------------------------------
 
 
-class AioLog(Proxy[LogView, AwaitedCaller]):
+class AioLog(FormerLogCalls, Proxy[LogView, AwaitedCaller]):
     """The records of one topic. Raises RequestError where the broker would answer one."""
 
     append = awaited(LogView.append)
     fetch = awaited(LogView.fetch)
     values = awaited(LogView.values)
-    records = awaited(LogView.records)
-    produce = awaited(LogView.produce)
-    produce_all = awaited(LogView.produce_all)
     wait_for = awaited(LogView.wait_for)
     start_offsets = awaited_sync(LogView.start_offsets)
     end_offsets = awaited_sync(LogView.end_offsets)
@@ -349,4 +348,5 @@ def open(path: str | os.PathLike[str] | None = None, **options: Unpack[OpenOptio
 def open_broker(path: str | os.PathLike[str] | None = None, **options: Unpack[OpenOptions]) -> AioBroker:
     """The former name of `open`, kept for one release. By default it listens for native clients on a port of 127.0.0.1 that the
     system chooses."""
+    warn_former("aio.open_broker()", "triolog.aio.open()")
     return open(path, **listening(options))

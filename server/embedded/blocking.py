@@ -19,6 +19,7 @@ import trio
 
 from ...protocol.following import BlockingFollow as BlockingFollow
 from ...protocol.following import BlockingFollowedRecord as BlockingFollowedRecord
+from ...protocol.former import warn_former
 from ..config.broker_config import Address
 from ..fake.clock import MovedClock
 from ..fake.life import ForkedError
@@ -39,7 +40,7 @@ from ..fake.proxies import (
 )
 from ..system.clock import system_now_ms
 from . import opening
-from .broker import EmbeddedBroker, Fork, describe_broker, open_fork
+from .broker import EmbeddedBroker, describe_broker, open_fork
 from .living import directory_like
 from .options import OpenOptions, check_options, listening, shows_options
 from .records import Transaction
@@ -86,7 +87,7 @@ class BrokerThread:
         """Start the thread. It calls `ready` when the broker serves, and `ended` as the last it does, also where it has never
         served."""
         if self._thread is not None:
-            raise RuntimeError("the broker was started already")
+            raise RuntimeError("the broker is already started")
         self._thread = threading.Thread(target=self._run, args=(ready, ended), name="triolog-broker", daemon=True)
         _THREADS.add(self)
         self._thread.start()
@@ -136,7 +137,7 @@ class BrokerThread:
         if self._broker is None:
             if isinstance(self._failure, ForkedError):
                 raise ForkedError
-            raise RuntimeError("the broker does not run; use it inside the block that opens it") from self._failure
+            raise RuntimeError("the broker is not running. Use it inside the block that opens it") from self._failure
         return self._broker
 
     # ---- where it is -----------------------------------------------------------------------------------------------------
@@ -215,7 +216,7 @@ class BlockingThread(BrokerThread):
             with ThreadPoolExecutor(1, "triolog-call") as executor:
                 return executor.submit(call).result()
         except (trio.Cancelled, trio.RunFinishedError):
-            raise RuntimeError("the broker was stopped during the call; its outcome is unknown") from self._failure
+            raise RuntimeError("the broker was stopped during the call. Its outcome is unknown") from self._failure
 
 
 # ---- the process -----------------------------------------------------------------------------------------------------------
@@ -268,14 +269,15 @@ class BlockingBroker(BlockingThread):
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None, **options: Unpack[OpenOptions]) -> None:
+        warn_former("BlockingBroker()", "triolog.blocking.open()")
         clock = clock_of(options)
         super().__init__(partial(opening.open, path, **listening(options)), clock)
 
     @classmethod
-    def forked(cls, fork: Fork) -> Self:
-        """A broker that begins where another one is."""
+    def of(cls, opened: Callable[[], AbstractAsyncContextManager[EmbeddedBroker]], clock: MovedClock) -> Self:
+        """Return a broker that `opened` opens in the thread, by this clock."""
         broker = cls.__new__(cls)
-        BlockingThread.__init__(broker, partial(open_fork, fork), fork.clock)
+        BlockingThread.__init__(broker, opened, clock)
         return broker
 
     @property
@@ -324,7 +326,7 @@ class BlockingBroker(BlockingThread):
         running = self._target
         with directory_like(self.path) as directory:
             fork = self.call(lambda: running.forked_into(directory))
-            with BlockingBroker.forked(fork) as broker:
+            with BlockingBroker.of(partial(open_fork, fork), fork.clock) as broker:
                 yield broker
 
     crash = waiting(EmbeddedBroker.crash)
@@ -369,5 +371,5 @@ def open(path: str | os.PathLike[str] | None = None, **options: Unpack[OpenOptio
     The end of the block is a clean stop. Its start raises InvalidConfigError, StorageError, OSError or RequestError when the
     broker cannot start. Raises TypeError for an unknown option.
     """
-    options.setdefault("native", None)
-    return BlockingBroker(path, **options)
+    clock = clock_of(options)
+    return BlockingBroker.of(partial(opening.open, path, **options), clock)

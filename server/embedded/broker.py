@@ -106,7 +106,7 @@ class EmbeddedBroker:
     def bootstrap_servers(self) -> str:
         """Return the address for `bootstrap.servers` of Kafka clients. Raises RuntimeError without such a listener."""
         if self.kafka is None:
-            raise RuntimeError('the broker has no listener for Kafka clients; open it with kafka="127.0.0.1:0"')
+            raise RuntimeError('the broker has no listener for Kafka clients. Open it with kafka="127.0.0.1:0"')
         return str(self.kafka)
 
     @property
@@ -143,7 +143,7 @@ class EmbeddedBroker:
         """Be as at the beginning: no records, topics, groups, transactions, faults, requests; then what was seeded. Kafka
         clients without a login or TLS stay connected. Only for a directory that goes with the block. Raises RuntimeError."""
         if self._is_lasting:
-            raise RuntimeError(f"reset() would delete {self.path}; it is for brokers without a path of yours")
+            raise RuntimeError(f"reset() would delete {self.path}. It is for brokers without a path of yours")
         await self.life.reset(self.seed.put)
 
     async def snapshot(self, path: str | os.PathLike[str]) -> None:
@@ -252,11 +252,11 @@ class EmbeddedBroker:
     ) -> AppendResult:
         """Append to a partition: whole record batches as bytes, or values, or (timestamp_ms, key, value, headers).
 
-        `key`: of the values that are no tuples. `partition`: by default the one that Kafka's clients choose for `key`. Without
-        a key all records go into partition 0, also tuples with keys of their own: use `append_by_key` to spread them as Kafka's
-        clients do. `expected_offset`: only if the partition ends there; else ExpectedOffsetError, which says where it does. All
-        records are stored or none. Cancelled before the append is enqueued nothing has happened; after that the outcome is
-        unknown. Raises RequestError; TypeError for what is no record, which says where.
+        `key`: the key of values that are no tuples. `partition`: by default the one that Kafka's clients choose for `key`.
+        Without a key all records go into partition 0, also tuples with keys of their own: use `append_by_key` to spread them as
+        Kafka's clients do. `expected_offset`: only if the partition ends there; else ExpectedOffsetError, which says where it
+        does. All records are stored or none. Cancelled before the append is enqueued nothing has happened; after that the
+        outcome is unknown. Raises RequestError; TypeError for what is no record, which says where.
         """
         where = TopicPartition(topic, partition or 0 if key is None else partition_of(self.core, topic, key, partition))
         if isinstance(records, bytes | bytearray | memoryview):
@@ -344,7 +344,7 @@ class EmbeddedBroker:
         group: two of them both get everything. Where the group has committed nothing, or there is none: from `start` (of every
         partition: earliest or latest as it is at the first record that is asked for), `start_offset`, or the first record at or
         after `start_timestamp` (ms). `committed_only`: leave out what transactions have aborted, and do not overtake open ones.
-        `max_bytes`: of one read. `max_wait_s`: end when nothing has come for so long; 0: at the end of what there is.
+        `max_bytes`: size of one read. `max_wait_s`: end when nothing has come for so long; 0: at the end of what there is.
 
         Partitions that come later are read from their beginning. Where records were deleted it goes on behind them; a topic
         that is deleted ends it with UnknownTopicOrPartitionError. Raises RequestError, ValueError.

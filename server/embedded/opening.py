@@ -13,6 +13,7 @@ import attrs
 
 from ...protocol.errors import InvalidConfigError
 from ...protocol.extras import how_to_install
+from ...protocol.former import warn_former
 from ..broker import PlainRecord
 from ..config import Durability
 from ..config.broker_config import SECURITY_KEYS, Address, BrokerConfig
@@ -61,7 +62,7 @@ async def open(
     """
     given, seed = settings or {}, Seed.of(topics, records or {})
     if native is not None and "native" in given:
-        raise InvalidConfigError(f"native is said twice: {given['native']} by settings, {native} by the argument")
+        raise InvalidConfigError(f"native is given twice: {given['native']} in settings, {native} as the argument")
     arguments = Arguments(
         native=address_of("native", native),
         kafka=address_of("kafka", kafka),
@@ -88,6 +89,7 @@ def open_broker(
 ) -> AbstractAsyncContextManager[EmbeddedBroker]:
     """The former name of `open`, kept for one release. By default it listens for native clients on a port of 127.0.0.1 that the
     system chooses."""
+    warn_former("open_broker()", "triolog.open()")
     return open(path, **listening(options))
 
 
@@ -95,8 +97,8 @@ SOURCE: Final = "settings"
 
 REFUSED: Final = {
     "data_dirs": "it has one directory, the path that it is opened with",
-    "log_level": "what is logged is the program's to say: logging.getLogger('triolog').setLevel(...)",
-    "log_lines_per_minute": "what is logged is the program's to say: add a filter to its own handlers",
+    "log_level": "the program configures logging: logging.getLogger('triolog').setLevel(...)",
+    "log_lines_per_minute": "the program configures logging: add a filter to its own handlers",
 }
 """Keys of `serve` that have no meaning inside a program, and what has."""
 
@@ -180,7 +182,7 @@ def _security(arguments: Arguments) -> dict[str, Any]:
         said["sasl_enabled_mechanisms"] = SASL_MECHANISMS if arguments.users else (OAUTHBEARER,)
     said |= arguments.security
     if unknown := sorted(said.keys() - SECURITY_KEYS.keys()):
-        raise InvalidConfigError(f"{unknown[0]} is none of {', '.join(SECURITY_KEYS)}")
+        raise InvalidConfigError(f"{unknown[0]} is not one of {', '.join(SECURITY_KEYS)}")
     read = read_given("security", said)
     del read["topic_defaults"]
     return {**read, "sasl_users": dict(arguments.users)}

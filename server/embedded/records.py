@@ -117,7 +117,7 @@ class Transaction:
     async def begin(self) -> None:
         """Begin it: whoever has the id besides is fenced off, and what it left open is aborted. Raises RequestError."""
         if self._producer is not None:
-            raise InvalidTxnStateError(f"the transaction of {self._id!r} was begun already")
+            raise InvalidTxnStateError(f"the transaction of {self._id!r} has already begun")
         self._sequences.clear()
         self._has_parts = False
         self._producer = await self._core().producers.init(self._id, self._timeout_ms)
@@ -218,7 +218,7 @@ class Transaction:
     def _open(self) -> tuple[int, int]:
         """(producer id, epoch). Raises InvalidTxnStateError."""
         if self._producer is None:
-            raise InvalidTxnStateError(f"there is no open transaction of {self._id!r}")
+            raise InvalidTxnStateError(f"no transaction of {self._id!r} is open")
         if self._failed is not None:
             raise InvalidTxnStateError(f"the transaction of {self._id!r} can only be aborted: {self._failed}")
         return self._producer

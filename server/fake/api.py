@@ -101,7 +101,7 @@ class ControlApi:
     async def list_requests(self, told: Told) -> Any:
         last = whole_number(told, "last")
         if last is not None and last < 1:
-            raise BadRequestError(f"last is {last}, expected how many at least")
+            raise BadRequestError(f"last is {last}, expected the number of requests, 0 or more")
         found = self.requests.find(**_wanted(told))
         return [request.as_json() for request in found[-(last or len(found)) :]]
 
@@ -369,7 +369,7 @@ class ControlApi:
     @_call("POST", "/snapshot", "path")
     async def snapshot(self, told: Told) -> Any:
         if not isinstance(path := told.get("path"), str):
-            raise BadRequestError("path is missing: where the copy goes")
+            raise BadRequestError("path is missing: give the folder for the copy")
         await self.life.snapshot(Path(path))
         return {"path": path}
 
@@ -484,7 +484,7 @@ MAX_CONTROL_BODY_BYTES: Final = 64 * 2**20
 
 
 async def answer(api: ControlApi, access: HttpAccess, request: HttpRequest) -> HttpAnswer:
-    """Do what a request asks for, if it is one that is answered."""
+    """Serve a request, if it needs a response."""
     if request.path == TOKEN_PATH:
         try:
             request = _form_as_json(request)
@@ -509,7 +509,7 @@ async def answer(api: ControlApi, access: HttpAccess, request: HttpRequest) -> H
             return HttpAnswer.json(422, {"error": exc.code.name, "message": exc.message})
         except (TriologError, ValueError, OverflowError, RecursionError, re.error, OSError) as exc:
             return _refusal(400, exc)
-    return _refusal(404, f"{request.method} {request.path}: there is no such call")
+    return _refusal(404, f"{request.method} {request.path}: no such call")
 
 
 def _told(request: HttpRequest, route: Route) -> Told:
@@ -524,8 +524,8 @@ def _told(request: HttpRequest, route: Route) -> Told:
             raise BadRequestError("the body is not an object")
         told |= said
     if route.fields is not None and (unknown := told.keys() - set(route.fields)):
-        known = f"there are {', '.join(sorted(route.fields))}" if route.fields else "there is none"
-        raise BadRequestError(f"{request.method} {request.path}: {', '.join(sorted(unknown))}: no such field; {known}")
+        known = f"Use {', '.join(sorted(route.fields))}" if route.fields else "It takes no fields"
+        raise BadRequestError(f"{request.method} {request.path}: {', '.join(sorted(unknown))}: no such field. {known}")
     return told
 
 

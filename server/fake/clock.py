@@ -36,16 +36,16 @@ class MovedClock(trio.abc.Clock):
     def advance(self, seconds: float) -> None:
         """Let so much time have passed. Call it in the trio thread, or before trio runs."""
         if not 0 <= seconds <= MAX_MOVED_S - self.deadline_offset_s:
-            raise ValueError(f"the clock goes forward, by {MAX_MOVED_S} s altogether, not by {seconds} s")
+            raise ValueError(f"the clock only moves forward, by at most {MAX_MOVED_S} s in total, not by {seconds} s")
         self.wall_offset_ms += round(seconds * 1000)
         self.deadline_offset_s += seconds
 
     def freeze(self) -> None:
-        """Let the wall clock stand; deadlines go on."""
+        """Stop the wall clock; deadlines continue."""
         self.frozen_ms = self.wall()
 
     def unfreeze(self) -> None:
-        """Let it go on from where it stands."""
+        """Start the clock again from its time."""
         if self.frozen_ms is not None:
             self.wall_offset_ms += self.frozen_ms - self.wall()
             self.frozen_ms = None
@@ -56,7 +56,7 @@ class MovedClock(trio.abc.Clock):
         self.wall_offset_ms = 0
 
     def copy(self) -> MovedClock:
-        """Another one that shows the same time, and goes its own way."""
+        """Return another clock with the same time, which then runs separately."""
         return attrs.evolve(self)
 
     # ---- trio's clock ----------------------------------------------------------------------------------------------------

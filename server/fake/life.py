@@ -59,8 +59,8 @@ class ForkedError(NotRunningError):
 
     def __init__(self) -> None:
         super().__init__(
-            "this process was forked from the one in which the broker runs, and has no broker; "
-            "connect a client to that one, or open another one on another path"
+            "this process is a fork of the one in which the broker runs, and has no broker. Connect a client to "
+            "that one, or open another one on another path"
         )
 
 
@@ -79,9 +79,9 @@ class Life:
     node_count: int = 1
     """Listeners of Kafka's protocol that look like so many brokers."""
     kafka_version: str | None = None
-    """Advertise what this version of Kafka does."""
+    """Behave like this version of Kafka."""
     has_grace: bool = False
-    """Whether a stop lets clients have the answers to what they have asked, for at most `stop_grace_ms`."""
+    """Whether a stop waits for responses to open requests, for at most `stop_grace_ms`."""
     issues_tokens: bool = False
     """Whether it issues the tokens of OAUTHBEARER itself, if the configuration names no other keys."""
     tokens: TokenIssuer | None = None
@@ -119,7 +119,7 @@ class Life:
     def core(self) -> Broker:
         """Raises NotRunningError."""
         if self._core is None:
-            raise ForkedError if self._is_forked else NotRunningError("the broker is down; restart() starts it again")
+            raise ForkedError if self._is_forked else NotRunningError("the broker is down. Call restart() to start it again")
         return self._core
 
     @property
@@ -129,7 +129,7 @@ class Life:
     # ---- start and stop --------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Open the directory and listen. Raises what keeps it from that."""
+        """Open the directory and listen. Raises the error that prevents it."""
         if self._core is not None:
             return
         if not self.starts:
@@ -209,17 +209,17 @@ class Life:
 
     def _nodes(self) -> Nodes:
         if self.nodes is None:
-            raise ValueError("the broker is a single node; open it with nodes=3")
+            raise ValueError("the broker is a single node. Open it with nodes=3")
         return self.nodes
 
     def _node(self, number: int) -> NodeListener:
         self._nodes()
         if number not in self._node_listeners:
-            raise KeyError(f"node {number}; there are {sorted(self._node_listeners)}")
+            raise KeyError(f"node {number}. Nodes: {sorted(self._node_listeners)}")
         return self._node_listeners[number]
 
     async def node_down(self, number: int) -> None:
-        """Cut a node's connections and refuse new ones; what it leads goes to the next one that is up. Raises KeyError."""
+        """Cut a node's connections and refuse new ones. Its leaders move to the next node that is up. Raises KeyError."""
         node = self._node(number)
         nodes = self._nodes()
         moved = [each for each in _partitions(self.core) if nodes.leader_of(*each) == number]
@@ -240,7 +240,7 @@ class Life:
                 await self._moved(each)
 
     async def move_leader(self, topic: str, partition: int, node: int) -> int:
-        """Let another node lead a partition; answers its leader epoch from now on. Raises KeyError, RequestError."""
+        """Let another node lead a partition, and return its new leader epoch. Raises KeyError, RequestError."""
         self._node(node)
         moved = TopicPartition(topic, partition)
         epoch = await self.core.logs.raise_leader_epoch(moved)
@@ -272,7 +272,7 @@ class Life:
         await self.start()
 
     async def crash(self) -> None:
-        """End as by SIGKILL; see the module. With `torn` faults some of what was not synced is lost, too."""
+        """End as by SIGKILL; see the module. With `torn` faults some unsynced writes are lost, too."""
         if self._core is None:
             return
         self._fs.crash()
@@ -285,7 +285,7 @@ class Life:
         self._ports.close()
 
     def after_fork(self) -> None:
-        """This is the copy in a process that was forked: it must leave files alone that are the other one's."""
+        """End this copy in a forked process, so that it does not touch the files of the parent."""
         if self._core is not None:
             self._fs.crash()
         self._core = None
@@ -298,7 +298,7 @@ class Life:
         return Path(self.config.data_dirs[0])
 
     async def _wipe(self) -> None:
-        """Start with an empty directory, at once: what was there is not flushed before it goes."""
+        """Start with an empty directory, at once: old data is not flushed before it goes."""
         with self._ports.held(self._hand_over()):
             await self.crash()
             if self.nodes is not None:
@@ -412,8 +412,7 @@ CONTROL: Final = "control"
 
 
 async def noted(broker: Broker, door: str, api: str, names: Iterable[str], change: Awaitable[T]) -> T:
-    """Have a change made, and noted in the audit log where there is one, with what became of it. Values are not among the
-    names."""
+    """Apply a change, and note it in the audit log with its outcome, if there is one. Values are not among the names."""
     try:
         result = await change
     except RequestError as exc:
@@ -443,17 +442,17 @@ class Seed:
 
     @classmethod
     def of(cls, topics: Topics, records: Mapping[str, Sequence[PlainRecord | Text]]) -> Self:
-        """Raises TypeError for one text in place of a list, whose characters would be names or records."""
+        """Raises TypeError for text in place of a list, whose characters would become names or records."""
         if isinstance(topics, str | bytes):
             raise TypeError(f"topics is {topics!r}, expected a list of names or a mapping: topics=[{topics!r}]")
         for name, given in records.items():
             if isinstance(given, str | bytes):
-                raise TypeError(f"records of {name} are {given!r}, expected a list of them: records={{{name!r}: [{given!r}]}}")
+                raise TypeError(f"records of {name} are {given!r}, expected a list: records={{{name!r}: [{given!r}]}}")
         counts = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
         return cls({**dict.fromkeys(records, 1), **counts}, records)
 
     async def put(self, core: Broker) -> None:
-        """Make the topics that are not there, and append their records. Raises RequestError."""
+        """Create the missing topics, and append their records. Raises RequestError."""
         there = set(core.topics.names())
         for name, partitions in self.topics.items():
             if name in there:

@@ -1,6 +1,6 @@
 """Objects of the broker's trio thread, called from other threads: the same methods with the same signatures.
 
-A proxy class lists what can be called: `records = waiting(LogView.records)`, or `records = awaited(LogView.records)` for who
+A proxy class lists what can be called: `fetch = waiting(LogView.fetch)`, or `fetch = awaited(LogView.fetch)` for who
 awaits the answer in a loop of asyncio. Signature and docstring are the method's own.
 
 The views of a broker for programs without trio are listed here.
@@ -21,6 +21,7 @@ from .faults.requests import LoggedRequest
 from .faults.rules import DiskRule, Rule
 from .token_issuer import TokenIssuer
 from .views.fault_views import FaultsView, FaultView, RequestsView
+from .views.former import FormerLogCalls
 from .views.groups_view import GroupsView
 from .views.log_view import LogView
 from .views.share_groups_view import ShareGroupsView
@@ -103,7 +104,7 @@ def waiting(method: Callable[Concatenate[V, P], Awaitable[T]]) -> Callable[Conca
 
 
 def at_once(method: Callable[Concatenate[V, P], T]) -> Callable[Concatenate[StandsFor[V, Caller], P], T]:
-    """A method of the target that does not wait, run in the broker's thread all the same."""
+    """A method of the target that does not wait, run in the broker's thread anyway."""
     return _blocking(method, "call_now")
 
 
@@ -130,7 +131,7 @@ def awaited(
 def awaited_sync(
     method: Callable[Concatenate[V, P], T],
 ) -> Callable[Concatenate[StandsFor[V, AwaitedCaller], P], Coroutine[Any, Any, T]]:
-    """A method of the target that does not wait, run in the broker's thread all the same."""
+    """A method of the target that does not wait, run in the broker's thread anyway."""
     return _awaited(method, "call_now")
 
 
@@ -161,7 +162,7 @@ def made(kind: Callable[[T, C], R], method: Callable[Concatenate[V, P], T]) -> C
 
 
 class BlockingFault(Proxy[FaultView, Caller]):
-    """A rule in force, and what it has done so far."""
+    """A rule in force, and its effects so far."""
 
     @property
     def number(self) -> int:
@@ -233,15 +234,12 @@ class BlockingRequests(Proxy[RequestsView, Caller]):
     tail = at_once(RequestsView.tail)
 
 
-class BlockingLog(Proxy[LogView, Caller]):
+class BlockingLog(FormerLogCalls, Proxy[LogView, Caller]):
     """The records of one topic. Raises RequestError where the broker would answer one."""
 
     append = waiting(LogView.append)
     fetch = waiting(LogView.fetch)
     values = waiting(LogView.values)
-    records = waiting(LogView.records)
-    produce = waiting(LogView.produce)
-    produce_all = waiting(LogView.produce_all)
     wait_for = waiting(LogView.wait_for)
     start_offsets = at_once(LogView.start_offsets)
     end_offsets = at_once(LogView.end_offsets)

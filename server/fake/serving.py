@@ -47,15 +47,16 @@ async def serve_for_tests(
     emulate: str | None = None,
     control_token: str | None = None,
 ) -> None:
-    """Run a server until a signal stops it. `rules`: a file, see `rules_file`. `nodes`, `emulate`: see `Life`.
-    `control_token`: what who uses the port has to show. Raises what keeps it from starting."""
+    """Run a server until a signal stops it. `rules`: a file, see `rules_file`. `nodes`, `emulate`: see `Life`. `control_token`:
+    the token that users of the port must send. Raises the error that prevents the start.
+    """
     check_exposure(config, {NATIVE: wanted.native, KAFKA: wanted.kafka, METRICS: config.metrics})
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:
             life = Life(config, wanted, nursery, clock, node_count=nodes, kafka_version=emulate, issues_tokens=True)
             api = ControlApi(life)
             if rules is not None:
-                LOGGER.warning("%d fault rules stand: this server is for tests only", add_rules(rules, api.faults))
+                LOGGER.warning("%d fault rules are active. This server is for tests only.", add_rules(rules, api.faults))
             async with _controlled(api, control, control_token) as address, told_over_http(config, life) as metrics:
                 await life.start()
                 started(attrs.evolve(life.addresses, control=address, metrics=metrics))
@@ -69,7 +70,7 @@ async def serve_for_tests(
 
 @asynccontextmanager
 async def _controlled(api: ControlApi, control: Address | None, token: str | None) -> AsyncIterator[Address | None]:
-    """Raises InvalidConfigError where other machines would reach the port and nothing is asked of them."""
+    """Raises InvalidConfigError where other machines could reach the port without a token."""
     if control is None:
         yield None
         return
@@ -77,12 +78,12 @@ async def _controlled(api: ControlApi, control: Address | None, token: str | Non
     from ..listeners.http.server import http_listener
 
     if token is None and not is_loopback(control.host):
-        raise InvalidConfigError(f"control {control}: other machines reach that; --control-token-file has a token asked for")
+        raise InvalidConfigError(f"control {control}: other machines can reach it. Require a token with --control-token-file")
     access = attrs.evolve(HttpAccess.of(control, token), accepts_untyped=True)
     async with trio.open_nursery() as nursery:
         listener = http_listener(control, partial(answer, api, access), max_body_bytes=MAX_CONTROL_BODY_BYTES)
         address: Address = await nursery.start(listener.run)
-        LOGGER.warning("the control port %s can do everything to the data: it is for tests only", address)
+        LOGGER.warning("control port %s has full access to the data. Use it for tests only.", address)
         yield address
         nursery.cancel_scope.cancel()
 
@@ -115,7 +116,7 @@ def check_rules(path: str) -> None:
 
 
 def add_rules(path: str, faults: FaultsView) -> int:
-    """Let the rules of a file stand, and answer how many they are. Raises RuleError, naming the rule, and OSError."""
+    """Add the rules of a file, and return their number. Raises RuleError, naming the rule, and OSError."""
     lists = read_rules(path)
     for name, add in (("faults", faults.add_rule), ("disk_faults", faults.add_disk_rule)):
         for number, rule in enumerate(lists[name], 1):

@@ -68,7 +68,7 @@ def plain_record(told: Any) -> PlainRecord:
         raise BadRequestError(f"a record is text or an object, not {told!r}")
     if unknown := told.keys() - RECORD_FIELDS:
         fields = ", ".join(sorted(RECORD_FIELDS))
-        raise BadRequestError(f"{', '.join(sorted(unknown))}: no such field of a record; there are {fields}")
+        raise BadRequestError(f"{', '.join(sorted(unknown))}: no such field of a record. Use {fields}")
     headers = told.get("headers") or []
     pairs = headers.items() if isinstance(headers, Mapping) else [_header(each) for each in headers]
     return (

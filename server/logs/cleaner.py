@@ -99,9 +99,7 @@ class Cleaner:
         if log.refusal is not None:
             raise log.refusal.as_answer()
         if log in self.uncleanable:
-            raise LogOfflineError(
-                f"{log.topic_partition} is not compacted any more until the next start: {self.uncleanable[log]}"
-            )
+            raise LogOfflineError(f"compaction of {log.topic_partition} is off until the next start: {self.uncleanable[log]}")
         truncations, now_ms = log.truncations, self.manager.now_ms()
         self._reset_if_outside(log, now_ms)
         chosen = await self.manager.disk.read(choose(log, self.clean_up_to.get(log), now_ms))
@@ -133,7 +131,7 @@ class Cleaner:
         try:
             chosen = await self.manager.disk.read(choose(log, self.clean_up_to.get(log), now_ms))
         except (SnapshotExpiredError, RequestError, OSError) as exc:
-            LOGGER.debug("%s is not looked at for compaction this time: %s", log.topic_partition, exc)
+            LOGGER.debug("compaction skips %s this time: %s", log.topic_partition, exc)
             return None
         return _Candidate(hosted, chosen, truncations) if chosen.is_due(log.config.min_cleanable_dirty_ratio) else None
 
@@ -147,7 +145,7 @@ class Cleaner:
             return
         if "delete" not in log.config.cleanup_policy or checkpoint > log.log_end_offset:
             LOGGER.warning(
-                "%s: compaction had come to offset %d, the log has %d to %d; it counts as not compacted",
+                "%s: compaction had reached offset %d, but the log is %d to %d: treating it as not compacted",
                 log.topic_partition,
                 checkpoint,
                 log.log_start_offset,
@@ -171,7 +169,7 @@ class Cleaner:
             result = await self._run_round(candidate, job)
         except (SegmentsChangedError, RequestError) as exc:
             self.counters.given_up += 1
-            LOGGER.info("a compaction of %s is given up: %s", log.topic_partition, exc)
+            LOGGER.info("compaction of %s abandoned: %s", log.topic_partition, exc)
             return False
         except (CleanerFailedError, ChildDiedError) as exc:
             self._note_failure(log, exc)
@@ -183,7 +181,7 @@ class Cleaner:
         self._failures.pop(log, None)
         self._deaths.pop(log, None)
         LOGGER.info(
-            "%s is compacted up to offset %d: %d bytes became %d in %.1f s, %d keys",
+            "%s compacted up to offset %d: from %d to %d bytes in %.1f s, %d keys",
             log.topic_partition,
             result.next_dirty_offset,
             size,
@@ -213,18 +211,18 @@ class Cleaner:
         self._failures[log] = self._failures.get(log, 0) + 1
         deaths = self._deaths[log] = self._deaths.get(log, 0) + (error.kind == "died")
         if error.kind == "gone":
-            LOGGER.info("a compaction of %s is given up: %s", log.topic_partition, error)
+            LOGGER.info("compaction of %s abandoned: %s", log.topic_partition, error)
         elif error.kind == "disk" or (error.kind == "died" and deaths < MOST_DEATHS):
-            LOGGER.warning("a compaction of %s failed and is tried again: %s", log.topic_partition, error)
+            LOGGER.warning("compaction of %s failed, trying again: %s", log.topic_partition, error)
         else:
             self.uncleanable[log] = str(error)
             self.counters.uncleanable = len(self.uncleanable)
-            advice = "look at it with `triolog verify`, and stop the server to `triolog repair` it"
+            advice = "Check it with `triolog verify`. To repair it, stop the server and run `triolog repair`"
             LOGGER.error(
-                "%s is not compacted any more until the next start: %s%s",
+                "compaction of %s is off until the next start: %s%s",
                 log.topic_partition,
                 error,
-                f"; {advice}" if error.kind == "damage" else "",
+                f". {advice}" if error.kind == "damage" else "",
             )
 
     async def _write_checkpoint(self, directory: LogDirectory) -> None:

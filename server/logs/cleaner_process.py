@@ -146,7 +146,7 @@ class ChildProcess:
             if not chunk:
                 raise await self._ended()
             self._received += chunk
-            assert len(self._received) <= MAX_LINE_BYTES, "the process says something endless"
+            assert len(self._received) <= MAX_LINE_BYTES, "a message of the process does not end"
         line = bytes(self._received[:end])
         del self._received[: end + 1]
         return json.loads(line)  # type: ignore[no-any-return]

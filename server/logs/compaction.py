@@ -63,7 +63,7 @@ class Compaction:
                 async with self._turn:
                     worked = await (await self._loaded()).clean_dirtiest()
             except OSError as exc:
-                LOGGER.warning("compaction cannot go on and is tried again: %s", exc)
+                LOGGER.warning("compaction cannot continue, trying again: %s", exc)
 
         await self.manager.disk.errors.repeat("compaction", step)
 
@@ -72,16 +72,18 @@ class Compaction:
         took. Raises RequestError."""
         hosted = self.manager.topics.partition(topic_partition)
         if "compact" not in hosted.actor.log.config.cleanup_policy:
-            raise RequestError(f"{topic_partition}: its cleanup.policy says nothing of compact", ErrorCode.POLICY_VIOLATION)
+            raise RequestError(f"{topic_partition}: its cleanup.policy does not contain compact", ErrorCode.POLICY_VIOLATION)
         if self.open_child is None:
-            raise RequestError(f"{topic_partition}: its files are not the system's", ErrorCode.KAFKA_STORAGE_ERROR)
+            raise RequestError(
+                f"{topic_partition}: its files are not on the operating system's file system", ErrorCode.KAFKA_STORAGE_ERROR
+            )
         async with self._turn:
             cleaner = await self._loaded()
             await hosted.actor.perform(_close_active)
             rounds = 0
             while (went_well := await cleaner.clean(hosted)) is not None:
                 if not went_well:
-                    said = "its compaction was given up or failed; the server's log says why"
+                    said = "its compaction was abandoned or failed. See the server's log"
                     raise RequestError(f"{topic_partition}: {said}", ErrorCode.KAFKA_STORAGE_ERROR)
                 rounds += 1
             return rounds
@@ -153,7 +155,7 @@ class Scrub:
             try:
                 await self.run_pass()
             except (ChildDiedError, OSError) as exc:
-                LOGGER.error("scrubbing was broken off and begins anew after %d s: %s", interval_s, exc)
+                LOGGER.error("scrubbing failed, starting again in %d s: %s", interval_s, exc)
             await trio.sleep(interval_s)
 
         await self.manager.disk.errors.repeat("scrub", step)
@@ -193,7 +195,7 @@ class Scrub:
         if actor.is_closed:
             return  # another topic may have the name, and the path, by now
         if "error" in answer:
-            LOGGER.error("%s: scrubbing could not read %s; check the device", topic_partition, answer["error"])
+            LOGGER.error("%s: scrubbing could not read %s. Check the device.", topic_partition, answer["error"])
         elif "damages" in answer:
             self._counts.bytes_read += view.size
             for position, size, first_offset, next_offset, reason in answer["damages"]:
@@ -201,8 +203,8 @@ class Scrub:
                     told.add((path, position))
                     self._counts.damages += 1
                     LOGGER.error(
-                        "%s: %d bytes at position %d of %s are damaged (%s), offsets %d to %d; stop the server and run "
-                        "`triolog repair` on its directory: it keeps the bytes and takes them out of the log",
+                        "%s: %d bytes at position %d of %s are damaged (%s), offsets %d to %d. Stop the server and run "
+                        "`triolog repair` on its directory: it keeps the bytes and takes them out of the log.",
                         topic_partition,
                         size,
                         position,

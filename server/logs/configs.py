@@ -106,11 +106,9 @@ class Copies(Generic[S]):
         try:
             await self._manager.log_directories.write_each(write)
         except FileTooLargeError as exc:
-            raise RequestError(f"{self._what} cannot be stored: {exc}; delete some first", ErrorCode.POLICY_VIOLATION) from exc
+            raise RequestError(f"cannot store {self._what}: {exc}. Delete some first", ErrorCode.POLICY_VIOLATION) from exc
         except (OSError, StorageError) as exc:
-            raise LogOfflineError(
-                f"{self._what} cannot be stored: {exc}; free space or check the device, then try again"
-            ) from exc
+            raise LogOfflineError(f"cannot store {self._what}: {exc}. Free space or check the device, then try again") from exc
 
 
 def _changes(before: Any, state: Any) -> dict[tuple[str, Hashable], int]:
@@ -241,7 +239,7 @@ class ClientMetrics(StoredOverrides):
             )
         subscription(keys)
         if len(overrides) > MAX_SUBSCRIPTIONS:
-            raise RequestError(f"there are at most {MAX_SUBSCRIPTIONS} subscriptions", ErrorCode.POLICY_VIOLATION)
+            raise RequestError(f"at most {MAX_SUBSCRIPTIONS} subscriptions are allowed", ErrorCode.POLICY_VIOLATION)
 
     async def _follow(self, name: str) -> None:
         others = {each: known for each, known in self.subscriptions.items() if each != name}

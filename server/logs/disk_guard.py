@@ -100,7 +100,7 @@ class DiskGuard:
                     try:
                         await self.check()
                     except OSError as exc:
-                        LOGGER.error("free space cannot be told: %s", exc)
+                        LOGGER.error("cannot read free space: %s", exc)
                 task_status.started()
                 task_status = trio.TASK_STATUS_IGNORED
                 await rooms.asked()
@@ -156,8 +156,8 @@ class DiskGuard:
         if given_up:
             self._note(space, space.free_bytes - before + sum(self._room(each).taken_bytes for each in self.directories.live))
             LOGGER.warning(
-                "all logs together had %d bytes, log_max_bytes=%d: the %d oldest segments of topics with "
-                "disk.full.policy=drop-oldest were given up, %d bytes are left in the logs",
+                "all logs together had %d bytes, above log_max_bytes=%d: dropped the %d oldest segments of topics "
+                "with disk.full.policy=drop-oldest, %d bytes left in the logs",
                 self.log_max_bytes - before,
                 self.log_max_bytes,
                 given_up,
@@ -186,8 +186,8 @@ class DiskGuard:
         if given_up:
             self._note(space, free - before + self._room(directory).taken_bytes)
             LOGGER.warning(
-                "%s had %d bytes left, disk_reserve_bytes=%d: the %d oldest segments of topics with "
-                "disk.full.policy=drop-oldest were given up, %d bytes are left now",
+                "%s had %d bytes free, below disk_reserve_bytes=%d: dropped the %d oldest segments of topics with "
+                "disk.full.policy=drop-oldest, %d bytes free now",
                 directory.path,
                 before,
                 reserve,
@@ -260,15 +260,15 @@ class DiskGuard:
         bound = self.log_max_bytes if space is self.total else space.reserve_bytes
         if is_refusing and not space.is_refusing:
             LOGGER.error(
-                "%s: %d bytes are left, %s=%d: appends are refused; free space, or set disk.full.policy=drop-oldest for topics "
-                "that may lose their oldest records",
+                "%s: %d bytes free, below %s=%d: refusing appends. Free space, or set disk.full.policy=drop-oldest "
+                "for topics that may lose their oldest records.",
                 what,
                 space.free_bytes,
                 key,
                 bound,
             )
         elif space.is_refusing and not is_refusing:
-            LOGGER.warning("%s: %d bytes are left, %s=%d is kept again: appends are taken", what, space.free_bytes, key, bound)
+            LOGGER.warning("%s: %d bytes free, above %s=%d: accepting appends again", what, space.free_bytes, key, bound)
         space.is_refusing = is_refusing
 
     def _refuse(self) -> None:
@@ -294,8 +294,8 @@ class DiskGuard:
         else:
             return None
         return RequestError(
-            f"{hosted.actor.topic_partition}: {what}; nothing of the append is stored; free space on the server, then send it "
-            "again",
+            f"{hosted.actor.topic_partition}: {what}. Nothing of the append is stored. Free space on the server, "
+            "then send it again",
             ErrorCode.POLICY_VIOLATION,
         )
 
@@ -311,7 +311,7 @@ class DiskGuard:
                 if refusal is not None and hosted.hold_refusal is None:
                     LOGGER.error("%s", refusal.message)
                 elif refusal is None and hosted.hold_refusal is not None:
-                    below = "%s: what is held has gone below the bounds of its hold: appends are taken"
+                    below = "%s: the records held are below the bounds of their hold again: accepting appends"
                     LOGGER.warning(below, log.topic_partition)
                 hosted.hold_refusal = refusal
 

@@ -88,11 +88,11 @@ class Gaps:
             raise RequestError(f"{topic_partition}: {exc.message}", exc.code) from exc
         if isinstance(gap, OSError):
             raise RequestError(
-                f"{topic_partition}: it could not be written down that offset {start_offset} is accepted: {gap}; free space or "
-                "check the device, then try again",
+                f"{topic_partition}: could not store that the gap at offset {start_offset} is accepted: {gap}. Free "
+                "space or check the device, then try again",
                 ErrorCode.KAFKA_STORAGE_ERROR,
             )
-        LOGGER.info("%s: it is accepted that %s are missing: readers pass over them", topic_partition, gap)
+        LOGGER.info("%s: gap %s accepted: readers will skip it", topic_partition, gap)
         return gap
 
 
@@ -148,13 +148,13 @@ class GapPasses:
             if self._is_new("passed", client, topic_partition, gap.start_offset):
                 self._passed[topic_partition.topic] += 1
                 level = logging.INFO if gap.is_accepted else logging.WARNING
-                LOGGER.log(level, "%s: %s goes on behind %s, which damage has taken out", topic_partition, client, gap)
+                LOGGER.log(level, "%s: %s skips gap %s, which was lost to corruption", topic_partition, client, gap)
 
     def refused(self, client: str, error: OffsetInGapError) -> None:
         """A client was answered with this error. Kafka's fetch has no room for its words."""
         if self._is_new("refused", client, error.topic_partition, error.offsets[0]):
             self._refused[error.topic_partition.topic] += 1
-            LOGGER.warning("%s is refused, and asks again: %s", client, error.message)
+            LOGGER.warning("%s is refused at a gap, and retries: %s", client, error.message)
 
     def shared(self, group: str, topic_partition: TopicPartition, gaps: Iterable[OffsetGap]) -> None:
         """A member of a share group was given records behind these gaps."""
@@ -162,9 +162,7 @@ class GapPasses:
             if self._count_group(group, topic_partition, gap):
                 self._passed[topic_partition.topic] += 1
                 level = logging.INFO if gap.is_accepted else logging.WARNING
-                LOGGER.log(
-                    level, "%s: share group %r goes on behind %s, which damage has taken out", topic_partition, group, gap
-                )
+                LOGGER.log(level, "%s: share group %r skips gap %s, which was lost to corruption", topic_partition, group, gap)
 
     def committed(self, group: str, topic_partition: TopicPartition, before: int, offset: int) -> None:
         """A group has committed `offset`, and had committed `before`."""
@@ -177,7 +175,7 @@ class GapPasses:
         for gap in gaps:
             if before < gap.end_offset <= offset and self._count_group(group, topic_partition, gap):
                 level = logging.INFO if gap.is_accepted else logging.WARNING
-                text = "%s: group %r has committed offset %d, behind %s, which damage has taken out"
+                text = "%s: group %r committed offset %d, after gap %s, which was lost to corruption"
                 LOGGER.log(level, text, topic_partition, group, offset, gap)
 
     def _count_group(self, group: str, topic_partition: TopicPartition, gap: OffsetGap) -> bool:

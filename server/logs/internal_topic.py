@@ -128,7 +128,7 @@ class InternalTopic:
         snapshot = actor.snapshot()
         for gap in snapshot.gaps:
             LOGGER.error(
-                "%s lacks the offsets %d to %d, which are damaged and kept in %s: what was decided there is forgotten",
+                "%s has a gap at offsets %d to %d, lost to corruption and kept in %s: the decisions recorded there are lost",
                 topic_partition,
                 gap.start_offset,
                 gap.end_offset - 1,
@@ -145,8 +145,8 @@ class InternalTopic:
             if offset == before:
                 if not any(gap.start_offset <= offset < snapshot.high_watermark <= gap.end_offset for gap in snapshot.gaps):
                     LOGGER.error(
-                        "%s has nothing that can be read from offset %d up to its high watermark %d: what was decided there is "
-                        "forgotten; `triolog verify` says what is in its files",
+                        "%s has no readable record from offset %d up to its high watermark %d: the decisions recorded there "
+                        "are lost. Run `triolog verify` to check its files.",
                         topic_partition,
                         offset,
                         snapshot.high_watermark,
@@ -159,11 +159,11 @@ class InternalTopic:
         try:
             return await read()
         except (TriologError, OSError) as exc:
-            error = LogOfflineError(f"{contents} cannot be served: {exc}; `triolog verify` says what is wrong with the log")
+            error = LogOfflineError(f"cannot serve {contents}: {exc}. Run `triolog verify` to check the log")
             LOGGER.error("%s", error)
         except Exception as exc:
             self.errors.note("coordinator-load", place, exc)
-            error = LogOfflineError(f"{contents} cannot be served: unhandled exception ({exc!r})")
+            error = LogOfflineError(f"cannot serve {contents}: unhandled exception ({exc!r})")
         return error
 
     async def replay_newest(

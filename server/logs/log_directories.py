@@ -104,7 +104,7 @@ class LogDirectories:
         """Say what is left alone."""
         for directory, path in stray:
             self.stray.setdefault(directory.path, []).append(path)
-            LOGGER.warning("%s is left alone: it is stray, a future replica, or a partition that its topic does not have", path)
+            LOGGER.warning("%s ignored: it is stray, a future replica, or a partition that its topic does not have", path)
 
     def _of_each(self, function: Callable[[LogDirectory], T]) -> list[tuple[LogDirectory, T]]:
         """Return the result of a blocking function for each directory that stays in service."""
@@ -121,8 +121,8 @@ class LogDirectories:
     def _drop(self, path: str, error: OSError) -> None:
         self.failed[path] = str(error)
         LOGGER.critical(
-            "log directory %s is out of service: %s; its partitions answer KAFKA_STORAGE_ERROR; check the device and restart "
-            "the server",
+            "log directory %s is out of service: %s. Its partitions return KAFKA_STORAGE_ERROR. Check the device "
+            "and restart the server.",
             path,
             error,
         )

@@ -124,7 +124,7 @@ class LogManager:
             try:
                 await self.log_directories.write_checkpoints()
             except OSError as exc:
-                LOGGER.error("checkpoints cannot be written and are tried again: %s", exc)
+                LOGGER.error("cannot write checkpoints, trying again: %s", exc)
         except BaseException:
             self.log_directories.close()
             raise
@@ -149,7 +149,7 @@ class LogManager:
             except InvalidConfigError as exc:
                 path = f"{self.log_directories.live[0].path}/{TOPICS_FILE}"
                 raise CheckpointError(
-                    f"{path}, topic {topic.name!r}: {exc.message}; correct it, and take the line crc32c out"
+                    f"{path}, topic {topic.name!r}: {exc.message}. Correct it, and remove the line crc32c"
                 ) from exc
             self.topics.add(HostedTopic(topic, config, []))
             jobs += [Job(topic, config, TopicPartition(topic.name, number)) for number in range(topic.partitions)]
@@ -162,7 +162,7 @@ class LogManager:
         try:
             await self.log_directories.write_topics(self._catalogue, topics)
         except OSError as exc:
-            LOGGER.warning("topics.json is as it was and is written with the next change of a topic: %s", exc)
+            LOGGER.warning("topics.json is unchanged, the next change of a topic writes it: %s", exc)
 
     def _settle_topics(self) -> tuple[Found, list[Topic]]:
         """Raises InvalidConfigError before a configuration that cannot be is written for topics that would be adopted."""
@@ -178,7 +178,7 @@ class LogManager:
         try:
             log = await self.disk.call(self.waiting.open_in_memory, waits.request, waits.why)
         except (OSError, TriologError, ValueError) as exc:
-            LOGGER.error("%s; it cannot be read meanwhile: %s", opened.log, exc)
+            LOGGER.error("%s: it cannot be read until then: %s", opened.log, exc)
             return opened
         return attrs.evolve(opened, log=log)
 
@@ -223,7 +223,7 @@ class LogManager:
                 await hosted.actor.stopped()
             self._unclean |= await close_logs(self.log_directories, partitions)
         if in_time.cancelled_caught:
-            LOGGER.error("not everything was written within %d ms: the stop is not clean", self.config.stop_timeout_ms)
+            LOGGER.error("shutdown is not clean: not everything was written within %d ms", self.config.stop_timeout_ms)
             self._unclean.update(id(directory) for directory in self.log_directories.live)
             for hosted in partitions:
                 hosted.actor.abandon()
@@ -235,7 +235,7 @@ class LogManager:
             for directory in self.log_directories.live:
                 await self.retention.unlink_of(directory)
         except OSError as exc:
-            LOGGER.warning("deleted files are left for the next start: %s", exc)
+            LOGGER.warning("deleted files stay until the next start: %s", exc)
 
     async def close(self) -> None:
         """Checkpoint, mark clean, unlock; every task has ended. A disk operation that still runs is waited for: it must not
@@ -295,7 +295,7 @@ async def _close(manager: LogManager, failure: BaseException | None) -> None:
         except (OSError, StorageError) as exc:
             if failure is None:
                 raise
-            LOGGER.error("the stop is not clean: %s", exc)
+            LOGGER.error("shutdown is not clean: %s", exc)
 
 
 TICK_S: Final = 1.0
@@ -322,7 +322,7 @@ class _Job:
                 try:
                     await self.run()
                 except OSError as exc:
-                    LOGGER.error("maintenance failed and is tried again: %s", exc)
+                    LOGGER.error("maintenance failed, trying again: %s", exc)
             self.due_s = trio.current_time() + self.interval_s
 
 

@@ -202,7 +202,7 @@ class LogOpener:
     def _open_again(self, opening: _Opening) -> None:
         """Open a log that could not be forced to the device, as the failed attempt left it."""
         job = opening.job
-        LOGGER.warning("%s cannot be forced to the device and is opened again: %s", job.topic_partition, opening.failure)
+        LOGGER.warning("cannot sync %s to the device, opening it again: %s", job.topic_partition, opening.failure)
         _, path = self.found.partitions[job.topic_partition]
         opening.opened = self._open_log(job, RememberedNames(self._meter.fs, path))
 
@@ -221,7 +221,7 @@ class LogOpener:
             except OSError as exc:
                 if not is_out_of_space(exc):
                     raise
-                error = LogOfflineError(f"{topic_partition} waits for space: {exc}; free some, it is opened without a restart")
+                error = LogOfflineError(f"{topic_partition} waits for space: {exc}. Free some, and it opens without a restart")
                 return Opened(topic_partition, error, directory, WaitsForSpace(request, exc.with_traceback(None)))
             log.drop_maps()
             return Opened(topic_partition, log, directory)
@@ -229,7 +229,7 @@ class LogOpener:
             if not isinstance(exc, (OSError, TriologError, ValueError)):
                 LOGGER.exception("unhandled exception: opening %s", topic_partition)
             error = LogOfflineError(
-                f"{topic_partition} is offline since the start: {exc or repr(exc)}; `triolog dump` shows what is in its files"
+                f"{topic_partition} has been offline since the start: {exc or repr(exc)}. `triolog dump` shows its files"
             )
             LOGGER.error("%s", error)
             return Opened(topic_partition, error, directory)
@@ -237,7 +237,7 @@ class LogOpener:
     def _not_found(self) -> str:
         live = ", ".join(directory.path for directory in self.directories.live)
         failed = "".join(f", and {path} is out of service: {why}" for path, why in self.directories.failed.items())
-        return f"none of the log directories {live} holds it{failed}"
+        return f"no log directory of {live} holds it{failed}"
 
     def request(self, directory: LogDirectory, topic_partition: TopicPartition, path: str, config: LogConfig) -> OpenLog:
         """Return the request that opens a partition's log as its log directory remembers it. Records of the server's own topics
@@ -352,7 +352,7 @@ class PartitionMaker:
         self._make(made.number, others, made.failure).syncs.settle()
 
     def _refuse(self, directory: LogDirectory, path: str, topic_partition: TopicPartition, error: OSError) -> OSError:
-        LOGGER.error("%s cannot be made in %s: %s", topic_partition, directory.path, error)
+        LOGGER.error("cannot create %s in %s: %s", topic_partition, directory.path, error)
         self.leaves_something = not remove_partition(self.directories, directory, path) or self.leaves_something
         return error
 
@@ -363,6 +363,6 @@ def remove_partition(directories: LogDirectories, directory: LogDirectory, path:
         delete_directory(directories.disk.fs, path)
         directory.sync_names()
     except OSError as exc:
-        LOGGER.error("%s could not be removed: %s; the next start tries again", path, exc)
+        LOGGER.error("cannot remove %s: %s. The next start tries again.", path, exc)
         return False
     return True

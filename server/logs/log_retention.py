@@ -136,7 +136,7 @@ class LogRetention:
             expire = partial(_expire, holds=self.holds, now_ms=now_ms, by_time=by_time)
             count = await hosted.actor.perform(expire, writes=False, makes_room=makes_room)
         except (OSError, StorageError, RequestError) as exc:
-            LOGGER.debug("retention leaves %s out: %s", log.topic_partition, exc)
+            LOGGER.debug("retention skips %s: %s", log.topic_partition, exc)
             return False
         say_dropped(log, before)
         return count > 0
@@ -153,9 +153,9 @@ class LogRetention:
                     is_renamed = has_checkpoint and hosted.actor.log.waiting is None
                     count = await (self._take_out_of if is_renamed else self._let_go_of)(hosted, start, pause_s)
                     taken += count
-                    LOGGER.info("%s: %d segments up to offset %d are given up", hosted.actor.topic_partition, count, start)
+                    LOGGER.info("%s: dropped %d segments, from offset %d on", hosted.actor.topic_partition, count, start)
                 except RequestError as exc:
-                    LOGGER.debug("retention leaves %s out: %s", hosted.actor.topic_partition, exc)
+                    LOGGER.debug("retention skips %s: %s", hosted.actor.topic_partition, exc)
         return taken
 
     async def _has_checkpoint(self, directories: Sequence[LogDirectory]) -> bool:
@@ -166,7 +166,7 @@ class LogRetention:
         except OSError as exc:
             if not is_out_of_space(exc):
                 raise
-            LOGGER.warning("there is no room for a checkpoint (%s): segments are given up one after the other without it", exc)
+            LOGGER.warning("no space for a checkpoint (%s): dropping segments one by one without it", exc)
             return False
         return True
 
@@ -246,15 +246,17 @@ class LogRetention:
     async def _raise_log_start(self, topic_partition: TopicPartition, before_offset: int) -> HostedPartition:
         hosted = self.topics.partition(topic_partition)
         if is_internal(topic_partition.topic):
-            raise InvalidTopicError(f"{topic_partition}: records of the server's own topics are not deleted")
+            raise InvalidTopicError(f"{topic_partition}: records of the server's own topics cannot be deleted")
         if hosted.actor.config.cleanup_policy == ("compact",):
             raise RequestError(
-                f"{topic_partition}: cleanup.policy=compact has no delete; change it, "
-                "or produce a record without value for each key",
+                f"{topic_partition}: cleanup.policy=compact does not contain delete. Change it, or produce a record "
+                "without value for each key",
                 ErrorCode.POLICY_VIOLATION,
             )
         if before_offset < HIGH_WATERMARK:
-            raise OffsetOutOfRangeError(f"{topic_partition}: offset {before_offset} is negative; -1 is the high watermark")
+            raise OffsetOutOfRangeError(
+                f"{topic_partition}: offset {before_offset} is negative. Only -1, the high watermark, may be"
+            )
         await hosted.actor.perform(partial(_increment, before_offset=before_offset), writes=False)
         return hosted
 
@@ -330,8 +332,8 @@ def _checkpoint_error(hosted: HostedPartition, failure: OSError | None) -> Reque
     """Return the error of a partition after its checkpoint was written, or failed; None: no error."""
     if failure is not None:
         return LogOfflineError(
-            f"{hosted.actor.topic_partition}: the records are deleted, but the checkpoint in {hosted.directory.path} cannot be "
-            f"written: {failure}; free space, then ask again"
+            f"{hosted.actor.topic_partition}: the records are deleted, but the checkpoint in "
+            f"{hosted.directory.path} cannot be written: {failure}. Free space, then try again"
         )
     offline = hosted.actor.log.offline
     return None if offline is None else offline.as_answer()
@@ -388,10 +390,11 @@ class Holds:
         if not is_past_bounds(log, held_from, now_ms, by_time=by_time):
             return None
         return RequestError(
-            f"{log.topic_partition}: {', '.join(self.behind(log, held_from))} of retention.hold.groups has committed offset "
-            f"{held_from}, and what is held since is at retention.hold.max.bytes={config.retention_hold_max_bytes} or "
-            f"retention.hold.max.ms={config.retention_hold_max_ms}; nothing of the append is stored; let the group go on, or "
-            "set disk.full.policy=drop-oldest for the topic",
+            f"{log.topic_partition}: {', '.join(self.behind(log, held_from))} of retention.hold.groups committed "
+            f"offset {held_from}, and the records held since have reached "
+            f"retention.hold.max.bytes={config.retention_hold_max_bytes} or "
+            f"retention.hold.max.ms={config.retention_hold_max_ms}. Nothing of the append is stored. Let the "
+            "group read on, or set disk.full.policy=drop-oldest for the topic",
             ErrorCode.POLICY_VIOLATION,
         )
 
@@ -408,8 +411,8 @@ def say_dropped(log: Log, before: Dropped) -> None:
     dropped = log.derived.dropped
     if dropped != before:
         LOGGER.warning(
-            "%s: %d records (%d bytes) at offsets %d to %d were dropped, which not all of "
-            "retention.hold.groups=%s had committed; that makes %d records since the log was made",
+            "%s: dropped %d records (%d bytes) at offsets %d to %d, which not all of retention.hold.groups=%s "
+            "had committed. %d records dropped since the log was created.",
             log.topic_partition,
             dropped.records - before.records,
             dropped.size_bytes - before.size_bytes,

@@ -220,7 +220,7 @@ class Security:
         if not allowed and not quietly:
             self.statistics.denied += 1
             if known is None:
-                LOGGER.info("%s at %s may not %s %s %s", principal, host, operation.name, kind.name, name[:MOST_CHARS])
+                LOGGER.info("denied: %s at %s may not %s %s %s", principal, host, operation.name, kind.name, name[:MOST_CHARS])
                 if self.audit is not None:
                     self.audit.note(
                         "denied", principal=principal, host=host, operation=operation.name, resource=kind.name, name=name
@@ -365,7 +365,7 @@ class AuditLog:
 
     def _lose(self, count: int, why: str) -> None:
         self.lost += count
-        LOGGER.error("audit_file %s lacks events=%d since the start: %s", self.path, self.lost, why)
+        LOGGER.error("audit_file %s lost events=%d since the start: %s", self.path, self.lost, why)
 
 
 def _bounded(value: Any) -> Any:

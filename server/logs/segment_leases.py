@@ -75,7 +75,7 @@ class SegmentLeases:
         self._check_duration(lease_ms)
         if len(self._leases) >= MAX_LEASES:
             raise RequestError(
-                f"there are {len(self._leases)} leases of segments, as many as there can be; end one or wait",
+                f"{len(self._leases)} leases of segments exist, the maximum. End one or wait",
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED,
             )
         lease = Lease(uuid.uuid4().hex, float("inf"))
@@ -105,7 +105,7 @@ class SegmentLeases:
         lease = self._leases.get(lease_id)
         if lease is None:
             raise InvalidRequestError(
-                f"there is no lease {lease_id!r}: it has ended, or the server was restarted; take a new one"
+                f"there is no lease {lease_id!r}: it has ended, or the server was restarted. Take a new one"
             )
         lease.ends_at = trio.current_time() + lease_ms / 1000
         if not lease_ms:
@@ -115,7 +115,7 @@ class SegmentLeases:
     def _check_duration(self, lease_ms: int) -> None:
         limit = self._manager.config.max_lease_ms
         if lease_ms > limit:
-            raise InvalidRequestError(f"lease_ms is {lease_ms}, at most max_lease_ms={limit} is possible; renew it in time")
+            raise InvalidRequestError(f"lease_ms is {lease_ms}, at most max_lease_ms={limit} is allowed. Renew it in time")
 
     async def _link(self, lease: Lease, topic_partition: TopicPartition) -> LeasedPartition | RequestError:
         try:
@@ -126,10 +126,10 @@ class SegmentLeases:
         except RequestError as exc:
             return exc.as_answer()
         except StorageError as exc:
-            return LogOfflineError(f"{topic_partition}: its segments cannot be leased: {exc}")
+            return LogOfflineError(f"cannot lease segments of {topic_partition}: {exc}")
         if isinstance(found, OSError):
             return LogOfflineError(
-                f"{topic_partition}: its segments cannot be linked into {directory}: {found}; read through the server"
+                f"cannot link segments of {topic_partition} into {directory}: {found}. Read through the server"
             )
         return found
 
@@ -163,7 +163,7 @@ class SegmentLeases:
         try:
             await self._manager.disk.call(delete_directory, self._manager.disk.fs, directory, at=directory)
         except OSError as exc:
-            LOGGER.error("%s cannot be deleted, the next start tries again: %s", directory, exc)
+            LOGGER.error("cannot delete %s, the next start tries again: %s", directory, exc)
 
 
 class LeasedFile(NamedTuple):

@@ -90,13 +90,13 @@ class TopicChanges:
         check_topic_name(name)
         check_sizes(configs)
         if name in self.topics:
-            raise TopicAlreadyExistsError(f"topic {name!r} exists already")
+            raise TopicAlreadyExistsError(f"topic {name!r} already exists")
         if name in self._going:
-            raise TopicAlreadyExistsError(f"topic {name!r} is being deleted; create it again when it is gone")
+            raise TopicAlreadyExistsError(f"topic {name!r} is being deleted. Create it again when it is gone")
         if name == CLUSTER_METADATA_TOPIC:
-            raise InvalidRequestError(f"topic {name!r} is where Kafka keeps its own metadata; choose another name")
+            raise InvalidRequestError(f"Kafka keeps its own metadata in topic {name!r}. Choose another name")
         if is_internal(name) and not internal:
-            raise InvalidTopicError(f"topic {name!r} is the server's own; it is made when it is needed")
+            raise InvalidTopicError(f"topic {name!r} is the server's own and is created when needed")
         if (other := self.topics.colliding_with(name)) is not None:
             raise InvalidTopicError(f"topic {name!r} collides with {other!r}: '.' and '_' count as the same character")
         _check_count(name, partitions)
@@ -126,7 +126,7 @@ class TopicChanges:
             _check_count(name, total)
             if total <= hosted.topic.partitions:
                 raise RequestError(
-                    f"topic {name!r} has {hosted.topic.partitions} partitions; their number can only grow, not become {total}",
+                    f"topic {name!r} has {hosted.topic.partitions} partitions. Their number can only grow, not become {total}",
                     ErrorCode.INVALID_PARTITIONS,
                 )
             if is_internal(name):
@@ -142,8 +142,8 @@ class TopicChanges:
         total, limit = self.topics.partition_count, self.directories.config.max_partitions
         if total + added > limit:
             raise RequestError(
-                f"topic {name!r}: {added} more partitions would make {total + added}, max_partitions={limit} allows no more; "
-                "delete topics, or raise the limit and restart",
+                f"topic {name!r}: {added} more partitions would be {total + added} in all, above "
+                f"max_partitions={limit}. Delete topics, or raise the limit and restart",
                 ErrorCode.POLICY_VIOLATION,
             )
 
@@ -160,7 +160,7 @@ class TopicChanges:
         except (OSError, StorageError) as exc:
             await self._take_back(creation, maker, generation)
             raise LogOfflineError(
-                f"topic {topic.name!r} could not be made: {exc}; free space or check the device, then try again"
+                f"cannot create topic {topic.name!r}: {exc}. Free space or check the device, then try again"
             ) from exc
         if maker.leaves_something:
             self._unfinished.append(creation)
@@ -186,7 +186,7 @@ class TopicChanges:
             check_size(TOPICS_FILE, topics_bytes(entries + entry_bytes(changed), len(self.catalogue.deleted)))
             check_offset_checkpoints(lines + offset_lines_bytes(name, partitions), count + partitions)
         except FileTooLargeError as exc:
-            raise RequestError(f"topic {changed.name!r}: {exc}; delete topics first", ErrorCode.POLICY_VIOLATION) from exc
+            raise RequestError(f"topic {changed.name!r}: {exc}. Delete topics first", ErrorCode.POLICY_VIOLATION) from exc
 
     async def _write(self, *changed: Topic) -> None:
         """Put a new generation into every directory in service. One that fails for good is taken out of service."""
@@ -211,7 +211,7 @@ class TopicChanges:
             try:
                 await self._write()
             except (OSError, StorageError) as exc:
-                LOGGER.error("a change of topics that failed could not be taken back either: %s", exc)
+                LOGGER.error("could not undo a failed change of topics: %s", exc)
                 return False
         return all(directory.newest_topics_generation <= generation for directory in self.directories.out_of_service())
 
@@ -220,7 +220,7 @@ class TopicChanges:
         try:
             await self.directories.write_creations(self._unfinished)
         except (OSError, StorageError) as exc:
-            LOGGER.warning("%s could not be put right: %s", CREATIONS_FILE, exc)
+            LOGGER.warning("cannot update %s: %s", CREATIONS_FILE, exc)
 
     async def alter_configs(
         self, name: str, changes: Mapping[str, str], deletes: Sequence[str], *, validate_only: bool = False
@@ -262,13 +262,12 @@ class TopicChanges:
         except (OSError, StorageError) as exc:
             await self._take_entries_back(generation)
             raise LogOfflineError(
-                f"the configuration of topic {topic.name!r} stays as it was: {exc}; free space or check the device, then try "
-                "again"
+                f"the configuration of topic {topic.name!r} is unchanged: {exc}. Free space or check the device, then try again"
             ) from exc
         hosted.topic = topic
         self.topics.charge(hosted)
         await self._take_over(hosted, config)
-        LOGGER.info("topic %s is configured with %s", topic.name, topic.configs)
+        LOGGER.info("topic %s configured with %s", topic.name, topic.configs)
 
     async def follow_defaults(self, defaults: LogConfig) -> None:
         """Let topics follow other defaults of the server where they say nothing themselves."""
@@ -278,7 +277,7 @@ class TopicChanges:
                 try:
                     config = defaults.overlay(hosted.topic.configs, lenient=True)
                 except InvalidConfigError as exc:
-                    LOGGER.warning("topic %s goes on as it was configured: %s", hosted.topic.name, exc)
+                    LOGGER.warning("topic %s keeps its configuration: %s", hosted.topic.name, exc)
                     continue
                 if config != hosted.config:
                     await self._take_over(hosted, config)
@@ -291,7 +290,7 @@ class TopicChanges:
                     await partition.actor.perform(partial(reconfigure, config=config))
                 except RequestError as exc:
                     LOGGER.warning(
-                        "%s takes its configuration over at the next start: %s", partition.actor.topic_partition, exc
+                        "%s uses its new configuration after the next start: %s", partition.actor.topic_partition, exc
                     )
 
     async def delete(self, name: str, topic_id: bytes | None = None) -> None:
@@ -303,7 +302,7 @@ class TopicChanges:
         async with self._lock:
             topic = self.topics.get(name if topic_id is None else self.topics.name_of(topic_id))
             if is_internal(name):
-                raise InvalidTopicError(f"topic {name!r} is the server's own and is not deleted")
+                raise InvalidTopicError(f"topic {name!r} is the server's own and cannot be deleted")
             self.topics.remove(topic.topic.name)
             self.topics.note_deleted(topic.topic.name)
             self._going[topic.topic.name] = topic.topic
@@ -386,20 +385,20 @@ def _rename(directory: LogDirectory, topic_partition: TopicPartition) -> tuple[L
 def _altered(overrides: Mapping[str, str], *, changes: Mapping[str, str], deletes: Sequence[str]) -> dict[str, str]:
     for key in deletes:
         if key not in KNOWN_KEYS and key not in overrides:
-            raise InvalidConfigError(f"unknown topic configuration key {key!r}; known are {', '.join(sorted(KNOWN_KEYS))}")
+            raise InvalidConfigError(f"unknown topic configuration key {key!r}. Known keys: {', '.join(sorted(KNOWN_KEYS))}")
         if key in changes:
-            raise InvalidConfigError(f"topic configuration {key} is to be set and to be deleted; say one of both")
+            raise InvalidConfigError(f"topic configuration {key} is both set and deleted. Choose one")
     return {key: value for key, value in overrides.items() if key not in deletes} | dict(changes)
 
 
 def _say_what_is_unknown(name: str, configs: Mapping[str, str]) -> None:
     if unknown := sorted(set(configs) - set(KNOWN_KEYS)):
-        LOGGER.warning("topic %s is configured with %s: no such keys, they are kept and mean nothing", name, ", ".join(unknown))
+        LOGGER.warning("topic %s configured with %s: unknown keys, stored without effect", name, ", ".join(unknown))
 
 
 def _check_count(name: str, partitions: int) -> None:
     if not 1 <= partitions <= MAX_PARTITIONS_PER_TOPIC:
         raise RequestError(
-            f"topic {name!r}: {partitions} partitions were asked for, 1 to {MAX_PARTITIONS_PER_TOPIC} are possible",
+            f"topic {name!r}: {partitions} partitions requested, 1 to {MAX_PARTITIONS_PER_TOPIC} are possible",
             ErrorCode.INVALID_PARTITIONS,
         )

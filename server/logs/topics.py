@@ -173,7 +173,7 @@ class Topics:
                 if half.id_bytes == topic_id:
                     raise half_deleted_error(half)
             topic = encode_uuid(uuid.UUID(bytes=topic_id))
-            raise RequestError(f"there is no topic with id {topic}; it may have been deleted", ErrorCode.UNKNOWN_TOPIC_ID)
+            raise RequestError(f"there is no topic with id {topic}. It may have been deleted", ErrorCode.UNKNOWN_TOPIC_ID)
         return name
 
     def find(self, name: str) -> HostedTopic | None:
@@ -185,7 +185,7 @@ class Topics:
         if hosted is None:
             if name in self.half_deleted:
                 raise half_deleted_error(self.half_deleted[name])
-            raise UnknownTopicOrPartitionError(f"there is no topic {name!r}; `triolog topics create {name}` makes one")
+            raise UnknownTopicOrPartitionError(f"there is no topic {name!r}. `triolog topics create {name}` creates it")
         return hosted
 
     def actor(self, topic_partition: TopicPartition) -> PartitionActor:
@@ -222,8 +222,8 @@ class Topics:
         if "delete" in config.cleanup_policy and config.message_timestamp_type is TimestampType.CREATE_TIME:
             hosted.warned_of_old_records = True
             LOGGER.warning(
-                "%s: records arrive whose newest timestamp %d is older than retention.ms=%d keeps: they are deleted soon; set "
-                "retention.ms=-1 for the topic to keep them",
+                "%s: new records with timestamps up to %d are older than retention.ms=%d keeps, and will be deleted "
+                "soon. Set retention.ms=-1 for the topic to keep them.",
                 topic_partition,
                 max_timestamp,
                 config.retention_ms,
@@ -246,6 +246,6 @@ def _bytes_of(name: str, configs: Mapping[str, str]) -> int:
 def half_deleted_error(topic: Topic, why: object = "a device failed during its deletion") -> LogOfflineError:
     """Return the error for a topic that is not served, and that the next start may find again."""
     return LogOfflineError(
-        f"topic {topic.name!r} is not served any more, but its files could not all be taken out: {why}; check the device, "
-        "restart the server, and delete the topic again if it is still there"
+        f"topic {topic.name!r} is no longer served, but not all of its files could be removed: {why}. Check "
+        "the device, restart the server, and delete the topic again if it still exists"
     )

@@ -182,7 +182,7 @@ class WaitingLogs:
 
     async def _serve(self, place: HostedPartition | OfflinePartition, log: Log) -> None:
         """Let a log take the place of what waited; nothing runs in between."""
-        LOGGER.info("%s has found space: it is opened from %s, and appends are taken", log.topic_partition, log.directory)
+        LOGGER.info("%s has space now: opened from %s, accepting appends", log.topic_partition, log.directory)
         if isinstance(place, HostedPartition):
             before = place.actor
             self._replace(place, PartitionActor(log, self.disk, self.nursery, before.waiters, before.fetched_bytes))
@@ -230,7 +230,7 @@ def open_in_memory(overlay: MemoryOverlay, request: OpenLog, why: OSError) -> Lo
     """The log of `request`, for readers. Blocks. Raises what `open_log` raises, ENOSPC where memory has no room for it either;
     then nothing is kept."""
     LOGGER.warning(
-        "%s waits for space: %s; it is opened in memory, and what is said of its files now is done there",
+        "%s waits for space: %s. It is open in memory, and so are changes to its files.",
         request.topic_partition,
         why,
     )
@@ -247,6 +247,7 @@ def open_in_memory(overlay: MemoryOverlay, request: OpenLog, why: OSError) -> Lo
 def waiting_error(log: Log, why: Exception) -> WaitsForSpaceError:
     """Return the error for appends to a log that waits."""
     return WaitsForSpaceError(
-        f"{log.topic_partition} waits for space: {log.directory} could not be opened for appends ({why}); nothing of the "
-        "append is stored, reads are served; free space on that device, the server goes on without a restart"
+        f"{log.topic_partition} waits for space: {log.directory} could not be opened for appends ({why}). "
+        "Nothing of the append is stored. Reads continue. Free space on that device, and the server accepts "
+        "appends without a restart"
     )

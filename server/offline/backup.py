@@ -116,7 +116,7 @@ def plan_backup(fs: FileSystem, source: str, wait: Callable[[], None]) -> Backup
     small = dict(_small_files(fs, source))
     found = read_directory(fs, source)
     if not found.is_whole:
-        raise LogDirectoryError(f"{source} is one partition; a backup is made of the log directory that it lies in")
+        raise LogDirectoryError(f"{source} is one partition. Back up its log directory instead")
     newer = _made_since(fs, source, small)
     partitions = []
     for files in sorted(found.partitions, key=lambda files: (not is_internal(files.topic_partition.topic), files.path)):
@@ -195,7 +195,7 @@ def _noted(fs: FileSystem, path: str, wait: Callable[[], None]) -> PartitionPlan
             if not fs.is_directory(path):
                 return None
         wait()
-    raise StorageError(f"{path} changes all the time: its files are replaced by compaction; try again later")
+    raise StorageError(f"{path} changes continuously: compaction replaces its files. Try again later")
 
 
 def _plan_partition(files: PartitionFiles) -> PartitionPlan:
@@ -238,7 +238,7 @@ def _back_up(
         if noted is None:
             return None
         plan = noted
-    raise StorageError(f"{plan.source} changes all the time: its files go while they are copied; try again later")
+    raise StorageError(f"{plan.source} changes continuously: its files disappear during the copy. Try again later")
 
 
 def _copy_partition(fs: FileSystem, plan: PartitionPlan, directory: str, *, links: bool) -> PartitionBackup:
@@ -275,8 +275,8 @@ def _sync_link(fs: FileSystem, path: str, source: str) -> None:
     try:
         sync_file(fs, path)
     except OSError as exc:
-        advice = "a server that runs on it may not be told: kill it (no orderly stop), check the device and start it again"
-        raise OSError(exc.errno, f"{exc.strerror}; {advice}", source) from exc
+        advice = "The server on it may not notice: kill it (no clean shutdown), check the device and start it again"
+        raise OSError(exc.errno, f"{exc.strerror}. {advice}", source) from exc
 
 
 def _copy_active(fs: FileSystem, plan: PartitionPlan, directory: str) -> tuple[int, int]:
@@ -343,6 +343,8 @@ def _topics(fs: FileSystem, plan: BackupPlan) -> tuple[int, list[Topic]]:
 def _check_target(source: str, target: str) -> None:
     source, target = os.path.realpath(source), os.path.realpath(target)
     if f"{target}/".startswith(f"{source}/"):
-        raise LogDirectoryError(f"{target} lies inside of {source}; a server would take it for a partition: name another one")
+        raise LogDirectoryError(
+            f"{target} is inside {source}, where a server would take it for a partition. Choose another one"
+        )
     if os.path.lexists(target) and (not os.path.isdir(target) or os.listdir(target)):
-        raise LogDirectoryError(f"{target} is there and not an empty directory; name another one")
+        raise LogDirectoryError(f"{target} exists and is not an empty directory. Choose another one")

@@ -161,8 +161,8 @@ def _reset_epochs(fs: FileSystem, fd: int, path: str, size: int) -> None:
         following = position + LOG_OVERHEAD + length
         if length < RECORD_BATCH_OVERHEAD - LOG_OVERHEAD or following > size:
             raise CorruptRecordError(
-                f"{path}: the batch at position {position} says it has {length} bytes, {size - position} follow in the file; "
-                f"see `triolog dump {path}`"
+                f"{path}: the batch at position {position} should have {length} bytes, {size - position} follow in "
+                f"the file. See `triolog dump {path}`"
             )
         fs.write(fd, [_EPOCH.pack(FIRST_EPOCH)], position + _EPOCH_POSITION)
         position = following
@@ -264,8 +264,8 @@ def check_source(fs: FileSystem, source: str) -> None:
     """Raises LogDirectoryError unless the directory was stopped in order."""
     if fs.file_size(f"{source}/{CLEAN_SHUTDOWN_FILE}") is None:
         raise LogDirectoryError(
-            f"{source} was not stopped in order ({CLEAN_SHUTDOWN_FILE} is missing): "
-            f"run `triolog serve --data-dir {source}`, stop it with SIGTERM, then export"
+            f"{source} has no clean shutdown ({CLEAN_SHUTDOWN_FILE} is missing). Run `triolog serve --data-dir "
+            f"{source}`, stop it with SIGTERM, then export"
         )
 
 
@@ -274,8 +274,8 @@ def check_target(fs: FileSystem, target: str) -> None:
     fields = maybe_read(fs, f"{target}/{META_PROPERTIES_FILE}", decode_meta_properties) or {}
     if fields.get("version") != "1" or fs.file_size(f"{target}/{TOPICS_FILE}") is not None:
         raise LogDirectoryError(
-            f"{target} is no log directory that Kafka formatted ({META_PROPERTIES_FILE} of version 1, no {TOPICS_FILE}): "
-            "run Kafka's `kafka-storage.sh format`, and give one of its log.dirs"
+            f"{target} is not a log directory that Kafka formatted ({META_PROPERTIES_FILE} of version 1, no "
+            f"{TOPICS_FILE}). Run Kafka's `kafka-storage.sh format`, and use one of its log.dirs"
         )
 
 
@@ -294,13 +294,14 @@ def plan_export(fs: FileSystem, source: str, target: str) -> ExportPlan:
         groups[_state(fs, export)].append(export)
     if groups["missing"]:
         raise LogDirectoryError(
-            f"{_names([each.target for each in groups['missing']])} is not there: create the topics in Kafka with the commands "
-            "that `--print-commands` shows, stop Kafka, then export; of several log.dirs, into the one that has the partition"
+            f"{_names([each.target for each in groups['missing']])} does not exist. Create the topics in Kafka "
+            "with the commands that `--print-commands` shows, stop Kafka, then export. With several log.dirs, "
+            "export into the one that has the partition"
         )
     if groups["foreign"]:
         raise LogDirectoryError(
-            f"{_names([each.target for each in groups['foreign']])} holds records that are not ours, and none is overwritten: "
-            "delete the topic in Kafka and create it again, or choose another Kafka"
+            f"{_names([each.target for each in groups['foreign']])} holds records from elsewhere, and the export "
+            "overwrites none. Delete the topic in Kafka and create it again, or choose another Kafka"
         )
     return ExportPlan(
         source=source,
@@ -321,8 +322,8 @@ def _check_partition_counts(fs: FileSystem, stored: StoredTopics, target: str) -
     beyond = [f"{target}/{TopicPartition(topic.name, topic.partitions)}" for topic in stored.topics]
     if surplus := [path for path in beyond if fs.is_directory(path)]:
         raise LogDirectoryError(
-            f"{_names(surplus)} should not be there: the topic has fewer partitions here; "
-            "delete it in Kafka and create it with the command that `--print-commands` shows"
+            f"{_names(surplus)} should not exist: the topic has fewer partitions here. Delete it in Kafka and "
+            "create it with the command that `--print-commands` shows"
         )
 
 
@@ -332,7 +333,7 @@ def _partition_export(
     sizes = _segment_files(fs, path)
     logs = sorted(name for name in sizes if name.endswith(LOG_SUFFIX))
     if not logs:
-        raise LogDirectoryError(f"{path} has no {LOG_SUFFIX} file: {topic_partition} cannot be exported; move it away")
+        raise LogDirectoryError(f"{path} has no {LOG_SUFFIX} file: {topic_partition} cannot be exported. Move it away")
     log_start_offset = max(checkpointed_start, base_offset_of(logs[0]) or 0)
     next_offset, epoch = _read_end(fs, path, logs[-1], sizes[logs[-1]])
     for name in reversed(logs[:-1]):
@@ -365,8 +366,8 @@ def _read_end(fs: FileSystem, path: str, name: str, size: int) -> tuple[int, int
     stop = drive(fs, whole_file(FileHandle(f"{path}/{name}"), size).visit_headers(see))
     if stop != size:
         raise CorruptRecordError(
-            f"{path}/{name}: {size - stop} bytes behind position {stop} are no whole batch; "
-            "start and stop `triolog serve` on the directory, which takes them away, then export"
+            f"{path}/{name}: {size - stop} bytes after position {stop} are not a whole batch. Start and stop "
+            "`triolog serve` on the directory, which removes them, then export"
         )
     return next_offset, epoch
 
@@ -380,8 +381,8 @@ def _producers_at_end(fs: FileSystem, path: str, end_offset: int, *, is_empty: b
         if is_empty:
             return end_offset, []
         raise LogDirectoryError(
-            f"{path} has no {SNAPSHOT_SUFFIX} file at its end (offset {end_offset}; the newest is at {newest}), so which "
-            "transactions are open is not known: start and stop `triolog serve` on the directory, then export"
+            f"{path} has no {SNAPSHOT_SUFFIX} file at its end (offset {end_offset}, the newest is at {newest}), "
+            "so its open transactions are unknown. Start and stop `triolog serve` on the directory, then export"
         )
     file = f"{path}/{segment_file(newest, SNAPSHOT_SUFFIX)}"
     return newest, decode_snapshot(file, read_small(fs, file))

@@ -100,5 +100,5 @@ class FaultTally:
         """All of it in one line, None when nothing is wrong."""
         if not self.count:
             return None
-        more = f"; and {self.count - len(self._named)} more" if self.count > len(self._named) else ""
+        more = f", and {self.count - len(self._named)} more" if self.count > len(self._named) else ""
         return "; ".join(self._named) + more

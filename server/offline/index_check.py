@@ -91,7 +91,7 @@ def open_indexes(fs: FileSystem, segment: SegmentFiles) -> Iterator[IndexCheck]:
 
 def _report_size(reporter: Observer, check: str, file: IndexFile, *, was_closed: bool) -> None:
     if file.remainder:
-        reporter.damage(check, file.path, f"{file.size} bytes are no whole number of {file.entry_size}-byte entries")
+        reporter.damage(check, file.path, f"{file.size} bytes are not a multiple of {file.entry_size}-byte entries")
     if file.zeros:
         text = f"{file.entries} entries, then {file.zeros} of zeros: preallocated and not closed"
         (reporter.damage if was_closed else reporter.remark)(check, file.path, text)
@@ -140,9 +140,11 @@ def check_transaction_index(
     if aborted is not None:
         told = {_marker(txn): txn for txn in aborted.transactions}
         strange = [txn for txn in found if _marker(txn) not in told or not aborted.may_say(txn, told[_marker(txn)])]
-        reporter.damage(TRANSACTION_INDEX, path, _in_words("has what the log does not say", strange))
+        reporter.damage(TRANSACTION_INDEX, path, _in_words("has entries that the log does not have", strange))
         right = {_marker(txn) for txn in found}.difference(map(_marker, strange))
-        lacking = _in_words("lacks what the log says", [told[marker] for marker in told if marker in aborted.needed - right])
+        lacking = _in_words(
+            "lacks entries that the log has", [told[marker] for marker in told if marker in aborted.needed - right]
+        )
         # An entry is written behind its marker: whoever opens a log that was not closed makes it anew.
         (reporter.damage if was_closed else reporter.remark)(TRANSACTION_INDEX, path, lacking)
 
@@ -150,7 +152,7 @@ def check_transaction_index(
 def read_transaction_entries(path: str, data: bytes) -> list[AbortedTxn]:
     """All entries. CorruptIndexError for anything but whole entries of version 0."""
     if len(data) % ENTRY_BYTES:
-        raise CorruptIndexError(f"{len(data)} bytes are no whole number of {ENTRY_BYTES}-byte entries")
+        raise CorruptIndexError(f"{len(data)} bytes are not a multiple of {ENTRY_BYTES}-byte entries")
     for slot in range(len(data) // ENTRY_BYTES):
         # Readers look at the first byte of the version alone; nobody ever wrote another second one.
         if data[slot * ENTRY_BYTES : slot * ENTRY_BYTES + 2] != _VERSION:
@@ -200,7 +202,7 @@ class IndexFile:
         try:
             self.size = fs.size(self._fd)
             if self.size > INT32_MAX:
-                raise FileTooLargeError(f"{path} has {self.size} bytes; an index has at most {INT32_MAX}; move it away")
+                raise FileTooLargeError(f"{path} has {self.size} bytes. An index has at most {INT32_MAX}. Move it away")
             self.entry_size = kind.entry_size
             self._index = kind(path, base_offset, max(self.size, self.entry_size))
             used = -(-self._used_bytes() // self.entry_size)
@@ -271,7 +273,7 @@ class OffsetMatching:
             if header.last_offset < offset and position < self._next[1]:
                 return
             if header.last_offset != offset:
-                self._fail(f"slot {self._slot} has offset {offset}; no batch from {indexed} on ends with it")
+                self._fail(f"slot {self._slot} has offset {offset}. No batch from {indexed} on ends with it")
                 continue
             self._advance()
             return
@@ -280,7 +282,7 @@ class OffsetMatching:
         """All batches were shown."""
         while self._entry is not _END:
             offset, indexed = self._entry
-            self._fail(f"slot {self._slot} has offset {offset} at {indexed}, behind what the log holds")
+            self._fail(f"slot {self._slot} has offset {offset} at {indexed}, after the end of the log")
 
     def _fail(self, text: str) -> None:
         self.failures.add(text)
@@ -296,7 +298,7 @@ class OffsetMatching:
         self.due = self._entry[1]
         if before is not _END and (self._entry[0] <= before[0] or self._entry[1] <= before[1]):
             (offset, position), (last, at) = self._entry, before
-            self.order.add(f"slot {self._slot} has {offset} at {position} behind {last} at {at}")
+            self.order.add(f"slot {self._slot} has {offset} at {position} after {last} at {at}")
 
 
 class TimeMatching:
@@ -323,7 +325,7 @@ class TimeMatching:
             timestamp, offset = self._entry
             if timestamp != self.largest or offset != header.last_offset:
                 found = f"the largest timestamp becomes {self.largest} at offset {header.last_offset}"
-                self.failures.add(f"slot {self._slot} has timestamp {timestamp} at offset {offset}; {found}")
+                self.failures.add(f"slot {self._slot} has timestamp {timestamp} at offset {offset}. {found}")
             self._advance()
 
     def finish(self) -> None:
@@ -331,7 +333,7 @@ class TimeMatching:
         while self._entry is not _END:
             timestamp, offset = self._entry
             found = f"the log's largest is {self.largest}"
-            self.failures.add(f"slot {self._slot} has timestamp {timestamp} at offset {offset}; {found}")
+            self.failures.add(f"slot {self._slot} has timestamp {timestamp} at offset {offset}. {found}")
             self._advance()
 
     @property
@@ -348,4 +350,4 @@ class TimeMatching:
         self._entry = next(self._entries, _END)
         if self._entry is not _END and (self._entry[0] <= before[0] or self._entry[1] < before[1]):
             (timestamp, offset), (last, at) = self._entry, before
-            self.order.add(f"slot {self._slot} has {timestamp} at {offset} behind {last} at {at}")
+            self.order.add(f"slot {self._slot} has {timestamp} at {offset} after {last} at {at}")

@@ -171,7 +171,7 @@ class _PartitionRepair:
         try:
             rebuild = scan(self.fs, segment, self.config, self.epochs, producers, end_offset)
         except RequestError as exc:
-            self.workshop.tell("left", log_path, f"{exc.message}; its CRC is right: the producer sent it so")
+            self.workshop.tell("left", log_path, f"{exc.message}. Its CRC is right: the producer sent it so")
             self.log_end_offset = end_offset or self.log_end_offset
             return
         damages = joined(rebuild.damages)
@@ -187,7 +187,7 @@ class _PartitionRepair:
             entries = (
                 f"{rebuild.offset_tail.entries} offsets, {rebuild.time_tail.entries} times, {len(rebuild.aborted)} aborted"
             )
-            self.workshop.tell("rebuild", log_path, f"indexes made anew: {entries}")
+            self.workshop.tell("rebuild", log_path, f"indexes rebuilt: {entries}")
             if not self.workshop.dry_run:
                 put_in_place(self.fs, rebuild)
         self.log_end_offset = max(self.log_end_offset, rebuild.next_offset)
@@ -258,7 +258,7 @@ class _PartitionRepair:
             return
         self.gaps = list(merge_gaps([*self.gaps, *found]))
         for gap in found:
-            text = "no batch holds these offsets: a reader is told"
+            text = "no batch holds these offsets: readers see a gap"
             path = f"{self.files.path}/{QUARANTINE_FILE}"
             self.workshop.tell("document", path, text, gap.start_offset, gap.end_offset)
         if not self.workshop.dry_run:
@@ -282,7 +282,7 @@ class _PartitionRepair:
             assert topic_id is not None
             self.workshop.rewrite(path, encode_partition_metadata(topic_id), f"topic id {encode_uuid(topic_id)}")
         else:
-            text = "the directory was left by another topic of that name; move it away"
+            text = "the directory belongs to another topic of that name. Move it away"
             self.workshop.tell("left", path, text)
 
 

@@ -127,7 +127,7 @@ class _Repair:
             name = path.rpartition("/")[2]
             data = read_previous(self._fs, path, STATES[name]) if name in STATES else None
             if data is not None:
-                text = "as it was before the last change, which is to be made again"
+                text = "restored from before the last change. Make that change again"
                 self._workshop.rewrite(path, data, text, private=name == SECURITY_FILE)
                 restored.add(path)
         return restored

@@ -177,7 +177,7 @@ class SegmentCheck:
             self._records.add(f"position {position}: {exc.message}")
             return
         if walk.max_timestamp != header.max_timestamp and walk.records_count:
-            found = f"the header says {header.max_timestamp}, the largest of the records is {walk.max_timestamp}"
+            found = f"the header has {header.max_timestamp}, the largest of the records is {walk.max_timestamp}"
             self._timestamps.add(f"position {position}: {found}")
 
     def _replay(self, header: BatchHeader, batch: memoryview) -> None:
@@ -210,7 +210,7 @@ class SegmentCheck:
             return  # written before there were epochs
         if not self._epochs.count:
             self._wrong_epoch_position = position
-        said = "says nothing of its offset" if expected is None else f"says {expected}"
+        said = "has no entry for its offset" if expected is None else f"says {expected}"
         found = f"the batch at offset {header.base_offset} has leader epoch {header.partition_leader_epoch}"
         self._epochs.add(f"position {position}: {found}, leader-epoch-checkpoint {said}")
 

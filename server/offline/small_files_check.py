@@ -84,10 +84,10 @@ def check_gaps(fs: FileSystem, files: PartitionFiles, reporter: Observer) -> tup
     path = f"{files.path}/{QUARANTINE_FILE}"
     gaps = _read(fs, path, decode_gaps, encode_gaps, reporter) or ()
     for gap in gaps:
-        text = f"offsets {gap.start_offset} to {gap.end_offset - 1} were damaged and taken out"
+        text = f"offsets {gap.start_offset} to {gap.end_offset - 1} were damaged and removed"
         reporter.remark("quarantine", path, text, first_offset=gap.start_offset, next_offset=gap.end_offset)
         if gap.file != NO_FILE and gap.file not in files.set_aside:
-            reporter.damage(CHECKPOINT, path, f"names {gap.file} as the bytes of a gap, and there is no such file")
+            reporter.damage(CHECKPOINT, path, f"names {gap.file} as the bytes of a gap, but that file does not exist")
     for name in files.set_aside:
         reporter.remark("quarantine", f"{files.path}/{name}", "bytes that were set aside")
     return gaps
@@ -98,8 +98,8 @@ def check_derived(fs: FileSystem, files: PartitionFiles, log_start_offset: int, 
     path = f"{files.path}/{DERIVED_FILE}"
     facts = _read(fs, path, decode_facts, encode_facts, reporter)
     if facts is not None and files.segments and facts.log_start_offset > max(log_start_offset, files.segments[0].base_offset):
-        text = f"says that records begin at offset {facts.log_start_offset}, the checkpoint says {log_start_offset}"
-        reporter.remark(CHECKPOINT, path, f"{text}; a server goes by the larger one, if the log reaches it")
+        text = f"records the log start offset {facts.log_start_offset}, the checkpoint records {log_start_offset}"
+        reporter.remark(CHECKPOINT, path, f"{text}. A server uses the larger one, if the log reaches it")
 
 
 def check_topic_id(fs: FileSystem, files: PartitionFiles, expected: uuid.UUID | None, reporter: Observer) -> uuid.UUID | None:
@@ -107,9 +107,9 @@ def check_topic_id(fs: FileSystem, files: PartitionFiles, expected: uuid.UUID | 
     path = f"{files.path}/{PARTITION_METADATA_FILE}"
     found = _read(fs, path, decode_partition_metadata, encode_partition_metadata, reporter, check="topic id")
     if PARTITION_METADATA_FILE not in files.small:
-        reporter.remark("topic id", path, "the file is missing; a server takes the topic's id from elsewhere, or makes one")
+        reporter.remark("topic id", path, "the file is missing. A server takes the topic's id from elsewhere, or creates one")
     if expected is not None and found is not None and found != expected:
-        text = f"has topic id {encode_uuid(found)}, other files of the topic say {encode_uuid(expected)}"
+        text = f"has topic id {encode_uuid(found)}, other files of the topic have {encode_uuid(expected)}"
         reporter.damage("topic id", path, text)
     return found
 
@@ -227,7 +227,7 @@ def _difference(
         if known is None:
             places.add(f"producer {entry.producer_id} is not in the log")
         elif _facts(known) != _facts(entry) and not _says_less(entry, known, log_start_offset):
-            places.add(f"producer {entry.producer_id}: {_facts(entry)}, the log says {_facts(known)}")
+            places.add(f"producer {entry.producer_id}: {_facts(entry)}, the log has {_facts(known)}")
     for producer_id, first_offset in needed.ongoing.items():
         if producer_id not in {entry.producer_id for entry in entries}:
             places.add(f"producer {producer_id} is missing, its transaction from offset {first_offset} on is open")
@@ -256,7 +256,7 @@ def _strange_batches(entries: Sequence[ProducerEntry], producers: ProducerState)
         for batch in entry.batches[:-1]:
             if known is not None and any(_excludes(other, batch) for other in known.batches):
                 place = f"sequence {batch.last_sequence} at offset {batch.last_offset}"
-                places.add(f"producer {entry.producer_id}: {place} is not what the log has there")
+                places.add(f"producer {entry.producer_id}: {place} does not match the log")
     return places.text
 
 

@@ -118,14 +118,16 @@ def read_directory_files(fs: FileSystem, directory: StoppedDirectory, reporter: 
     for name in directory.marked:
         reporter.remark("name", f"{path}/{name}", "a partition that is being deleted, is stray or a future replica")
     for name in directory.foreign:
-        reporter.damage("name", f"{path}/{name}", "is no directory of a partition: a server does not start on it; move it away")
+        reporter.damage(
+            "name", f"{path}/{name}", "is not a directory of a partition: a server does not start on it. Move it away"
+        )
     for name in directory.left_over:
         reporter.remark(
-            "creation", f"{path}/{name}", "its topic was being made when the server ended; the next start removes it"
+            "creation", f"{path}/{name}", "the server stopped while it created the topic. The next start removes it"
         )
     was_clean = fs.file_size(f"{path}/{CLEAN_SHUTDOWN_FILE}") is not None
     if not was_clean and directory.is_whole:
-        text = "there is no clean marker: the server did not stop in order, and checks its logs when it starts"
+        text = "no clean shutdown marker: the server did not stop cleanly, and checks its logs when it starts"
         reporter.remark("clean stop", f"{path}/{CLEAN_SHUTDOWN_FILE}", text)
     for check, name, read in _READ_WHOLE:
         try:
@@ -160,7 +162,7 @@ def _report_absent(directory: StoppedDirectory, says: DirectorySays, reporter: O
     absent = sorted(says.recovery_points.keys() - there)
     if absent and len(there) > 0:
         more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
-        text = f"names {absent[0]}{more}, of which there is no directory"
+        text = f"names {absent[0]}{more}, which has no directory"
         reporter.remark("checkpoint", f"{directory.path}/{RECOVERY_POINT_FILE}", text)
 
 
@@ -254,20 +256,20 @@ def check_names(files: PartitionFiles, reporter: Observer) -> None:
     if not files.segments:
         reporter.remark(NAME, files.path, "holds no segment: a server makes an empty one")
     for name in files.foreign:
-        text = "is no file of a log"
+        text = "is not a file of a log"
         if name.endswith(LOG_SUFFIX):
             reporter.damage(NAME, f"{files.path}/{name}", f"{text}: a segment is named after a base offset of 20 digits")
         else:
             reporter.remark(NAME, f"{files.path}/{name}", text)
     for name in files.orphans:
-        reporter.damage(NAME, f"{files.path}/{name}", f"there is no {name[:20]}{LOG_SUFFIX} that it could belong to")
+        reporter.damage(NAME, f"{files.path}/{name}", f"has no {name[:20]}{LOG_SUFFIX}")
     for offset in sorted(set(files.batches).difference(files.snapshots)):
-        text = "there is no snapshot that it belongs to; a server that starts removes it"
+        text = "has no snapshot. The next start removes it"
         reporter.remark("leftover", f"{files.path}/{segment_file(offset, BATCHES_SUFFIX)}", text)
     for name in files.leftovers:
-        text = "left over; a server that starts removes it"
+        text = "is a leftover. The next start removes it"
         if name.endswith(SWAP_SUFFIX):
-            text = "a compaction was cut off while it replaced segments; a server that starts completes it"
+            text = "a compaction was interrupted while it replaced segments. The next start completes it"
         reporter.remark("leftover", f"{files.path}/{name}", text)
 
 

@@ -213,7 +213,7 @@ class CommittedOffsets:
         found = self.committed(group, partitions)
         if require_stable and (waiting := sorted(each.topic_partition for each in found if each.is_pending)):
             raise RequestError(
-                f"group {group!r}: a transaction that is still open has offsets for {', '.join(map(str, waiting))}; try again",
+                f"group {group!r}: a transaction that is still open has offsets for {', '.join(map(str, waiting))}. Try again",
                 ErrorCode.UNSTABLE_OFFSET_COMMIT,
             )
         return [
@@ -252,12 +252,12 @@ class CommittedOffsets:
         offsets = self.topic.contents(topic_partition)
         if offsets.commits_under_way[group] or offsets.pending(group):
             raise RequestError(
-                f"group {group!r} is committing offsets, or has some in a transaction that is still open; stop its consumers",
+                f"group {group!r} is committing offsets, or has some in a transaction that is still open. Stop its consumers",
                 ErrorCode.NON_EMPTY_GROUP,
             )
         if not offsets.keys(group):
             raise RequestError(
-                f"there is no group {group!r}; `triolog groups list` shows those there are", ErrorCode.GROUP_ID_NOT_FOUND
+                f"there is no group {group!r}. `triolog groups list` lists the groups", ErrorCode.GROUP_ID_NOT_FOUND
             )
         await self._take_back(topic_partition, offsets, lambda: offsets.keys(group))
 
@@ -280,7 +280,7 @@ class CommittedOffsets:
                     await self._take_back(topic_partition, offsets, partial(self._stale, offsets))
                     await self._take_back(topic_partition, offsets, partial(offsets.without_offsets, contained))
                 except RequestError as exc:
-                    LOGGER.warning("what has expired in %s is tried again: %s", topic_partition, exc)
+                    LOGGER.warning("could not delete expired offsets of %s, trying again: %s", topic_partition, exc)
         return count
 
     def _expired(self, offsets: GroupOffsets, retention_ms: int, may_expire: MayExpire) -> Iterator[OffsetCommitKey]:
@@ -308,7 +308,7 @@ class CommittedOffsets:
                     await self.topic.catch_up(topic_partition)
                     await self._take_back(topic_partition, offsets, partial(self._stale, offsets, topic))
             except RequestError as exc:
-                LOGGER.error("offsets for the deleted topic %r are left in %s: %s", topic, topic_partition, exc)
+                LOGGER.error("offsets for the deleted topic %r stay in %s: %s", topic, topic_partition, exc)
 
     def _stale(self, offsets: GroupOffsets, topic: str | None = None) -> Iterator[OffsetCommitKey]:
         """Yield the keys of offsets that deleted topics have left, or only the topic that had this name. Groups that commit
@@ -363,7 +363,7 @@ class CommittedOffsets:
 
 def _missing(topic_partition: TopicPartition) -> RequestError:
     return RequestError(
-        f"{topic_partition} does not exist; no offset can be committed for it", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        f"{topic_partition} does not exist. No offset can be committed for it", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     )
 
 
@@ -417,7 +417,7 @@ class CommitBatch(NamedTuple):
         if not isinstance(error, RecordTooLargeError | RecordBatchTooLargeError):
             return error.as_answer()
         return RequestError(
-            f"group {self.group!r}: {len(self.entries)} offsets do not fit one batch of {topic_partition}: {error.message}; "
-            "commit fewer at a time, or with less metadata",
+            f"group {self.group!r}: {len(self.entries)} offsets do not fit one batch of {topic_partition}: "
+            f"{error.message}. Commit fewer at a time, or with less metadata",
             ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
         )

@@ -173,8 +173,8 @@ class Appender:
         """Wait for room, and answer for how many appends there is some then. Where there is none the first one is answered."""
         if not await self.wait_for_room(self._room, needed):
             error = RequestError(
-                f"{self.log.topic_partition}: there is no room for {needed} bytes above disk_reserve_bytes or below "
-                "log_max_bytes; nothing of the append is stored; free space on the server, then send it again",
+                f"{self.log.topic_partition}: no space for {needed} bytes above disk_reserve_bytes or below "
+                "log_max_bytes. Nothing of the append is stored. Free space on the server, then send it again",
                 ErrorCode.POLICY_VIOLATION,
             )
             pending.popleft().answer(error)
@@ -252,7 +252,7 @@ class Appender:
         cause = failure.cause if isinstance(failure, OperationFailedError) else failure
         operation = failure.operation if isinstance(failure, OperationFailedError) else None
         if is_final(cause):
-            self.go_offline(f"a sync failed ({cause}), so what was written since the last one may be lost")
+            self.go_offline(f"a sync failed ({cause}), so unsynced records may be lost")
         elif operation is not None:
             await self._take_back(plan, cause)
         error = self.log.offline or self._failed_append(_failed_path(operation, plan), cause)
@@ -265,12 +265,12 @@ class Appender:
         """Return the error of a failed append. A full directory in memory, such as a test's, is not retriable: clients would
         retry until their timeout."""
         is_full = is_out_of_space(cause) and self.disk.fs.is_instant
-        remedy = "free space or check the device, then send it again"
+        remedy = "Free space or check the device, then send it again"
         if is_full:
-            remedy = "memory for files is full; give it more (docker run --shm-size=1g), or open the broker on a disk"
+            remedy = "Memory for files is full. Give it more (docker run --shm-size=1g), or open the broker on a disk"
         return AppendFailedError(
-            f"{self.log.topic_partition}: writing to {path} failed: {cause.strerror or cause}; "
-            f"nothing of the append is stored; {remedy}",
+            f"{self.log.topic_partition}: writing to {path} failed: {cause.strerror or cause}. Nothing of the "
+            f"append is stored. {remedy}",
             ErrorCode.POLICY_VIOLATION if is_full else None,
         )
 
@@ -297,10 +297,10 @@ class Appender:
                 segment = await self.disk.drive(log.roll(), log.directory)
         except (OSError, StorageError, ValueError) as exc:
             if is_final(exc):
-                return self.go_offline(f"a sync failed ({exc}), so what was written since the last one may be lost")
+                return self.go_offline(f"a sync failed ({exc}), so unsynced records may be lost")
             error = AppendFailedError(
-                f"{log.topic_partition}: starting a new segment in {log.directory} ({plan.roll}) failed: {exc}; nothing of "
-                "the append is stored; free space or check the device, then send it again"
+                f"{log.topic_partition}: starting a new segment in {log.directory} ({plan.roll}) failed: {exc}. "
+                "Nothing of the append is stored. Free space or check the device, then send it again"
             )
             LOGGER.error("%s", error)
             return error

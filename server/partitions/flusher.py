@@ -52,7 +52,7 @@ def flush(log: Log) -> Procedure[int]:
         except OSError as exc:
             if isinstance(exc, SyncFailedError) and not exc.is_passing:
                 raise
-            raise AppendFailedError(f"{log.topic_partition}: it cannot be forced to the device yet ({exc}); try again") from exc
+            raise AppendFailedError(f"{log.topic_partition}: cannot sync it to the device yet ({exc}). Try again") from exc
         log.commit_flush(plan)
     return log.log_end_offset
 
@@ -131,10 +131,11 @@ class Flusher:
         if self.log.offline is not None:
             return self.log.offline
         self.retry_soon(failure)
-        remedy = "free space" if isinstance(failure, SyncFailedError) else "raise the limit of open files"
+        remedy = "Free space" if isinstance(failure, SyncFailedError) else "Raise the limit of open files"
         return AppendFailedError(
-            f"{self.log.topic_partition}: what was appended is written but cannot be forced to the device yet ({failure}); "
-            f"that is tried again, and until then it cannot be read; {remedy}, then send it again"
+            f"{self.log.topic_partition}: the append is written but cannot be synced to the device yet "
+            f"({failure}). The server keeps trying, and until then it cannot be read. {remedy}, then send it "
+            "again"
         )
 
     async def run_alone(self, plan: AppendPlan) -> None:
@@ -157,7 +158,7 @@ class Flusher:
         except (OperationFailedError, OSError) as exc:
             cause = exc.cause if isinstance(exc, OperationFailedError) else exc
             if (is_final(cause) or isinstance(cause, FileNotFoundError)) and not self.is_deleted:
-                self.go_offline(f"a sync failed ({cause}), so what was written since the last one may be lost")
+                self.go_offline(f"a sync failed ({cause}), so unsynced records may be lost")
             return cause
         self.log.commit_flush(plan)
         self.syncs += 1
@@ -208,7 +209,7 @@ class Flusher:
         if not self._is_retrying:
             self._is_retrying = True
             LOGGER.warning(
-                "%s: what was written cannot be forced to the device yet, which is tried again until it can: %s",
+                "%s: cannot sync written records to the device yet, trying again: %s",
                 self.log.topic_partition,
                 failure,
             )

@@ -227,9 +227,7 @@ class PartitionActor:
                 is_answered = self._awaited.pop(answered)
             if is_answered:
                 return
-        raise LogOfflineError(
-            f"{self.topic_partition}: the server stopped before it answered; whether it took effect is unknown"
-        )
+        raise LogOfflineError(f"{self.topic_partition}: the server stopped before it responded. The outcome is unknown")
 
     def close(self, reason: RequestError | None = None) -> None:
         """Take no more commands. What is enqueued is still done; readers and later commands get `reason`."""
@@ -250,7 +248,7 @@ class PartitionActor:
         reason = self._closed_with or self.log.refusal
         if reason is not None:
             return reason.as_answer()
-        return LogOfflineError(f"{self.topic_partition}: the server is stopping; try again later")
+        return LogOfflineError(f"{self.topic_partition}: the server is stopping. Try again later")
 
     async def run(self) -> None:
         """Serve the mailbox until it is closed and drained. Cancelling from outside does not reach in: `close` and then
@@ -354,7 +352,7 @@ class PartitionActor:
     def _go_offline(self, why: str) -> LogOfflineError:
         if self.log.offline is None:
             self.log.offline = LogOfflineError(
-                f"{self.topic_partition} in {self.log.directory} is offline: {why}; check the device and restart the server"
+                f"{self.topic_partition} in {self.log.directory} is offline: {why}. Check the device and restart the server"
             )
             LOGGER.log(logging.DEBUG if self.disk.fs.is_dead else logging.CRITICAL, "%s", self.log.offline)
         self.waiters.wake_all()

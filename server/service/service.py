@@ -119,9 +119,9 @@ class Reloading:
             try:
                 await self._reload()
             except (TriologError, OSError) as exc:
-                LOGGER.error("SIGHUP: the settings are as before, all of them: %s", getattr(exc, "message", exc))
+                LOGGER.error("SIGHUP: no setting changed: %s", getattr(exc, "message", exc))
             except Exception as exc:
-                LOGGER.error("SIGHUP: the settings are as before, all of them: %r", exc, exc_info=exc)
+                LOGGER.error("SIGHUP: no setting changed: %r", exc, exc_info=exc)
             await tell_reloaded(self._supervisor)
 
     async def _reload(self) -> None:
@@ -154,7 +154,7 @@ def _changed(found: Sequence[Difference], changes: Sequence[Change]) -> list[str
 
 def _say(found: Sequence[Difference], changes: Sequence[Change]) -> None:
     said = _changed(found, changes)
-    LOGGER.info("SIGHUP: settings are read again, %d changed", len(said))
+    LOGGER.info("SIGHUP: settings read again, %d changed", len(said))
     for line in said:
         LOGGER.info("SIGHUP: changed: %s", line)
     for each in found:
@@ -219,14 +219,14 @@ class WatchedFiles:
         except (TriologError, OSError) as exc:
             if {_errno(exc), _errno(exc.__cause__)} & NO_DESCRIPTOR:
                 return False
-            LOGGER.error("files of users or certificates have changed and are not used: %s", getattr(exc, "message", exc))
+            LOGGER.error("changed files of users or certificates not loaded: %s", getattr(exc, "message", exc))
             return True
         except Exception as exc:
-            LOGGER.error("files of users or certificates have changed and are not used: %r", exc, exc_info=exc)
+            LOGGER.error("changed files of users or certificates not loaded: %r", exc, exc_info=exc)
             return True
         said = apply_changes(self.broker, (), changes)
         for line in said:
-            LOGGER.info("read again, because the file has changed: %s", line)
+            LOGGER.info("file changed, read again: %s", line)
         return True
 
 

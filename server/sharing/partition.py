@@ -119,7 +119,7 @@ class SharePartition:
         except RequestError as exc:
             is_fenced = exc.code is ErrorCode.FENCED_STATE_EPOCH
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_fenced else ErrorCode.COORDINATOR_NOT_AVAILABLE
-            raise RequestError(f"{self.key}: what has become of records could not be stored: {exc.message}", code) from exc
+            raise RequestError(f"{self.key}: could not store the new state of records: {exc.message}", code) from exc
 
     def _plan(self, before: StoredShare | None, batches: Sequence[StateBatch]) -> ShareStateValue:
         if before is None or self.is_over or before.state_epoch > self.state_epoch:

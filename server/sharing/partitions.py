@@ -165,7 +165,7 @@ class SharePartitions:
         try:
             await self.delete(*key)
         except RequestError as exc:
-            LOGGER.warning("%s: its topic is gone, and its state could not be deleted, it is tried again: %s", key, exc)
+            LOGGER.warning("%s: its topic is deleted, but not its state, trying again: %s", key, exc)
 
     # ---- share-partitions ------------------------------------------------------------------------------------------------
 
@@ -183,7 +183,7 @@ class SharePartitions:
         stored = self._log.find(key)
         if stored is None:
             raise NeverBegunError(
-                f"{key} was never initialized: the group's coordinator does that when a member subscribes to the topic"
+                f"{key} was never initialized. The group's coordinator does that when a member subscribes to the topic"
             )
         start_offset = stored.start_offset
         if start_offset == NO_START_OFFSET:
@@ -230,7 +230,7 @@ class SharePartitions:
         """See SharePartition.acknowledge. Raises RequestError, as UNKNOWN_TOPIC_OR_PARTITION where no member has anything."""
         share = self._open.get(key)
         if share is None:
-            raise RequestError(f"{key}: nobody has acquired any of its records", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise RequestError(f"{key}: none of its records is acquired", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         share.state.config = self.config_of(key.group_id)
         await share.acknowledge(member, said)
 
@@ -270,7 +270,7 @@ class SharePartitions:
                 try:
                     await share.release(session.member_id)
                 except RequestError as exc:
-                    waits = "%s: what member %s had waits for the end of its locks: %s"
+                    waits = "%s: records of member %s wait until its locks end: %s"
                     LOGGER.warning(waits, share.key, session.member_id, exc)
 
     def disconnected(self, connection: object) -> None:
@@ -331,7 +331,7 @@ class SharePartitions:
             self._close(key)
         failed = await self._log.delete_all(keys)
         for key, error in failed.items():
-            LOGGER.warning("%s: its topic is gone, and its state could not be deleted: %s", key, error)
+            LOGGER.warning("%s: its topic is deleted, but not its state: %s", key, error)
 
     async def delete(self, group_id: str, topic_id: bytes, partition: int) -> None:
         """Forget the state of a group in a partition. Raises RequestError."""

@@ -233,7 +233,7 @@ class ShareStateLog:
     def _beginning(self, key: ShareKey, start_offset: int, state_epoch: int, *, is_too_many: bool) -> Plan:
         def plan(before: StoredShare | None) -> ShareStateValue:
             if before is None and is_too_many:
-                raise RequestError(f"{key}: {MAX_SHARES} share-partitions are kept already", ErrorCode.INVALID_REQUEST)
+                raise RequestError(f"{key}: {MAX_SHARES} share-partitions are stored already", ErrorCode.INVALID_REQUEST)
             if before is None:
                 self._account.check(key, _bytes_of(key, 0))
             if before is not None and before.state_epoch > state_epoch:
@@ -281,7 +281,7 @@ class ShareStateLog:
                 try:
                     await self._prune(place)
                 except (RequestError, OSError) as exc:
-                    LOGGER.warning("%s: what is needed no longer could not be deleted, it is tried again: %s", place, exc)
+                    LOGGER.warning("%s: could not delete obsolete state, trying again: %s", place, exc)
 
     async def _prune(self, place: TopicPartition) -> None:
         end, number = self._topic.actor(place).snapshot().high_watermark, place.partition
@@ -290,7 +290,7 @@ class ShareStateLog:
                 try:
                     await self._write_again(key)
                 except RequestError as exc:
-                    LOGGER.warning("%s: its state could not be written once more, it is tried again: %s", key, exc)
+                    LOGGER.warning("%s: could not rewrite its state, trying again: %s", key, exc)
         snapshot = self._topic.actor(place).snapshot()
         needed = min((at[1] for at in self._snapshots.values() if at[0] == number), default=end)
         if needed > snapshot.log_start_offset:

@@ -172,10 +172,10 @@ async def _find(
         except SnapshotExpiredError:
             continue
         except (OSError, StorageError) as exc:
-            raise LogOfflineError(f"{partition.topic_partition}: looking for what was committed failed: {exc}") from exc
+            raise LogOfflineError(f"{partition.topic_partition}: searching for committed records failed: {exc}") from exc
         if actor.snapshot().truncations == snapshot.truncations:
             return found
-    raise LogOfflineError(f"{partition.topic_partition}: the files changed under {SNAPSHOT_ATTEMPTS} reads; try again")
+    raise LogOfflineError(f"{partition.topic_partition}: the files changed during each of {SNAPSHOT_ATTEMPTS} reads. Try again")
 
 
 async def _read(
@@ -204,7 +204,7 @@ async def _read(
         return await manager.disk.call(read)
     except (OSError, StorageError) as exc:
         raise LogOfflineError(
-            f"{actor.topic_partition}: what task {file.task!r} has staged in {path} cannot be read: {exc}; check the device"
+            f"{actor.topic_partition}: cannot read the records of task {file.task!r} staged in {path}: {exc}. Check the device"
         ) from exc
 
 
@@ -254,7 +254,7 @@ async def finish_partition(
     topic_partition, topics = partition.topic_partition, manager.topics
     gone = attrs.evolve(partition, files=(), base_offset=NO_OFFSET, end_offset=NO_OFFSET)
     if topic_partition.topic not in topics or topics.get(topic_partition.topic).topic.topic_id != partition.topic_id:
-        LOGGER.warning("%s is gone, and with it what was committed to it", topic_partition)
+        LOGGER.warning("%s is deleted, and the records committed to it are lost", topic_partition)
         return gone
     files = []
     for file in partition.files:
@@ -262,15 +262,15 @@ async def finish_partition(
         staged = staged or stages.find(name, file.task, topic_partition, None)  # decided by an earlier version
         if staged is None:
             raise LogOfflineError(
-                f"{topic_partition}: what task {file.task!r} has staged for a commit that is decided is not in any log "
-                f"directory in service ({name}); bring the directory back and restart the server"
+                f"{topic_partition}: the records that task {file.task!r} staged for a decided commit are not in any "
+                f"log directory in service ({name}). Bring the directory back and restart the server"
             )
         files.append((staged.path, file))
     producer = StageProducer(value.producer_id, value.producer_epoch)
     try:
         found = await append_staged_files(manager, partition, files, producer=producer, is_new=is_new)
     except UnknownTopicOrPartitionError:
-        LOGGER.warning("%s is gone, and with it what was committed to it", topic_partition)
+        LOGGER.warning("%s is deleted, and the records committed to it are lost", topic_partition)
         return gone
     base_offset = found.base_offset if partition.base_offset == NO_OFFSET else partition.base_offset
     end_offset = max(found.end_offset, partition.end_offset)
@@ -290,7 +290,7 @@ async def _to_append_again(
     """The partition with what it lacks, in a staged file of its own that is on the device."""
     topic_partition, disk = partition.topic_partition, manager.disk
     LOGGER.error(
-        "%s: damage took out records %s of what was committed; they are appended behind the others",
+        "%s: committed records %s were lost to corruption: appending them again at the end",
         topic_partition,
         ", ".join(f"{each.start} to {each.stop - 1}" for each in found.lost),
     )
@@ -308,7 +308,7 @@ async def _to_append_again(
             await disk.call(sync_staged, disk.fs, path.rsplit("/", 3)[0], name, [path], at=path)
     except (OSError, StorageError) as exc:
         raise LogOfflineError(
-            f"{topic_partition}: what damage took out cannot be staged again: {exc}; check the device"
+            f"{topic_partition}: cannot stage records again that were lost to corruption: {exc}. Check the device"
         ) from exc
     again = CommittedFile(task=task, size_bytes=staged.size_bytes, crc=staged.crc, records_count=count)
     end_offset = await manager.topics.actor(topic_partition).perform(flush)

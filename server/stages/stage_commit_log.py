@@ -224,7 +224,7 @@ class StageChecks:
             by_partition.setdefault(share.topic_partition, []).append(share)
         for topic_partition in by_partition:
             if is_internal(topic_partition.topic):
-                raise InvalidTopicError(f"{topic_partition.topic} belongs to the server; it can be read, not written")
+                raise InvalidTopicError(f"{topic_partition.topic} belongs to the server. It can be read, but not written")
             self._manager.topics.writable(topic_partition)
         return by_partition
 
@@ -237,7 +237,7 @@ class StageChecks:
         try:
             found = await disk.call(check_staged, disk.fs, file.path, share.staged, what, at=file.path)
         except (OSError, StorageError) as exc:
-            raise LogOfflineError(f"{what}: {file.path} cannot be read: {exc}; stage it again under another task") from exc
+            raise LogOfflineError(f"{what}: cannot read {file.path}: {exc}. Stage it again under another task") from exc
         limit = self._manager.topics.actor(topic_partition).config.segment_bytes
         if found.largest_batch_bytes > limit:
             raise InvalidRequestError(f"{what} has a batch of {found.largest_batch_bytes} bytes, above segment.bytes={limit}")
@@ -257,5 +257,5 @@ class StageChecks:
             for file, _ in staged:
                 file.is_doubtful = True
             raise LogOfflineError(
-                f"what is staged in {self._name} cannot be forced to the device: {exc}; stage it again"
+                f"cannot sync the records staged in {self._name} to the device: {exc}. Stage them again"
             ) from exc

@@ -160,7 +160,7 @@ class StageCommits:
                 try:
                     count += await self._expire(owner, latest)
                 except RequestError as exc:
-                    LOGGER.warning("the last commit of application %r has expired, which is tried again: %s", name, exc)
+                    LOGGER.warning("could not delete the expired commit of application %r, trying again: %s", name, exc)
         return count
 
     async def _expire(self, owner: Application, latest: int) -> bool:
@@ -230,9 +230,9 @@ class StageCommits:
             if failures:
                 owner.retry_at = trio.current_time() + RETRY_S
                 raise LogOfflineError(
-                    f"version {value.version} of application {owner.name!r} is decided, and {len(failures)} of its "
-                    f"{len(value.partitions)} partitions have not all records yet: {failures[0].message}; it is tried again "
-                    f"every {RETRY_S:g} s, ask again"
+                    f"version {value.version} of application {owner.name!r} is decided, but {len(failures)} of its "
+                    f"{len(value.partitions)} partitions do not have all records yet: {failures[0].message}. The server "
+                    f"tries again every {RETRY_S:g} s. Repeat the request"
                 )
             partitions = tuple(owner.finished[each.topic_partition] for each in value.partitions)
             value, is_new = attrs.evolve(value, update_ms=self._now_ms(), partitions=partitions), True

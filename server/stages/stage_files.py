@@ -143,17 +143,18 @@ def check_staged(fs: FileSystem, path: str, expected: StagedBytes, what: str) ->
     size = fs.file_size(path)
     if size is None:
         raise InvalidRequestError(
-            f"{what} is not staged (any more): stage it again under another task, or ask with last_commit what is committed"
+            f"{what} is not staged, or not any more. Stage it again under another task, or call last_commit to "
+            "see the committed state"
         )
     if size != expected.size_bytes:
         raise InvalidRequestError(
-            f"{what} has {size} bytes staged, {expected.size_bytes} were named: stage it again under another task"
+            f"{what} has {size} bytes staged, the commit names {expected.size_bytes}. Stage it again under another task"
         )
     found = measure_staged(fs, path)
     if found != expected:
         raise CorruptRecordError(
-            f"{what} has {found.size_bytes} bytes with CRC {found.crc:#010x} staged in {path}, {expected.crc:#010x} was named: "
-            "stage it again under another task"
+            f"{what} has {found.size_bytes} bytes with CRC {found.crc:#010x} staged in {path}, the commit names "
+            f"{expected.crc:#010x}. Stage it again under another task"
         )
     records = largest = 0
 
@@ -175,7 +176,7 @@ def sync_staged(
     `doubtful`, and written again. Raises CorruptRecordError, OSError."""
     for path in paths:
         if doubtful and path in doubtful and write_file_again(fs, path) != doubtful[path]:
-            raise CorruptRecordError(f"{path} has not the bytes any more that were staged: stage it again under another task")
+            raise CorruptRecordError(f"{path} no longer has the staged bytes. Stage it again under another task")
         sync_file(fs, path)
     fs.sync_directory(f"{directory}/{STAGE_DIRECTORY}/{name}")
     fs.sync_directory(f"{directory}/{STAGE_DIRECTORY}")

@@ -94,7 +94,7 @@ class Stages:
             try:
                 found = await disk.call(lambda path: list(find_staged(disk.fs, path)), directory.path)
             except OSError as exc:
-                LOGGER.error("what is staged in %s cannot be listed: %s", directory.path, exc)
+                LOGGER.error("cannot list staged files in %s: %s", directory.path, exc)
                 continue
             for name, path, size in found:
                 stage = self._stages.setdefault(name, Stage(name))
@@ -146,8 +146,8 @@ class Stages:
         limit = self._manager.config.max_staged_bytes
         if self._bytes - before + after > limit:
             raise RequestError(
-                f"{topic_partition}: {self._bytes} bytes are staged for all applications, {size} more would be above "
-                f"max_staged_bytes={limit}; commit or abort what is staged, or raise the limit",
+                f"{topic_partition}: all applications together staged {self._bytes} bytes, {size} more would exceed "
+                f"max_staged_bytes={limit}. Commit or abort staged records, or raise the limit",
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED,
             )
         if staged is None:
@@ -168,7 +168,7 @@ class Stages:
 
     async def _check(self, topic_partition: TopicPartition, records: Bytes) -> list[Bytes]:
         if is_internal(topic_partition.topic):
-            raise InvalidTopicError(f"{topic_partition.topic} belongs to the server; it can be read, not written")
+            raise InvalidTopicError(f"{topic_partition.topic} belongs to the server. It can be read, but not written")
         actor = self._manager.topics.writable(topic_partition)
         if not records:
             return []
@@ -179,8 +179,8 @@ class Stages:
         for header, _ in prepared.batches:
             if header.has_producer_id or header.is_transactional:
                 raise InvalidRecordError(
-                    f"{topic_partition}: a batch to be staged is of producer {header.producer_id}; it must have none, the "
-                    "commit gives it one"
+                    f"{topic_partition}: a batch to stage has producer {header.producer_id}. It must have none, the "
+                    "commit adds one"
                 )
         self._manager.topics.note_age(topic_partition, prepared.max_timestamp, now_ms)
         return [batch for _, batch in prepared.batches]
@@ -209,7 +209,7 @@ class Stages:
 
     async def give_up(self, write: StageWrite) -> None:
         """Instead of `write`, whoever is cancelled: the file takes no more, and those behind need not wait."""
-        self._refuse(write.file, f"{write.topic_partition}: what was to be staged before in {write.file.path} was not written")
+        self._refuse(write.file, f"{write.topic_partition}: earlier records for {write.file.path} were not written")
         if write.before is not None:
             with trio.CancelScope(shield=True):  # done means that nothing before is under way either
                 await write.before.wait()
@@ -218,7 +218,7 @@ class Stages:
     def _refuse(self, file: StagedFile, why: str) -> RequestError:
         if file.refusal is None:
             file.refusal = LogOfflineError(
-                f"{why}; nothing more can be staged there: abort the task and begin it again as another"
+                f"{why}. Nothing more can be staged there: abort the task and start it again as another"
             )
         return file.refusal.as_answer()
 
@@ -247,7 +247,7 @@ class Stages:
         going = trio.Event()
         for file in files:
             self._going[file.path] = going
-            self._refuse(file, f"what was staged in {file.path} was thrown away")
+            self._refuse(file, f"the records staged in {file.path} were deleted")
         disk = self._manager.disk
         with trio.CancelScope(shield=True):
             try:
@@ -256,7 +256,7 @@ class Stages:
                         await file.last_write.wait()
                 await disk.call(unlink_staged, disk.fs, [file.path for file in files])
             except OSError as exc:
-                LOGGER.error("what was staged in %s cannot be deleted, it is tried again: %s", name, exc)
+                LOGGER.error("cannot delete staged files in %s, trying again: %s", name, exc)
                 kept = self._stages.setdefault(name, Stage(name))
                 for file in files:
                     if kept.files.setdefault(file.path.rpartition("/")[2], file) is not file:
@@ -280,7 +280,7 @@ class Stages:
         count = 0
         for stage in list(self._stages.values()):
             if stage.touched <= latest and stage.name not in self.held and self._stages.get(stage.name) is stage:
-                LOGGER.warning("what is staged in %s was not touched for stage_retention_ms and is thrown away", stage.name)
+                LOGGER.warning("deleting staged files in %s: unused for stage_retention_ms", stage.name)
                 with self._manager.disk.errors.isolate("stage-expiry", stage.name):
                     await self._drop(stage.name, None)
                     count += 1
@@ -297,8 +297,8 @@ class Stages:
         file = self.find(name, task, topic_partition, topic_id)
         if file is None:
             raise InvalidRequestError(
-                f"{topic_partition}: task {task!r} has nothing staged (any more): stage it again under another task, or ask "
-                "with last_commit what is committed"
+                f"{topic_partition}: task {task!r} has nothing staged, or not any more. Stage it again under another "
+                "task, or call last_commit to see the committed state"
             )
         if file.refusal is not None:
             raise InvalidRequestError(f"{topic_partition}: task {task!r} cannot be committed: {file.refusal.message}")

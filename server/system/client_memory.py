@@ -172,7 +172,7 @@ class ClientMemory:
         if used + more > limit:
             return f"{used} bytes are kept for clients, {more} more would be above max_client_memory_bytes={limit}"
         if old is None and items is not None and len(account) >= items:
-            return f"there are {len(account)} entries, as many as there may be"
+            return f"{len(account)} entries exist, the maximum"
         for key, who, (part, of) in self._parts(payer):
             mine = self._holdings.get(key) or Holding()
             taken = 0 if old is None or (old.payer is not None and key in old.payer) else old.size
@@ -225,7 +225,7 @@ class Account:
         why = self.memory._why_not(self, old, more + (ENTRY_BYTES if old is None else 0), PAYER.get())
         if why is not None:
             self._refuse(why)
-            raise RequestError(f"no memory is left for {self.name}: {why}; use less, or raise max_client_memory_bytes", code)
+            raise RequestError(f"no memory is left for {self.name}: {why}. Use less, or raise max_client_memory_bytes", code)
 
     def fits(self, key: Hashable, more: int) -> bool:
         """`check` as a question."""

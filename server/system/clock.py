@@ -53,13 +53,13 @@ class ClockWatch:
         if jumped_ms > MAX_STEP_MS:
             self._hold_until_s = seen_s + HOLD_S
             LOGGER.warning(
-                "the clock jumped ahead by %d ms: retention.ms is not applied for %d s; set the clock right if it is wrong now",
+                "clock jumped ahead by %d ms: retention.ms is suspended for %d s. If the clock is wrong now, correct it.",
                 jumped_ms,
                 HOLD_S,
             )
         elif jumped_ms < -MAX_STEP_MS:
             self._hold_until_s = 0.0
-            LOGGER.warning("the clock jumped back by %d ms: retention.ms is applied that much later", -jumped_ms)
+            LOGGER.warning("clock jumped back by %d ms: retention.ms applies that much later", -jumped_ms)
 
     @property
     def is_trusted(self) -> bool:

@@ -60,15 +60,15 @@ def check_open_files(max_connections: int) -> None:
     limit = open_files_limit()
     if limit < LEAST_LIMIT:
         raise InvalidConfigError(
-            f"this process may open {limit} files, and a server needs {LEAST_LIMIT} at least: raise the limit "
+            f"this process may open {limit} files, but a server needs at least {LEAST_LIMIT}. Raise the limit "
             f"(ulimit -n {LEAST_LIMIT}, LimitNOFILE={LEAST_LIMIT})"
         )
     room = limit - _beside_log_files(0) - LEAST_LOG_FILES
     if max_connections > room:
         needed = _limit_for(max_connections)
         raise InvalidConfigError(
-            f"max_connections = {max_connections} needs {needed} open files, and this process may open {limit}: raise the "
-            f"limit (ulimit -n {needed}, LimitNOFILE={needed}), or set max_connections to {room} at most"
+            f"max_connections = {max_connections} needs {needed} open files, but this process may open {limit}. "
+            f"Raise the limit (ulimit -n {needed}, LimitNOFILE={needed}), or set max_connections to at most {room}"
         )
 
 

@@ -45,14 +45,14 @@ class Supervisor:
         if not address:
             return cls()
         if address[0] not in "/@":
-            LOGGER.warning("NOTIFY_SOCKET=%s is neither a path nor an abstract name: nobody is told anything", address)
+            LOGGER.warning("NOTIFY_SOCKET=%s is neither a path nor an abstract name: not notifying the supervisor", address)
             return cls()
         notified = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
         try:
             notified.connect(f"\0{address[1:]}" if address[0] == "@" else address)
         except OSError as exc:
             notified.close()
-            LOGGER.warning("NOTIFY_SOCKET=%s: %s: nobody is told anything", address, exc.strerror or exc)
+            LOGGER.warning("NOTIFY_SOCKET=%s: %s: not notifying the supervisor", address, exc.strerror or exc)
             return cls()
         return cls(watchdog_s, notified)
 
@@ -65,7 +65,7 @@ class Supervisor:
         except OSError as exc:
             if exc.errno in _IS_FULL:
                 return False
-            LOGGER.warning("the supervisor is gone, and told nothing any more: %s", exc.strerror or exc)
+            LOGGER.warning("supervisor is gone, no more notifications: %s", exc.strerror or exc)
             self.close()
         return True
 
@@ -87,6 +87,6 @@ def _watchdog_s(usec: str, pid: str) -> float | None:
     if not usec or (pid and pid != str(os.getpid())):
         return None
     if not usec.isascii() or not usec.isdigit() or int(usec) == 0:
-        LOGGER.warning("WATCHDOG_USEC=%s is no number above 0: the watchdog is not fed", usec)
+        LOGGER.warning("WATCHDOG_USEC=%s is not a number above 0: not feeding the watchdog", usec)
         return None
     return int(usec) / 1e6

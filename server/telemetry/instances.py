@@ -121,7 +121,7 @@ class ClientInstances:
         """A client sends metrics, which may be taken. Raises RequestError: INVALID_REQUEST, THROTTLING_QUOTA_EXCEEDED,
         UNKNOWN_SUBSCRIPTION_ID, UNSUPPORTED_COMPRESSION_TYPE, TELEMETRY_TOO_LARGE."""
         if instance_id in RESERVED:
-            raise InvalidRequestError(f"client instance id {instance_id.hex()} is none that a client may have")
+            raise InvalidRequestError(f"client instance id {instance_id.hex()} is not valid")
         instance = self._seen(instance_id, client, connection, now_ms)
         try:
             self._check(instance, push, now_ms)
@@ -136,18 +136,16 @@ class ClientInstances:
     def _check(self, instance: ClientInstance, push: Push, now_ms: int) -> None:
         who = f"client instance {instance.instance_id.hex()}"
         if instance.is_terminating:
-            raise InvalidRequestError(f"{who} has said that it ends, and sends metrics once more")
+            raise InvalidRequestError(f"{who} has ended, but sends metrics again")
         if not instance.may_push(now_ms) and not push.is_terminating:
             raise _too_early(instance)
         if push.subscription_id != instance.subscription_id:
             raise RequestError(
-                f"{who}: subscription {push.subscription_id} is over, it is {instance.subscription_id}",
+                f"{who}: subscription {push.subscription_id} is over, the current one is {instance.subscription_id}",
                 ErrorCode.UNKNOWN_SUBSCRIPTION_ID,
             )
         if push.compression_type not in set(CompressionType):
-            raise RequestError(
-                f"{who}: there is no compression {push.compression_type}", ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-            )
+            raise RequestError(f"{who}: unknown compression {push.compression_type}", ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
         if push.size_bytes > self.max_bytes:
             raise RequestError(
                 f"{who}: {push.size_bytes} bytes of metrics are more than telemetry_max_bytes={self.max_bytes}",

@@ -108,12 +108,13 @@ class HangingTransactions:
             raise InvalidTxnStateError(f"{topic_partition}: producer {producer_id} has no transaction open there")
         if self._is_known(producer_id, topic_partition):
             raise InvalidTxnStateError(
-                f"{topic_partition}: the transaction of producer {producer_id} is not hanging, or may not be: it belongs to a "
-                "transactional id, by which it is aborted everywhere"
+                f"{topic_partition}: the transaction of producer {producer_id} is not hanging, or perhaps not: it "
+                "belongs to a transactional id. Abort it by that id"
             )
         await self._write_marker(_Open(topic_partition, producer_id, first_offset), actor, entry)
         LOGGER.warning(
-            "%s: the transaction of producer %d open since offset %d had no owner and is aborted by hand",
+            "%s: aborted the transaction of producer %d open since offset %d: it had no owner, and an "
+            "administrator requested it",
             topic_partition,
             producer_id,
             first_offset,
@@ -142,7 +143,7 @@ class HangingTransactions:
         except InvalidTxnStateError:
             return False  # the same, while the marker waited its turn
         except RequestError as exc:
-            LOGGER.warning("%s: the hanging transaction of producer %d cannot be aborted: %s", key[0], key[1], exc)
+            LOGGER.warning("%s: cannot abort the hanging transaction of producer %d: %s", key[0], key[1], exc)
             return False
-        LOGGER.warning("%s: the transaction of producer %d open since offset %d had no owner and is aborted", *key)
+        LOGGER.warning("%s: aborted the transaction of producer %d open since offset %d: it had no owner", *key)
         return True

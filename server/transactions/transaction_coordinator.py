@@ -100,7 +100,7 @@ class TransactionCoordinator:
             )
         if not 1 <= timeout_ms <= self._config.transaction_max_timeout_ms:
             raise RequestError(
-                f"transactional id {transactional_id!r}: a timeout of {timeout_ms} ms was asked for, 1 to "
+                f"transactional id {transactional_id!r}: a timeout of {timeout_ms} ms requested, 1 to "
                 f"transaction_max_timeout_ms={self._config.transaction_max_timeout_ms} are possible",
                 ErrorCode.INVALID_TRANSACTION_TIMEOUT,
             )
@@ -202,7 +202,7 @@ class TransactionCoordinator:
         with owner.busy(), trio.CancelScope(shield=True):
             async with owner.turn:
                 check_abortable(transactional_id, owner.value)
-                LOGGER.info("transaction %r is aborted: an administrator wants it", transactional_id)
+                LOGGER.info("aborting transaction %r: an administrator requested it", transactional_id)
                 await self._end(owner, commit=False, client_version=EPOCH_PER_TRANSACTION)
 
     async def write_marker(
@@ -221,8 +221,8 @@ class TransactionCoordinator:
         actor = self._topics.actor(topic_partition)
         if producer_id <= NO_PRODUCER_ID or producer_epoch <= NO_PRODUCER_EPOCH:
             raise RequestError(
-                f"{topic_partition}: a marker names producer {producer_id} and epoch {producer_epoch}; both are 0 or more, "
-                "DescribeProducers lists them",
+                f"{topic_partition}: a marker names producer {producer_id} and epoch {producer_epoch}. Both must be 0 "
+                "or more, as DescribeProducers lists them",
                 ErrorCode.UNKNOWN_SERVER_ERROR,
             )
         marker = prepare_marker(
@@ -271,10 +271,10 @@ class TransactionCoordinator:
             try:
                 await self._write_marker(topic_partition, owner, value)
             except UnknownTopicOrPartitionError:
-                LOGGER.info("%s is gone, and with it what transaction %r had there", topic_partition, owner.name)
+                LOGGER.info("%s is deleted, and so are the records of transaction %r there", topic_partition, owner.name)
             except InvalidProducerEpochError as exc:
                 # A power cut took later steps of this id from our log, and the partition had seen them: there it has ended.
-                LOGGER.warning("transaction %r has no marker on %s: %s", owner.name, topic_partition, exc)
+                LOGGER.warning("no marker of transaction %r on %s: %s", owner.name, topic_partition, exc)
             except RequestError as exc:
                 failures.append(exc.as_answer())
                 return
@@ -321,12 +321,12 @@ class TransactionCoordinator:
 
     async def _finish(self, owner: TransactionalId, value: TransactionLogValue) -> None:
         if value.state is TransactionState.ONGOING:
-            LOGGER.info("transaction %r is aborted: it was open for more than %d ms", owner.name, value.timeout_ms)
+            LOGGER.info("aborting transaction %r: it was open for more than %d ms", owner.name, value.timeout_ms)
         try:
             await self._end(owner, commit=False, client_version=EPOCH_PER_TRANSACTION)
         except RequestError as exc:
             owner.deadline = trio.current_time() + RETRY_S
-            LOGGER.warning("transaction %r could not be ended and is tried again: %s", owner.name, exc)
+            LOGGER.warning("could not end transaction %r, trying again: %s", owner.name, exc)
         except Exception as exc:
             owner.deadline = trio.current_time() + RETRY_S
             self.ids.errors.note("transaction-timeout", owner.name, exc)
@@ -350,7 +350,7 @@ class TransactionCoordinator:
                 try:
                     await self.ids.store(owner, None)
                 except RequestError as exc:
-                    LOGGER.warning("transactional id %r has expired, which is tried again: %s", owner.name, exc)
+                    LOGGER.warning("could not delete the expired transactional id %r, trying again: %s", owner.name, exc)
                 else:
                     del self.ids.owners[owner.name]
         return owner.name not in self.ids.owners

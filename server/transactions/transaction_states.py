@@ -262,8 +262,8 @@ def check_producer(
     if value is None or producer_id == NO_PRODUCER_ID or producer_id not in known_ids:
         known = "it is not known here" if value is None else f"it belongs to producer id {value.producer_id}"
         raise RequestError(
-            f"transactional id {transactional_id!r} does not belong to producer id {producer_id}: {known}; start the producer "
-            "again",
+            f"transactional id {transactional_id!r} does not belong to producer id {producer_id}: {known}. Start "
+            "the producer again",
             ErrorCode.INVALID_PRODUCER_ID_MAPPING,
         )
     is_current = (producer_id, producer_epoch) == (value.producer_id, value.producer_epoch)
@@ -282,14 +282,12 @@ def check_abortable(transactional_id: str, value: TransactionLogValue | None) ->
     if value is None:
         raise RequestError(f"transactional id {transactional_id!r} is not known", ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
     if value.state not in (_ONGOING, TransactionState.PREPARE_ABORT):
-        raise InvalidTxnStateError(
-            f"transactional id {transactional_id!r} has nothing that could be aborted: it is {value.state.name}"
-        )
+        raise InvalidTxnStateError(f"transactional id {transactional_id!r} has nothing to abort: it is {value.state.name}")
 
 
 def concurrent_error(transactional_id: str) -> RequestError:
     """Something else is being done with the id: try again."""
     return RequestError(
-        f"transactional id {transactional_id!r} is in the middle of ending or starting; try again",
+        f"transactional id {transactional_id!r} is ending or starting. Try again",
         ErrorCode.CONCURRENT_TRANSACTIONS,
     )

@@ -260,7 +260,5 @@ class ProducerIds:
                 lambda each: write_producer_id_block(disk.fs, each.path, first + BLOCK_IDS, durable=each.durable)
             )
         except (OSError, StorageError) as exc:
-            raise LogOfflineError(
-                f"no producer ids can be given out: {exc}; free space or check the device, then try again"
-            ) from exc
+            raise LogOfflineError(f"cannot assign producer ids: {exc}. Free space or check the device, then try again") from exc
         self._next, self._end = first, first + BLOCK_IDS

@@ -24,7 +24,7 @@ def applications() -> str:
     """The class path of Kafka Streams, Connect and MirrorMaker, and of our class. What was resolved and compiled is
     remembered."""
     if missing := [program for program in PROGRAMS if shutil.which(program) is None]:
-        unavailable(f"{', '.join(missing)} not found; install a JDK (17 or newer) and Maven")
+        unavailable(f"{', '.join(missing)} not found. Install a JDK (17 or newer) and Maven")
     cache = built_in("kafka-applications")
     with locked(cache / "lock"):
         content = b"".join(path.read_bytes() for path in (POM, *sorted(SOURCES.iterdir())))

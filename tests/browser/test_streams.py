@@ -7,10 +7,10 @@ from pathlib import Path
 
 import attrs
 import pytest
+import triolog
 from playwright.sync_api import Browser, expect
 from triolog.protocol.native.messages import PlainRecord
 from triolog.protocol.types import TopicPartition
-from triolog.server.embedded import BlockingBroker
 from triolog.tools.client.blocking import BlockingAdmin, BlockingClient
 from triolog.tools.console.watching.watcher import MAX_STREAMS
 
@@ -19,14 +19,14 @@ from tests.browser.conftest import console_of, produce
 from tests.support.forked_servers import ServerForker
 from tests.support.server_process import ServerFolder
 
-TOO_MANY = "8 searches and tails are running; close a tab of one"
+TOO_MANY = "8 searches and tails are running"
 PASSWORD = "correct horse"
 
 
 @pytest.fixture
 def address() -> Iterator[str]:
     """Of a console of a server with a topic."""
-    with BlockingBroker(topics=["flights"]) as broker:
+    with triolog.blocking.open(topics=["flights"], native="127.0.0.1:0") as broker:
         broker.append("flights", [b"UA1545", b"AA1141", b"UA1714"])
         with console_of("{}:{}".format(*broker.native)) as console:
             yield console
@@ -78,7 +78,7 @@ def test_a_tail_and_a_search_that_are_too_many_say_so_and_the_tail_goes_on(chrom
 
 
 def test_a_topic_that_goes_ends_its_tail_with_the_reason(chromium: Browser) -> None:
-    with BlockingBroker(topics=["flights"]) as broker:
+    with triolog.blocking.open(topics=["flights"], native="127.0.0.1:0") as broker:
         with console_of("{}:{}".format(*broker.native)) as console, opened(chromium, console) as found:
             page = found.go("/topics/flights/records?live=1")
             expect(page.locator("p.said")).to_contain_text("Live.")
@@ -89,7 +89,9 @@ def test_a_topic_that_goes_ends_its_tail_with_the_reason(chromium: Browser) -> N
 
 def test_a_console_that_was_started_again_has_the_user_log_in_again(chromium: Browser, axe: Path) -> None:
     security = {"native_security": "sasl_plaintext", "connection_failed_authentication_delay_ms": 1}
-    with BlockingBroker(users={"alice": PASSWORD}, topics=["flights"], security=security) as broker:
+    with triolog.blocking.open(
+        users={"alice": PASSWORD}, topics=["flights"], security=security, native="127.0.0.1:0"
+    ) as broker:
         server = "{}:{}".format(*broker.native)
         with ExitStack() as stack:
             with console_of(server) as console:
@@ -104,7 +106,7 @@ def test_a_console_that_was_started_again_has_the_user_log_in_again(chromium: Br
                     expect(page.locator("#state")).to_have_text("ready")
 
                 log_in()
-            expect(page.locator("#banner")).to_contain_text("The console's own process does not answer.")
+            expect(page.locator("#banner")).to_contain_text("The console's own process does not respond.")
             stack.enter_context(console_of(server, "--listen", console))
             expect(page.locator("h1")).to_have_text("Log in")
             expect(page.locator("#banner")).to_be_empty()
@@ -126,7 +128,7 @@ def test_a_page_keeps_what_it_has_while_the_server_is_away_and_goes_on(chromium:
             page = found.go("/topics/flights")
             expect(page.get_by_text("1 partition · 1 record")).to_be_visible()
             first.kill()
-            expect(page.locator("#banner")).to_contain_text(f"No answer from {where} since")
+            expect(page.locator("#banner")).to_contain_text(f"No response from {where} since")
             expect(page.locator("#state")).to_have_text("no answer")
             expect(page.get_by_text("1 partition · 1 record")).to_be_visible()
             second = folder.start("--native", where)
@@ -206,7 +208,7 @@ class Consoled:
 @pytest.fixture
 def consoled() -> Iterator[Consoled]:
     """The console of a server whose groups `alarms` and `sharers` go on at offset 4 of ten records, one an hour up to noon."""
-    with BlockingBroker(topics={TOPIC: 1}, config={"retention.ms": "-1"}) as broker:
+    with triolog.blocking.open(topics={TOPIC: 1}, config={"retention.ms": "-1"}, native="127.0.0.1:0") as broker:
         broker.append(TOPIC, [PlainRecord(NOON_MS - hours * HOUR_MS, None, b"UA1545") for hours in reversed(range(10))])
         with BlockingClient(broker.native) as client:
             admin = BlockingAdmin(client)

@@ -140,7 +140,7 @@ def test_a_server_crashes_when_it_is_typed_and_starts_again(chromium: Browser, s
         life.get_by_label("Type crash or reset").fill("crash")
         life.get_by_role("button", name="Do it").click()
         expect(page.get_by_text("is down, ")).to_be_visible()
-        expect(page.locator("#banner")).to_contain_text("No answer from")
+        expect(page.locator("#banner")).to_contain_text("No response from")
         life.get_by_role("button", name="Restart").click()
         expect(page.get_by_text("runs, 2 starts")).to_be_visible()
         expect(page.locator("#banner")).to_be_empty()

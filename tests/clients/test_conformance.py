@@ -16,6 +16,7 @@ from typing import Final
 
 import attrs
 import pytest
+import triolog
 from triolog.server.config.broker_config import Address
 from triolog.server.config.listener_security import SASL_MECHANISMS
 from triolog.server.embedded import BlockingBroker
@@ -121,7 +122,7 @@ def own_broker(tmp_path: Path) -> Iterator[Callable[[], BlockingBroker]]:
     """Starts a broker that the scenario restarts; it goes on with the same data and port."""
     with ExitStack() as stack:
         yield lambda: stack.enter_context(
-            BlockingBroker(tmp_path / "data", native=None, kafka=Address("127.0.0.1", 0), durability="os", for_tests=True)
+            triolog.blocking.open(tmp_path / "data", kafka=Address("127.0.0.1", 0), durability="os", for_tests=True)
         )
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+import triolog
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from triolog.protocol.types import TopicPartition as Partition
 from triolog.server.config.broker_config import Address
@@ -37,7 +38,7 @@ BEHIND_HEADER: Final = 200
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BlockingBroker]:
-    with BlockingBroker(tmp_path, for_tests=True, kafka=Address("127.0.0.1", 0)) as broker:
+    with triolog.blocking.open(tmp_path, for_tests=True, kafka=Address("127.0.0.1", 0), native="127.0.0.1:0") as broker:
         broker.create_topic(TOPIC, 1, CONFIG)
         for first in range(0, len(VALUES), 2):
             broker.append(TOPIC, VALUES[first : first + 2])

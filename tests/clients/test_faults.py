@@ -7,6 +7,7 @@ from contextlib import closing
 from typing import Any, Final
 
 import pytest
+import triolog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from triolog.server.config.broker_config import Address
 from triolog.server.embedded import MEMORY, BlockingBroker
@@ -24,7 +25,7 @@ PATIENCE_S = 30.0
 
 @pytest.fixture
 def broker() -> Iterator[BlockingBroker]:
-    with BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0), topics={TOPIC: 2}) as broker:
+    with triolog.blocking.open(MEMORY, kafka=Address("127.0.0.1", 0), topics={TOPIC: 2}) as broker:
         yield broker
 
 
@@ -168,7 +169,7 @@ def test_a_request_that_is_held_until_the_test_says_go(broker: BlockingBroker) -
 
 
 def test_corrupt_records_are_refused_by_a_consumer_that_checks(broker: BlockingBroker) -> None:
-    broker.log(TOPIC).produce("v")
+    broker.log(TOPIC).append(["v"])
     broker.faults.add("Fetch", corrupt=True)
     with closing(KafkaConsumer(bootstrap_servers=broker.bootstrap_servers, check_crcs=True)) as consumer:
         consumer.assign([KafkaPythonPartition(TOPIC, 0)])
@@ -183,7 +184,7 @@ def _poll_for_ever(consumer: Any) -> None:
 
 
 def test_corrupt_records_come_right_when_they_are_read_again(broker: BlockingBroker) -> None:
-    broker.log(TOPIC).produce("v")
+    broker.log(TOPIC).append(["v"])
     fault = broker.faults.add("Fetch", corrupt=True, once=True)
     assert [message.value() for message in consumed(broker, 1, **{"check.crcs": True})] == [b"v"]
     assert fault.fired == 1
@@ -233,7 +234,7 @@ def test_metadata_that_fails_is_asked_for_again(broker: BlockingBroker, sent: Se
 
 
 def test_a_fetch_that_fails_is_tried_again(broker: BlockingBroker) -> None:
-    broker.log(TOPIC).produce("v")
+    broker.log(TOPIC).append(["v"])
     fault = broker.faults.add("Fetch", topic=TOPIC, error="NOT_LEADER_OR_FOLLOWER", times=2)
     assert [message.value() for message in consumed(broker, 1)] == [b"v"]
     assert fault.fired == 2
@@ -256,8 +257,8 @@ def test_a_device_that_fails_takes_the_partition_offline_and_the_other_serves(br
 
 
 def test_a_slow_fsync_delays_the_acknowledgement() -> None:
-    settings = {"kafka": Address("127.0.0.1", 0), "native": None, "durability": "fsync", "topics": [TOPIC]}
-    with BlockingBroker(MEMORY, **settings) as broker:
+    settings = {"kafka": Address("127.0.0.1", 0), "durability": "fsync", "topics": [TOPIC]}
+    with triolog.blocking.open(MEMORY, **settings) as broker:
         fault = broker.faults.disk("delay", operation="sync", path="*.log", delay_ms=100, once=True)
         producer = producer_of(broker)
         begin = time.monotonic()
@@ -312,7 +313,7 @@ def test_a_reset_forgets_everything_but_the_seed(broker: BlockingBroker, sent: S
 def test_a_fork_goes_its_own_way(broker: BlockingBroker, sent: Sent) -> None:
     sent(b"shared")
     with broker.fork() as fork:
-        fork.log(TOPIC).produce("fork")
+        fork.log(TOPIC).append(["fork"])
         sent(b"original")
         assert [message.value() for message in consumed(fork, 2)] == [b"shared", b"fork"]
     assert broker.log(TOPIC).values() == [b"shared", b"original"]

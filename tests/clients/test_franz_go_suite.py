@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+import triolog
 from triolog.server.config.broker_config import Address
-from triolog.server.embedded import MEMORY, BlockingBroker
+from triolog.server.embedded import MEMORY
 
 from tests.clients import external_programs
 from tests.clients.external_programs import ProgramUnavailableError
@@ -45,7 +46,7 @@ def output(program: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("franz-go")
     command = [program, f"-test.run=^({'|'.join(NAMES)})$", "-test.v", f"-test.timeout={DEADLINE_S}s"]
     limits = {"group_share_delivery_count_limit": DELIVERIES}
-    with BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0), lenient=False, settings=limits) as broker:
+    with triolog.blocking.open(MEMORY, kafka=Address("127.0.0.1", 0), lenient=False, settings=limits) as broker:
         settings = {"KGO_SEEDS": broker.bootstrap_servers, "KGO_TEST_RF": "1", "KGO_TEST_RECORDS": str(RECORDS)}
         variables = environment({**settings, "KGO_LOG_LEVEL": "none"})
         return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False).stdout

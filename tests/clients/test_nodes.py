@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
+import triolog
 from confluent_kafka import KafkaError, Producer, ShareConsumer
 from confluent_kafka.admin import (
     AdminClient,
@@ -28,7 +29,7 @@ with warnings.catch_warnings():
 
 @pytest.fixture
 def strict() -> Iterator[BlockingBroker]:
-    with BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0), lenient=False) as strict:
+    with triolog.blocking.open(MEMORY, kafka=Address("127.0.0.1", 0), lenient=False) as strict:
         yield strict
 
 
@@ -72,17 +73,17 @@ def test_kafka_python_finds_every_key_that_it_may_alter(strict: BlockingBroker) 
         for key in ("min.insync.replicas", "unclean.leader.election.enable", "durability"):
             value = {"durability": "fsync", "min.insync.replicas": "2"}.get(key, "true")
             admin.alter_configs([kafka.admin.ConfigResource(kafka.admin.ConfigResourceType.TOPIC, "t", {key: value})])
-            assert strict.describe_topic("t").configs[key] == value
+            assert strict.describe_topic("t").config[key] == value
 
 
 def test_an_embedded_broker_takes_the_replicas_and_keys_of_production() -> None:
-    with BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0)) as strict:
+    with triolog.blocking.open(MEMORY, kafka=Address("127.0.0.1", 0)) as strict:
         config = {"min.insync.replicas": "2", "confluent.placement.constraints": "{}", "remote.storage.enable": "true"}
         admin = librdkafka(strict)
         [future] = admin.create_topics([NewTopic("t", 3, 3, config=config)]).values()
         future.result(PATIENCE_S)
         assert partitions(strict, "t") == 3
-        assert strict.describe_topic("t").configs == config
+        assert strict.describe_topic("t").config == config
 
 
 TOPIC = "orders"
@@ -92,7 +93,7 @@ PATIENCE_S = 30.0
 @pytest.fixture
 def broker() -> Iterator[BlockingBroker]:
     kafka = Address("127.0.0.1", 0)
-    with BlockingBroker(MEMORY, native=None, kafka=kafka, nodes=3, topics={TOPIC: 3}) as broker:
+    with triolog.blocking.open(MEMORY, kafka=kafka, nodes=3, topics={TOPIC: 3}) as broker:
         yield broker
 
 
@@ -197,12 +198,12 @@ def test_a_rule_of_one_node(broker: BlockingBroker) -> None:
 
 
 def test_a_single_node_has_no_others() -> None:
-    with BlockingBroker(MEMORY, native=None) as broker, pytest.raises(ValueError, match="single node"):
+    with triolog.blocking.open(MEMORY) as broker, pytest.raises(ValueError, match="single node"):
         broker.node_down(1)
 
 
 def test_a_client_speaks_the_versions_of_the_kafka_that_is_emulated() -> None:
-    with BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0), emulate="2.4", topics=[TOPIC]) as broker:
+    with triolog.blocking.open(MEMORY, kafka=Address("127.0.0.1", 0), emulate="2.4", topics=[TOPIC]) as broker:
         send(Producer(settings(broker)), b"v", 0)
         assert {request.version for request in broker.requests.find("Produce")} == {8}
         assert {request.version for request in broker.requests.find("Metadata")} == {9}
@@ -211,7 +212,7 @@ def test_a_client_speaks_the_versions_of_the_kafka_that_is_emulated() -> None:
 def test_a_version_that_nobody_knows_is_refused() -> None:
     with (
         pytest.raises(ValueError, match="not known here"),
-        BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0), emulate="0.7"),
+        triolog.blocking.open(MEMORY, kafka=Address("127.0.0.1", 0), emulate="0.7"),
     ):
         """Does not start."""
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
+import triolog
 from confluent_kafka.admin import AdminClient
 from triolog.server.config.broker_config import Address
 from triolog.server.embedded import MEMORY, BlockingBroker
@@ -42,7 +43,7 @@ pytestmark = pytest.mark.timeout(900)  # the first test of a program builds it
 
 @pytest.fixture
 def broker() -> Iterator[BlockingBroker]:
-    with BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0), topics=[TOPIC]) as broker:
+    with triolog.blocking.open(MEMORY, kafka=Address("127.0.0.1", 0), topics=[TOPIC]) as broker:
         yield broker
 
 

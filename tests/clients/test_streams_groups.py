@@ -14,8 +14,9 @@ from typing import Final
 
 import pytest
 import trio
+import triolog
 from triolog.server.config.broker_config import Address
-from triolog.server.embedded import MEMORY, EmbeddedBroker, open_broker
+from triolog.server.embedded import MEMORY, EmbeddedBroker
 
 from tests.clients import external_programs
 from tests.clients.driver import DEADLINE_S
@@ -52,7 +53,7 @@ def workers(broker: EmbeddedBroker) -> int:
 async def test_instances_come_and_go_and_every_word_is_counted(program: Sequence[str], tmp_path: Path) -> None:
     rng, expected = random.Random(7), Counter[str]()
     topics = {WORDS: PARTITIONS, COUNTS: 1}
-    async with open_broker(MEMORY, native=None, kafka=Address("127.0.0.1", 0), topics=topics) as broker:
+    async with triolog.open(MEMORY, kafka=Address("127.0.0.1", 0), topics=topics) as broker:
         start = partial(WordCount.start, program, broker.bootstrap_servers, tmp_path)
         with ExitStack() as instances:
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 import pytest
+import triolog
 from triolog.server.config.broker_config import Address
 from triolog.server.embedded import BlockingBroker
 
@@ -53,7 +54,7 @@ def apache(kafka: KafkaCalls, kafka_class_path: str, tmp_path_factory: pytest.Te
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BlockingBroker]:
     """Strict, as `triolog serve` is."""
-    with BlockingBroker(tmp_path / "data", for_tests=True, native=None, kafka=Address("127.0.0.1", 0), lenient=False) as broker:
+    with triolog.blocking.open(tmp_path / "data", for_tests=True, kafka=Address("127.0.0.1", 0), lenient=False) as broker:
         yield broker
 
 

@@ -9,10 +9,10 @@ from typing import Final
 
 import attrs
 import confluent_kafka
+import triolog
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from triolog.protocol.types import TopicPartition
 from triolog.server.config.broker_config import Address
-from triolog.server.embedded import BlockingBroker
 
 DEADLINE_S: Final = 60.0
 POLL_S: Final = 1.0
@@ -156,5 +156,5 @@ def _look_up(consumer: confluent_kafka.Consumer, questions: Questions) -> dict[T
 def served_by_triolog(directory: Path, questions: Questions) -> Answers:
     """Start a broker on a log directory, ask it for everything and stop it in order."""
     listener = Address("127.0.0.1", 0)
-    with BlockingBroker(directory, settings={"cleaner_enable": False}, native=None, kafka=listener, config=KEPT) as broker:
+    with triolog.blocking.open(directory, settings={"cleaner_enable": False}, kafka=listener, config=KEPT) as broker:
         return served(broker.bootstrap_servers, questions)

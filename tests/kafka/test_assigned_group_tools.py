@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import pytest
 import trio
+import triolog
 from confluent_kafka import ShareConsumer
 from triolog.protocol.kafka.apis import APIS, ApiKey
 from triolog.server.config.broker_config import Address
@@ -25,7 +26,7 @@ EARLIEST: Final = ("--alter", "--add-config", "share.auto.offset.reset=earliest"
 
 @pytest.fixture
 def broker() -> Iterator[BlockingBroker]:
-    with BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0), topics=[TOPIC]) as broker:
+    with triolog.blocking.open(MEMORY, kafka=Address("127.0.0.1", 0), topics=[TOPIC]) as broker:
         broker.append(TOPIC, [b"a", b"b", b"c"])
         yield broker
 

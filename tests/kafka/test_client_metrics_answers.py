@@ -6,6 +6,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import Any
 
+import triolog
 from triolog.protocol.errors import ErrorCode
 from triolog.server.config.broker_config import Address
 from triolog.server.embedded import MEMORY, BlockingBroker
@@ -97,5 +98,5 @@ def pushed(address: Address) -> list[Any]:
 
 def test_what_clients_ask_and_send_is_answered_as_by_kafka(apache: KafkaBroker) -> None:
     """Without a plug-in Kafka does not advertise these APIs, answers them all the same, and throws away what it is sent."""
-    with BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0), lenient=False, telemetry=True) as broker:
+    with triolog.blocking.open(MEMORY, kafka=Address("127.0.0.1", 0), lenient=False, telemetry=True) as broker:
         assert pushed(broker.kafka) == pushed(Address.parse(apache.address))

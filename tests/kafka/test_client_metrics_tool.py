@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+import triolog
 from triolog.server.config.broker_config import Address
 from triolog.server.embedded import MEMORY, BlockingBroker
 
@@ -14,7 +15,7 @@ WANTED = ("--metrics", "org.apache.kafka.producer.", "--interval", "100", "--mat
 
 @pytest.fixture
 def broker() -> Iterator[BlockingBroker]:
-    with BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0), topics=["t"], telemetry=True) as broker:
+    with triolog.blocking.open(MEMORY, kafka=Address("127.0.0.1", 0), topics=["t"], telemetry=True) as broker:
         yield broker
 
 

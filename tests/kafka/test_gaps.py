@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+import triolog
 from triolog.protocol.types import TopicPartition
 from triolog.server.config.broker_config import Address
 from triolog.server.embedded import BlockingBroker
@@ -23,12 +24,14 @@ BEFORE: Final = THERE[:3]
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BlockingBroker]:
     """Offsets 0 to 8 in three batches, of which recovery took the middle one."""
-    with BlockingBroker(tmp_path, for_tests=True, native=None) as running:
+    with triolog.blocking.open(tmp_path, for_tests=True) as running:
         running.create_topic(TOPIC)
         for first in (0, 3, 6):
             running.append(TOPIC, [b"v%d" % number for number in range(first, first + 3)])
     assert damage_batch(tmp_path, f"{TOPIC}-0", 1) == (3, 6)
-    with BlockingBroker(tmp_path, for_tests=True, kafka=Address("127.0.0.1", 0), lenient=False) as running:
+    with triolog.blocking.open(
+        tmp_path, for_tests=True, kafka=Address("127.0.0.1", 0), lenient=False, native="127.0.0.1:0"
+    ) as running:
         yield running
 
 

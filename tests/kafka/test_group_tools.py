@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import attrs
 import pytest
+import triolog
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Position
 from triolog.protocol.types import TopicPartition
@@ -74,7 +75,7 @@ def _consumer(broker: BlockingBroker, client_id: str, more: dict[str, Any]) -> C
 @pytest.fixture
 def broker() -> Iterator[BlockingBroker]:
     """Lenient: members join without delay."""
-    with BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0), topics={TOPIC: PARTITIONS}) as broker:
+    with triolog.blocking.open(MEMORY, kafka=Address("127.0.0.1", 0), topics={TOPIC: PARTITIONS}) as broker:
         for number in range(PARTITIONS):
             broker.append(TOPIC, [(FIRST_MS + each * 60_000, None, b"v", ()) for each in range(RECORDS)], partition=number)
         yield broker

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import triolog
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Position
 from triolog.server.config.broker_config import Address
@@ -46,7 +47,7 @@ Entry = tuple[dict[str, Any], Any]
 def broker(tmp_path: Path) -> Iterator[BlockingBroker]:
     """Lenient: members join without delay."""
     listening = Address("127.0.0.1", 0)
-    with BlockingBroker(tmp_path / "data", for_tests=True, native=None, kafka=listening, topics={TOPIC: 2}) as broker:
+    with triolog.blocking.open(tmp_path / "data", for_tests=True, kafka=listening, topics={TOPIC: 2}) as broker:
         broker.append(TOPIC, [b"a", b"b", b"c"])
         yield broker
 

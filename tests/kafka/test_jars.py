@@ -9,7 +9,7 @@ from tests.support.kafka_jars import KafkaCalls, KafkaUnavailableError, class_pa
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(KafkaUnavailableError, match=r"java, javac, mvn not found; install a JDK \(17 or newer\) and Maven"):
+    with pytest.raises(KafkaUnavailableError, match=r"java, javac, mvn not found. Install a JDK \(17 or newer\) and Maven"):
         class_path()
 
 

@@ -26,7 +26,7 @@ def test_the_console_producer_writes_what_is_typed_and_the_consumer_prints_it(to
     tools.typed(
         typed, "console-producer", "--topic", TOPIC, *(word for each in properties for word in ("--reader-property", each))
     )
-    assert [(each.key, each.value, each.headers) for each in broker.log(TOPIC).records()] == [
+    assert [(each.key, each.value, each.headers) for each in broker.log(TOPIC).fetch()] == [
         (b"k1", b"v1", (("h", b"1"),)),
         (b"k2", b"v2", (("h", b"2"),)),
     ]

@@ -7,8 +7,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import triolog
 from triolog.server.config.broker_config import Address
-from triolog.server.embedded import BlockingBroker
 
 from tests.support.kafka_admin import GROUP_TYPE, NO_ID, SET, alter_incrementally
 from tests.support.kafka_broker import KafkaBroker
@@ -101,8 +101,8 @@ def test_a_share_group_goes_on_from_kafka_to_triolog_and_back(kafka: KafkaCalls,
         with connected(theirs.address) as wire:
             left = begin(wire)
         theirs.stop()
-        ours = BlockingBroker(
-            theirs.log_directory, for_tests=True, native=None, kafka=Address("127.0.0.1", 0), config={"retention.ms": "-1"}
+        ours = triolog.blocking.open(
+            theirs.log_directory, for_tests=True, kafka=Address("127.0.0.1", 0), config={"retention.ms": "-1"}
         )
         with ours as broker, connected(str(broker.kafka)) as wire:
             assert offsets(wire) == left == (4, 15)

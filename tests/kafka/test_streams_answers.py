@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import attrs
+import triolog
 from triolog.protocol.kafka.apis import APIS
 from triolog.protocol.kafka.messages.streams_groups import (
     StreamsGroupCopartitionGroup,
@@ -16,7 +17,6 @@ from triolog.protocol.kafka.messages.streams_groups import (
     StreamsGroupTaskOffset,
 )
 from triolog.server.config.broker_config import Address
-from triolog.server.embedded import BlockingBroker
 from triolog.server.fake.kafka.kafka_versions import maxima_of
 from triolog.tools.bench.kafka.jars import kafka_jars
 
@@ -178,7 +178,7 @@ def _until(client: KafkaWire, body: Any, is_so: Callable[[Any], bool]) -> Any:
 
 
 def test_answers_are_those_of_kafka(kafka: KafkaCalls, tmp_path: Path) -> None:
-    with BlockingBroker(tmp_path / "ours", for_tests=True, native=None, kafka=Address("127.0.0.1", 0), lenient=False) as broker:
+    with triolog.blocking.open(tmp_path / "ours", for_tests=True, kafka=Address("127.0.0.1", 0), lenient=False) as broker:
         with closing(KafkaWire.connect(broker.kafka)) as client:
             ours = answers(client)
     with KafkaBroker(tmp_path / "kafka", kafka_jars(), kafka, settings=AT_ONCE) as theirs:
@@ -189,8 +189,6 @@ def test_answers_are_those_of_kafka(kafka: KafkaCalls, tmp_path: Path) -> None:
         theirs.stop()
     for body, one, other in zip([*REFUSED, *LIVED], ours, expected, strict=True):
         assert one == other, body
-    with BlockingBroker(
-        theirs.log_directory, for_tests=True, native=None, kafka=Address("127.0.0.1", 0), lenient=False
-    ) as adopted:
+    with triolog.blocking.open(theirs.log_directory, for_tests=True, kafka=Address("127.0.0.1", 0), lenient=False) as adopted:
         with closing(KafkaWire.connect(adopted.kafka)) as client:
             assert [told(client.call(body, 0)) for body in LEFT] == expected[-len(LEFT) :]

@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import triolog
 from triolog.server.config.broker_config import Address
-from triolog.server.embedded import MEMORY, BlockingBroker
+from triolog.server.embedded import MEMORY
 
 KAFKA = Address("127.0.0.1", 0)
 RECORDS = 1000
@@ -29,9 +30,12 @@ def report(what: str, call: Callable[[], None]) -> None:
 
 def report_life(topics: dict[str, int]) -> None:
     count = sum(topics.values())
-    with BlockingBroker(MEMORY, kafka=KAFKA, topics=topics) as broker, tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+    with (
+        triolog.blocking.open(MEMORY, kafka=KAFKA, topics=topics) as broker,
+        tempfile.TemporaryDirectory(dir="/dev/shm") as folder,
+    ):
         for topic in topics:
-            broker.log(topic).produce_all([b"x" * 100] * RECORDS)
+            broker.log(topic).append([b"x" * 100] * RECORDS)
         targets = iter(range(ROUNDS))
 
         def fork() -> None:
@@ -44,7 +48,7 @@ def report_life(topics: dict[str, int]) -> None:
 
 
 def start_and_stop() -> None:
-    with BlockingBroker(MEMORY, kafka=KAFKA):
+    with triolog.blocking.open(MEMORY, kafka=KAFKA):
         """Nothing is done with it."""
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import attrs
 import pytest
+import triolog
 from triolog.protocol.errors import RequestError
 from triolog.protocol.kafka.apis import APIS, ApiKey
 from triolog.protocol.kafka.authorization import AclOperation, AclPermission, PatternType, ResourceType
@@ -170,7 +171,7 @@ class Place:
 def state_of(core: Broker) -> Any:
     topics = {name: core.topics.describe(name) for name in core.topics.names()}
     return (
-        {name: (each.configs, [partition.log_start_offset for partition in each.partitions]) for name, each in topics.items()},
+        {name: (each.config, [partition.log_start_offset for partition in each.partitions]) for name, each in topics.items()},
         dict(core.security.scram_users()),
         frozenset(core.security._copies.state.acls),
         {entity: dict(values) for entity, values in core.security.client_quotas().items()},
@@ -183,8 +184,14 @@ def state_of(core: Broker) -> Any:
 def place(tmp_path: Path) -> Iterator[Place]:
     file = tmp_path / "audit.jsonl"
     security = {"acl_enable": "true", "super_users": f"User:{ADMIN};User:ANONYMOUS", "audit_file": str(file)}
-    with BlockingBroker(
-        MEMORY, kafka=Address("127.0.0.1", 0), lenient=False, telemetry=True, users=users(), security=security
+    with triolog.blocking.open(
+        MEMORY,
+        kafka=Address("127.0.0.1", 0),
+        lenient=False,
+        telemetry=True,
+        users=users(),
+        security=security,
+        native="127.0.0.1:0",
     ) as broker:
         assert broker.kafka is not None
         assert broker.native is not None

@@ -473,7 +473,7 @@ async def test_a_topic_is_described_with_what_it_overrides_and_with_all_it_has(t
         topic_id = await broker.topics.create(TOPIC, 2, {"segment.ms": "1000"})
         await fill(broker, 3)
         description = broker.topics.describe(TOPIC)
-        assert (description.topic_id, description.configs) == (topic_id, {"segment.ms": "1000"})
+        assert (description.topic_id, description.config) == (topic_id, {"segment.ms": "1000"})
         first, second = description.partitions
         assert (first.log_start_offset, first.high_watermark, first.log_end_offset, first.segments) == (0, 3, 3, 1)
         assert first.size_bytes > second.size_bytes == 0

@@ -52,7 +52,7 @@ async def test_a_log_start_that_only_the_checkpoint_has_hides_nothing_after_our_
         assert start == (TRIMMED_TO if is_trimmed else 0)
         assert await values_from(broker, offset=start) == VALUES[start:]
     assert LOG_START_FILE in caplog.text
-    assert "the smaller one counts" in caplog.text
+    assert "using the smaller one" in caplog.text
 
 
 async def test_a_log_start_that_kafka_has_raised_counts(stopped: Path) -> None:
@@ -71,7 +71,7 @@ async def test_a_recovery_point_above_the_high_watermark_is_no_loss(stopped: Pat
         snapshot = broker.reader.snapshot(PARTITION)
         assert (snapshot.log_end_offset, snapshot.gaps) == (8, ())
         assert await values_from(broker) == VALUES
-    assert f"{RECOVERY_POINT_FILE} says that it ends at offset 98, {HIGH_WATERMARK_FILE} says 8" in caplog.text
+    assert f"{RECOVERY_POINT_FILE} records the end offset 98, {HIGH_WATERMARK_FILE} records 8" in caplog.text
 
 
 async def test_identities_that_differ_are_told_with_both_files(fast_path: Path) -> None:
@@ -84,7 +84,7 @@ async def test_identities_that_differ_are_told_with_both_files(fast_path: Path) 
     with pytest.raises(LogDirectoryError) as refused:
         async with running_broker(one, two):
             raise AssertionError("it started")
-    for said in (one / META_PROPERTIES_FILE, two / META_PROPERTIES_FILE, "cluster.id=right", "rigit", "put the right one back"):
+    for said in (one / META_PROPERTIES_FILE, two / META_PROPERTIES_FILE, "cluster.id=right", "rigit", "Restore the right one"):
         assert str(said) in str(refused.value)
 
 
@@ -114,6 +114,6 @@ async def test_a_configuration_in_topics_json_that_cannot_be_names_the_file_and_
     del document["crc32c"]
     document["topics"][0]["configs"] = {"retention.ms": "soon"}
     (stopped / TOPICS_FILE).write_text(json.dumps(document))
-    with pytest.raises(CheckpointError, match=rf"{TOPICS_FILE}, topic '{TOPIC}': .*retention\.ms='soon'.*correct it"):
+    with pytest.raises(CheckpointError, match=rf"{TOPICS_FILE}, topic '{TOPIC}': .*retention\.ms='soon'.*Correct it"):
         async with running_broker(stopped):
             raise AssertionError("it started")

@@ -134,7 +134,7 @@ def test_all_connections_that_a_limit_allows_are_served_while_files_are_opened_r
             assert {(answer.error, answer.base_offset) for answer in first.produce_all(entries)} == {(None, offset)}
         found = first.offsets_for_times(("many", number, START_MS + 10) for number in range(MORE_THAN_FILES))
         assert {(entry.error, entry.offset) for entry in found} == {(None, 10)}
-        server.wait_stderr("keyed-0 is compacted up to offset")
+        server.wait_stderr("keyed-0 compacted up to offset")
         late = WireClient.connect(server.address, say_hello=False)
         for client in clients:
             if isinstance(client, WireClient):
@@ -195,12 +195,12 @@ def test_compaction_and_scrubbing_that_get_no_process_at_the_limit_are_tried_aga
             exhaust(server)
             for _ in range(2):
                 told(control, "/clock/advance", seconds=16)
-                server.wait_stderr("compaction cannot go on and is tried again")
-                server.wait_stderr("scrubbing was broken off and begins anew")
+                server.wait_stderr("compaction cannot continue")
+                server.wait_stderr("scrubbing failed, starting again")
                 assert client.high_watermark("keyed") == 40
             relieve(server)
             told(control, "/clock/advance", seconds=16)
-            server.wait_stderr("keyed-0 is compacted up to offset")
+            server.wait_stderr("keyed-0 compacted up to offset")
             assert client.produce("keyed", 0, batch(key=b"k")) == 40
         assert server.stop() == 0
 

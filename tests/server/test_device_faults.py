@@ -226,7 +226,7 @@ async def test_a_commit_that_the_device_refuses_is_an_answer_and_the_older_offse
         await set_up(broker, work)
         before = work.committed
         fs.fail("write", "__consumer_offsets-0/00000000000000000000.log", number=number)
-        with pytest.raises(RequestError, match=r"__consumer_offsets-0.*nothing of the append is stored"):
+        with pytest.raises(RequestError, match=r"__consumer_offsets-0.*Nothing of the append is stored"):
             await work.commit(broker, before + 1)
         assert await broker.offsets.fetch(GROUP, [PLAIN]) == [(PLAIN, before, "")]
         await work.commit(broker, before + 2)
@@ -243,7 +243,7 @@ async def test_a_cleaner_checkpoint_that_cannot_be_read_does_not_end_the_broker(
     fs = gate_fs.GateFileSystem()
     fs.fail("open", CLEANER_OFFSET_FILE, number=number, times=None)
     async with brokers.running_broker(tmp_path, fs=fs, topic=SETTINGS, cleaner_backoff_ms=1) as broker:
-        await brokers.until(lambda: "compacted logs are cleaned from their start" in caplog.text)
+        await brokers.until(lambda: "cleaning compacted logs from their start" in caplog.text)
         await work.put(broker, PLAIN)
         await work.check(broker)
 

@@ -197,7 +197,7 @@ def test_readers_and_groups_are_served_and_appends_refused_until_there_is_space_
         assert error_of(client.create_topic, "new", 1, SMALL_SEGMENTS).code is ErrorCode.KAFKA_STORAGE_ERROR
         ballast.unlink()
         for topic in waiting:
-            server.wait_stderr(f"{topic}-0 has found space")
+            server.wait_stderr(f"{topic}-0 has space now")
         for topic, count in counts.items():
             check_log(client, topic, count)
             append(client, topic, count, 3)
@@ -236,9 +236,9 @@ def test_drop_oldest_makes_room_on_a_device_without_a_free_block_and_the_server_
     config.write_text(f'disk_reserve_bytes = {RESERVE_BYTES}\n[topic_defaults]\n"disk.full.policy" = "drop-oldest"\n')
     server = folder.start("--config", str(config))
     with WireClient.connect(server.address) as client:
-        server.wait_stderr("segments of topics with disk.full.policy=drop-oldest were given up")
+        server.wait_stderr("segments of topics with disk.full.policy=drop-oldest")
         for topic in {topic for topic in ("orders", "other") if f"{topic}-0 waits for space" in server.stderr()}:
-            server.wait_stderr(f"{topic}-0 has found space")
+            server.wait_stderr(f"{topic}-0 has space now")
         for topic in ("orders", "other"):
             append_once_there_is_room(client, topic, RECORDS)
         server.wait_room(device, RESERVE_BYTES)  # until then the logs may start further up with every look of the guard

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 import trio
 import trio.testing
+import triolog
 from triolog.protocol.errors import RequestError, TopicAlreadyExistsError
 from triolog.protocol.types import TopicPartition
 from triolog.server.config.broker_config import Address
-from triolog.server.embedded import LOCALHOST, MEMORY, BlockingBroker, open_broker
+from triolog.server.embedded import LOCALHOST, MEMORY
 from triolog.server.storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE
 from triolog.server.storage.errors import LogDirectoryError
 from triolog.server.system.block_devices import lies_in_memory
@@ -28,7 +29,7 @@ SHARED_MEMORY = os.stat("/dev/shm" if os.path.isdir("/dev/shm") else "/")
 
 @pytest.mark.skipif(not lies_in_memory(SHARED_MEMORY.st_dev), reason="needs /dev/shm in memory")
 async def test_in_memory_no_read_takes_a_thread() -> None:
-    async with open_broker(MEMORY) as broker:
+    async with triolog.open(MEMORY, native="127.0.0.1:0") as broker:
         await broker.create_topic(T)
         await broker.append(T, [(START_MS, None, b"a", ())])
         await broker.fetch(T)
@@ -45,14 +46,18 @@ async def test_durability_is_fsync_for_a_directory_of_yours_and_os_for_one_that_
         (tmp_path, "os", "os"),
         (None, "group:7", "group:7"),
     ):
-        async with open_broker(path, durability=given, native=None) as broker:
+        async with triolog.open(path, durability=given) as broker:
             await broker.create_topic(T)
             assert broker.core.topics.describe_config(T)["durability"] == (expected, "default")
             await broker.delete_topic(T)
 
 
 async def test_many_brokers_live_in_one_process_each_on_a_port_of_its_own() -> None:
-    async with open_broker() as first, open_broker() as second, open_broker(native=None) as third:
+    async with (
+        triolog.open(native="127.0.0.1:0") as first,
+        triolog.open(native="127.0.0.1:0") as second,
+        triolog.open() as third,
+    ):
         assert first.native is not None
         assert second.native is not None
         assert third.native is None
@@ -69,9 +74,9 @@ async def test_a_taken_port_is_an_error_of_the_system_and_nothing_stays(tmp_path
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = Address(*taken.getsockname())
         with pytest.raises(OSError, match="in use"):
-            async with open_broker(tmp_path, **{listener: address}):  # type: ignore[arg-type]
+            async with triolog.open(tmp_path, **{listener: address}):  # type: ignore[arg-type]
                 pass
-    async with open_broker(tmp_path):
+    async with triolog.open(tmp_path, native="127.0.0.1:0"):
         """It is free."""
 
 
@@ -85,7 +90,7 @@ async def test_an_exception_of_the_block_comes_out_as_it_is(
     raised = error("mine")
 
     async def block() -> None:
-        async with open_broker(tmp_path, native=native):
+        async with triolog.open(tmp_path, native=native):
             raise raised
 
     with pytest.raises(error) as found:
@@ -95,7 +100,9 @@ async def test_an_exception_of_the_block_comes_out_as_it_is(
 
 
 async def test_a_fork_begins_with_what_there_is_and_goes_its_own_way() -> None:
-    async with open_broker(MEMORY, kafka=LOCALHOST, config={"retention.bytes": "5000"}, topics=["seeded"]) as broker:
+    async with triolog.open(
+        MEMORY, kafka=LOCALHOST, config={"retention.bytes": "5000"}, topics=["seeded"], native="127.0.0.1:0"
+    ) as broker:
         await broker.create_topic(T, 2, {"segment.ms": "60000"})
         await broker.append(T, [b"shared"], partition=1)
         await broker.groups.commit("g", {TopicPartition(T, 1): 1})
@@ -103,7 +110,7 @@ async def test_a_fork_begins_with_what_there_is_and_goes_its_own_way() -> None:
         broker.clock.freeze()
         async with broker.fork() as fork:
             assert fork.clock.now_ms() == broker.clock.now_ms()
-            assert fork.describe_topic(T).configs == {"segment.ms": "60000"}
+            assert fork.describe_topic(T).config == {"segment.ms": "60000"}
             assert await fork.groups.committed("g") == {TopicPartition(T, 1): 1}
             assert fork.core.config.topic_defaults.retention_bytes == 5000
             assert {fork.native, fork.kafka}.isdisjoint({broker.native, broker.kafka})
@@ -120,7 +127,10 @@ async def test_a_fork_begins_with_what_there_is_and_goes_its_own_way() -> None:
 
 async def test_a_rule_of_the_device_is_waited_for_and_let_go() -> None:
     """The sync would take an hour."""
-    async with open_broker(MEMORY, durability="fsync", topics=[T]) as broker, trio.open_nursery() as nursery:
+    async with (
+        triolog.open(MEMORY, durability="fsync", topics=[T], native="127.0.0.1:0") as broker,
+        trio.open_nursery() as nursery,
+    ):
         fault = broker.faults.disk("delay", operation="sync", path="*.log", delay_ms=3_600_000)
         nursery.start_soon(broker.append, T, [b"a"])
         assert await fault.wait_fired(timeout_s=PATIENCE_S) == 1
@@ -134,9 +144,9 @@ async def test_a_rule_of_the_device_is_waited_for_and_let_go() -> None:
 
 async def test_a_device_that_is_full_when_the_block_ends_has_been_seen() -> None:
     """Rules go before the broker stops: nobody waits for what a stop does on a broken device, and it would raise."""
-    async with open_broker(MEMORY, topics=[T]) as broker:
+    async with triolog.open(MEMORY, topics=[T], native="127.0.0.1:0") as broker:
         broker.faults.disk("full")
-    with BlockingBroker(MEMORY, topics=[T]) as blocking:
+    with triolog.blocking.open(MEMORY, topics=[T], native="127.0.0.1:0") as blocking:
         blocking.faults.disk("error")
         with pytest.raises(RequestError):
             blocking.append(T, [b"a"])
@@ -160,7 +170,7 @@ def test_a_blocking_broker_is_called_from_many_threads() -> None:
         return await trio.to_thread.run_sync(use, "trio")
 
     names = [f"topic-{number}" for number in range(100)]
-    with BlockingBroker(native=None, topics=["shared"]) as broker:
+    with triolog.blocking.open(topics=["shared"]) as broker:
         with ThreadPoolExecutor(8) as threads:
             offsets = [*threads.map(use, names, timeout=PATIENCE_S)]
         offsets += [*asyncio.run(in_asyncio()), trio.run(in_trio)]
@@ -169,8 +179,8 @@ def test_a_blocking_broker_is_called_from_many_threads() -> None:
 
 
 def test_what_keeps_it_from_starting_is_raised_by_start(tmp_path: Path) -> None:
-    with BlockingBroker(tmp_path, native=None):
-        refused = BlockingBroker(tmp_path, native=None)
+    with triolog.blocking.open(tmp_path):
+        refused = triolog.blocking.open(tmp_path)
         with pytest.raises(LogDirectoryError, match="locked by"):
             refused.start()
         refused.stop()
@@ -179,16 +189,16 @@ def test_what_keeps_it_from_starting_is_raised_by_start(tmp_path: Path) -> None:
 
 
 def test_it_can_be_stopped_twice_also_at_once_and_started_once() -> None:
-    broker = BlockingBroker(native=None)
+    broker = triolog.blocking.open()
     broker.stop()
     broker.start()
-    with pytest.raises(RuntimeError, match="started already"):
+    with pytest.raises(RuntimeError, match="already started"):
         broker.start()
     with ThreadPoolExecutor(2) as threads:
         for job in [threads.submit(broker.stop) for _ in range(2)]:
             job.result(timeout=PATIENCE_S)
     broker.stop()
-    with pytest.raises(RuntimeError, match="started already"):
+    with pytest.raises(RuntimeError, match="already started"):
         broker.start()
 
 
@@ -206,20 +216,20 @@ CALLS: dict[str, tuple[object, ...]] = {
 
 @pytest.mark.parametrize("was_running", [False, True])
 def test_a_broker_that_does_not_run_says_so_to_every_call(was_running: bool) -> None:
-    broker = BlockingBroker(native=None)
+    broker = triolog.blocking.open()
     if was_running:
         broker.start()
         broker.stop()
     for name, arguments in CALLS.items():
-        with pytest.raises(RuntimeError, match="the broker does not run"):
+        with pytest.raises(RuntimeError, match="the broker is not running"):
             getattr(broker, name)(*arguments)
     for name in ("native", "path"):
-        with pytest.raises(RuntimeError, match="the broker does not run"):
+        with pytest.raises(RuntimeError, match="the broker is not running"):
             getattr(broker, name)
 
 
 def test_a_thread_that_waits_in_a_fetch_when_the_broker_stops_gets_an_error() -> None:
-    with ThreadPoolExecutor(1) as threads, BlockingBroker(native=None, topics=[T]) as broker:
+    with ThreadPoolExecutor(1) as threads, triolog.blocking.open(topics=[T]) as broker:
         fetch = threads.submit(broker.fetch, T, max_wait_s=PATIENCE_S)
         actor = broker._target.core._manager.topics.actor(TopicPartition(T, 0))
         while not len(actor.waiters):

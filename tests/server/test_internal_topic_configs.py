@@ -57,7 +57,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
 @pytest.mark.parametrize("key", sorted(KNOWN_KEYS))
 async def test_only_keys_about_files_can_be_changed(key: str, broker: Broker) -> None:
     for topic in INTERNAL_TOPICS:
-        before = broker.topics.describe(topic).configs
+        before = broker.topics.describe(topic).config
         value = OTHERS.get(key, "1")
         if key in INTERNAL_KEYS and key != "segment.bytes":
             await broker.topics.alter_configs(topic, {key: value})
@@ -66,12 +66,12 @@ async def test_only_keys_about_files_can_be_changed(key: str, broker: Broker) ->
             with pytest.raises(RequestError, match="is the server's own") as raised:
                 await broker.topics.alter_configs(topic, {key: value})
             assert raised.value.code is ErrorCode.POLICY_VIOLATION
-        assert broker.topics.describe(topic).configs == before
+        assert broker.topics.describe(topic).config == before
 
 
 async def test_what_such_a_topic_is_made_with_cannot_be_taken_away_and_can_be_put_back(broker: Broker) -> None:
     topic = "__consumer_offsets"
-    made = broker.topics.describe(topic).configs
+    made = broker.topics.describe(topic).config
     with pytest.raises(RequestError, match=r"cleanup\.policy cannot be changed"):
         await broker.topics.alter_configs(topic, {}, ["cleanup.policy"])
     with pytest.raises(RequestError, match=r"cleanup\.policy cannot be changed"):
@@ -80,7 +80,7 @@ async def test_what_such_a_topic_is_made_with_cannot_be_taken_away_and_can_be_pu
     of_an_older_server = {**made, "cleanup.policy": "delete", "max.message.bytes": "1"}
     hosted.topic = attrs.evolve(hosted.topic, configs=of_an_older_server)
     await broker.topics.alter_configs(topic, {"cleanup.policy": "compact"}, ["max.message.bytes"])
-    assert broker.topics.describe(topic).configs == made
+    assert broker.topics.describe(topic).config == made
     await broker.topics.alter_configs(topic, {"segment.bytes": str(2**20)})
 
 

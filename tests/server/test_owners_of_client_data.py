@@ -58,8 +58,8 @@ NOT_KEPT: Final = {
         GroupDraft.records GroupDraft.touched Effects._answers Effects._stores _Kind.partitions _Run.active _Run.standby
         Process.counts Process.tasks Acquisition._acquired Acquisition.archived
         Change.batches Change.runs Change.counted Mailbox._items
-        Mailbox._waiting PartitionActor._urgent Gathering._writers Gathering._senders Waiters._events PartitionMaker.made
-        PartitionMaker._loads TopicChanges._unfinished TopicChanges._going
+        Mailbox._waiting PartitionActor._urgent PartitionActor._awaited Gathering._writers Gathering._senders Waiters._events
+        PartitionMaker.made PartitionMaker._loads TopicChanges._unfinished TopicChanges._going
         HangingTransactions._aborting DirectoryContents.sizes""",
     "read from a log at the start, until the coordinators have taken it": "GroupOffsets._restorable GroupOffsets._assigned",
     "belongs to a connection: 128 KiB each, see max_connections": """

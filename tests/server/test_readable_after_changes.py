@@ -90,7 +90,7 @@ async def test_a_flood_is_refused_before_a_file_cannot_be_read(
 
 
 def _stored(broker: Broker) -> tuple[object, ...]:
-    topics = {name: broker.topics.describe(name).configs for name in broker.topics.names()}
+    topics = {name: broker.topics.describe(name).config for name in broker.topics.names()}
     security = broker.security
     states = dict(security.client_quotas()), dict(security.scram_users()), dict(broker.group_configs.overrides())
     return topics, *states, dict(broker.client_metrics.overrides())

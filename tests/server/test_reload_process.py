@@ -23,8 +23,8 @@ from triolog.protocol.native import messages
 from tests.support import kafka_wire, server_process, wire_client
 from tests.support.certificates import HOST, Certificates, make_certificates
 
-READ: Final = "settings are read again"
-REFUSED: Final = "the settings are as before"
+READ: Final = "settings read again"
+REFUSED: Final = "no setting changed"
 SETTINGS: Final[Mapping[str, Any]] = {
     "kafka": f"{HOST}:0",
     "kafka_security": "sasl_ssl",

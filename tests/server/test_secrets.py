@@ -41,7 +41,7 @@ DIGESTS: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISMS: Final = ("PLAIN", *DIGESTS)
 SALT: Final = b"salt of robot, 20 by"
 ITERATIONS: Final = 4096
-REFUSED: Final = "the settings are as before"
+REFUSED: Final = "no setting changed"
 
 
 def derived(digest: str, password: bytes, salt: bytes, iterations: int) -> list[bytes]:
@@ -290,7 +290,7 @@ def test_secrets_are_nowhere_but_where_they_are_kept(place: Place) -> None:
     watch.say("the logs", place.folder.wrote())
     audit = watch.said["the file audit.jsonl"]
     assert all(f"logged in as alice by {mechanism}" in log for mechanism in MECHANISMS)
-    assert log.count("did not log in as 'alice'") >= 2 * len(MECHANISMS)
+    assert log.count("as 'alice'") >= 2 * len(MECHANISMS)
     assert audit.count(b'"login failed"') > audit.count(b'"change"') > 0
     assert len(watch.found) > 20
     assert watch.leaks() == []

@@ -60,7 +60,7 @@ def test_removing_the_lock_file_under_a_running_server_lets_no_second_one_in(ser
     (server_folder.data_dir / LOCK_FILE).unlink()
     refused = server_folder.spawn()
     assert refused.wait_exit() == CANNOT_SERVE
-    assert f"{server_folder.data_dir} is locked by another process" in words(refused.stderr())
+    assert f"(Kafka or triolog) holds the lock of log directory {server_folder.data_dir}" in words(refused.stderr())
     assert first.stop() == 0
     assert server_folder.start().stop() == 0
 
@@ -99,7 +99,7 @@ def test_wrong_settings_are_refused_by_name(tmp_path: Path, monkeypatch: pytest.
         (("--durability", "fsnyc"), {}, "fsnyc"),
         (("--native", "127.0.0.1:70000"), {}, "127.0.0.1:70000"),
         ((), {"TRIOLOG_MAX_FRAMEBYTES": "5"}, "max_framebytes"),
-        (("--kafka", "[::]:0"), {}, "kafka [::]:0: other machines reach that"),
+        (("--kafka", "[::]:0"), {}, "kafka [::]:0: other machines can reach"),
         (("--native", "gateway:0"), {}, "--insecure"),
     ):
         assert named in refused(tmp_path, monkeypatch, "--data-dir", "data", *arguments, **variables)

@@ -18,11 +18,12 @@ from typing import Final
 import attrs
 import pytest
 import trio
+import triolog
 from triolog.protocol.errors import RequestError
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Acknowledgement, AcquireMode, Broker, OffsetReset, ShareConfig, ShareFetch, ShareKey
-from triolog.server.embedded import EmbeddedBroker, open_broker
+from triolog.server.embedded import EmbeddedBroker
 
 from tests.support.counts import counts
 from tests.support.logs import START_MS
@@ -144,5 +145,5 @@ class Run:
 @pytest.mark.parametrize("seed", range(RUNS))
 async def test_what_was_acknowledged_never_comes_again_and_nothing_is_lost(tmp_path: Path, seed: int) -> None:
     rng = Random(seed)
-    async with open_broker(tmp_path, for_tests=True, native=None, durability=rng.choice(("os", "fsync"))) as broker:
+    async with triolog.open(tmp_path, for_tests=True, durability=rng.choice(("os", "fsync"))) as broker:
         await Run(rng, broker).play()

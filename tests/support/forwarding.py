@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Self
 
 import attrs
+import triolog
 from triolog.protocol.types import Record
 from triolog.server.config.broker_config import Address
 from triolog.server.embedded import BlockingBroker
@@ -69,7 +70,7 @@ class Forwarding:
         return [record.value for record in self.records(topic, partition)]
 
     def records(self, topic: str = TOPIC, partition: int = 0) -> list[Record]:
-        return self.upstream.log(topic).records(partition)
+        return self.upstream.log(topic).fetch(partition=partition)
 
 
 class Running:
@@ -106,7 +107,7 @@ class Running:
 def forwarding(**upstream: Any) -> Iterator[Forwarding]:
     """A source and an upstream, both in memory; `upstream` are settings of its broker."""
     with (
-        BlockingBroker(native=ANY_PORT, config=FOR_EVER) as source,
-        BlockingBroker(kafka=ANY_PORT, config=FOR_EVER, **upstream) as there,
+        triolog.blocking.open(native=ANY_PORT, config=FOR_EVER) as source,
+        triolog.blocking.open(kafka=ANY_PORT, config=FOR_EVER, **upstream) as there,
     ):
         yield Forwarding(source, there)

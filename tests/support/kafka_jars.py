@@ -49,7 +49,7 @@ def unavailable(reason: str) -> NoReturn:
 def class_path() -> str:
     """Our class and Kafka's jars, ready to run. Raises KafkaUnavailableError saying what to install."""
     if missing := [program for program in PROGRAMS if shutil.which(program) is None]:
-        raise KafkaUnavailableError(f"{', '.join(missing)} not found; install a JDK (17 or newer) and Maven")
+        raise KafkaUnavailableError(f"{', '.join(missing)} not found. Install a JDK (17 or newer) and Maven")
     try:
         jars = kafka_jars()
     except PeerMissingError as exc:
@@ -68,7 +68,7 @@ def class_path() -> str:
 def clients_jar(version: str) -> Path:
     """Kafka's clients of a version, in one jar, without what they need. Raises KafkaUnavailableError."""
     if shutil.which("mvn") is None:
-        raise KafkaUnavailableError("mvn not found; install Maven")
+        raise KafkaUnavailableError("mvn not found. Install Maven")
     cache = built_in("kafka")
     with locked(cache / "clients.lock"):
         found = cache / f"kafka-clients-{version}.jar"

@@ -114,7 +114,7 @@ class FakeLog:
         """The offset of a duplicate, None for what may be written."""
         first, last = headers[0], headers[-1]
         if first.producer_epoch < known.epoch:
-            raise InvalidProducerEpochError(f"epoch {first.producer_epoch}, the log knows {known.epoch}")
+            raise InvalidProducerEpochError(f"epoch {first.producer_epoch}, the log has {known.epoch}")
         if first.producer_epoch > known.epoch:
             known.epoch, known.last_sequence, known.batches = first.producer_epoch, NO_SEQUENCE, []
         stored = {(base, end): offset for base, end, offset in known.batches}

@@ -1,4 +1,4 @@
-"""The sentences of Markdown pages, and what plain English allows them.
+"""The sentences of Markdown pages and messages, and the limits of plain English for them.
 
 Tables, code, headings, HTML comments and front matter are left out. Inline code counts as one word, a link as its text. A
 sentence ends with `.`, `!`, `?` or `:` before a capital, a backquote, or the end of its paragraph or list item.
@@ -19,6 +19,20 @@ CLAUSES: Final = frozenset(
     {"What", "Whatever", "Who", "Whoever", "Whom", "Whose", "Whether", "How", "Where", "Wherever", "Whichever"}
 )
 """First words of a clause that stands for a noun. Questions are left out."""
+
+BANNED: Final = re.compile(
+    r"\b(?:"
+    r"whoever|anew|nobody|everybody|somebody|anybody"
+    r"|(?:go|goes|going|went) on|all the same|for ever|without a word|once more|has it so|met a bug"
+    r"|(?:takes|took|taken) out|pass(?:es|ed)? over|asks? for|asked for|(?:is|are) tried again"
+    r"|(?:is|are|was|were|be) (?:told|asked)"
+    r"|(?<!there )(?:is|are) (?:no (?!longer\b|more\b)|none of)"
+    r"|(?:lies|lay|lie) (?:behind|before|in|after)|behind (?:it|them|this|that|the|what)"
+    r"|what (?:is|was|were|are|has|had)"
+    r")\b",
+    re.IGNORECASE,
+)
+"""Idioms that read like a translation. Questions are left out."""
 
 _NO_PROSE: Final = (
     re.compile(r"\A---\n.*?\n---\n", re.DOTALL),
@@ -44,6 +58,12 @@ class Prose:
     long: list[str]
     """The same, of sentences with more than LONG_WORDS words."""
     semicolons: int
+    banned: list[str]
+    """`page: phrase: sentence`, of phrases in BANNED."""
+
+    @property
+    def clause_share(self) -> float:
+        return len(self.clauses) / max(1, self.sentences)
 
     @property
     def semicolons_per_1000(self) -> float:
@@ -68,28 +88,40 @@ def sentences_of(page: str) -> Iterator[str]:
 
 def prose_of(pages: Iterable[Path]) -> Prose:
     """Count the prose of pages."""
+    return prose_in((_name_of(path), path.read_text(encoding="utf-8")) for path in pages)
+
+
+def _name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.name
+
+
+def prose_in(texts: Iterable[tuple[str, str]]) -> Prose:
+    """Count the prose of texts, each with its place. Messages begin with a small letter: it counts as a capital."""
     count, words, semicolons = 0, 0, 0
     clauses: list[str] = []
     long: list[str] = []
-    for path in pages:
-        name = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.name
-        for sentence in sentences_of(path.read_text(encoding="utf-8")):
+    banned: list[str] = []
+    for name, text in texts:
+        for sentence in sentences_of(text):
             size = len(re.findall(r"[\w`'-]*\w[\w`'-]*", sentence))
             count, words, semicolons = count + 1, words + size, semicolons + sentence.count(";")
-            first = re.sub(r"^\W+", "", sentence).partition(" ")[0].rstrip(",")
+            first = re.sub(r"^\W+", "", sentence).partition(" ")[0].rstrip(",").capitalize()
             if first in CLAUSES and not sentence.endswith("?"):
                 clauses.append(f"{name}: {sentence}")
+            if (phrase := BANNED.search(sentence)) and not sentence.endswith("?"):
+                banned.append(f"{name}: {phrase[0]!r}: {sentence}")
             if size > LONG_WORDS:
                 long.append(f"{name}: {size} words: {sentence}")
-    return Prose(count, words, clauses, long, semicolons)
+    return Prose(count, words, clauses, long, semicolons, banned)
 
 
 def excess(prose: Prose) -> list[str]:
-    """Return the counts of the pages that are above their limits, each with its limit."""
+    """Return the counts of the texts that are above their limits, each with its limit."""
     limits = (
-        ("sentences that begin with a noun clause", len(prose.clauses), 20),
+        ("sentences that begin with a noun clause, %", 100 * prose.clause_share, 0.5),
         ("semicolons per 1,000 words", prose.semicolons_per_1000, 4.0),
         (f"sentences with more than {LONG_WORDS} words, %", 100 * prose.long_share, 5.0),
+        ("banned phrases", len(prose.banned), 0),
     )
     return [f"{name}: {found:.1f}, at most {most}" for name, found, most in limits if found > most]
 
@@ -99,17 +131,3 @@ def pages() -> list[Path]:
     docs = ROOT / "docs"
     dated = re.compile(r"benchmarks/20\d\d-")
     return [ROOT / "README.md", *(path for path in sorted(docs.rglob("*.md")) if not dated.search(path.as_posix()))]
-
-
-if __name__ == "__main__":
-    import sys
-
-    found = prose_of([Path(name).resolve() for name in sys.argv[1:]] or pages())
-    for line in (*found.clauses, *found.long):
-        print(line)  # noqa: T201 - a command
-    said = f"{found.sentences} sentences, {found.words} words: {len(found.clauses)} begin with a noun clause, "
-    said += (
-        f"{found.semicolons_per_1000:.1f} semicolons per 1,000 words, {found.long_share:.1%} have more than {LONG_WORDS} words"
-    )
-    print(said)  # noqa: T201
-    sys.exit("\n".join(excess(found)) or None)

@@ -41,9 +41,9 @@ class Address(NamedTuple):
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Ours without what would configure a server."""
+    """Ours without what would configure a server. A former name of triolog is an error in the process."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TRIOLOG_")}
-    return {**kept, **(extra or {})}
+    return {**kept, "PYTHONWARNINGS": "error:triolog:DeprecationWarning", **(extra or {})}
 
 
 @attrs.define(eq=False)

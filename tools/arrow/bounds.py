@@ -83,7 +83,7 @@ def time_text(timestamp: int) -> str:
 def timestamp_of(name: str, time: datetime) -> int:
     """Milliseconds since 1970, rounded up: a record's time is one, so this says the same of all records."""
     if time.tzinfo is None:
-        raise ArrowError(f"{name} is {time.isoformat()}, a time without a zone; give it one, as in {name}.replace(tzinfo=UTC)")
+        raise ArrowError(f"{name} is {time.isoformat()}, a time without a zone. Add one, as in {name}.replace(tzinfo=UTC)")
     return -((_EPOCH - time) // _MILLISECOND)
 
 
@@ -95,7 +95,7 @@ def _split(name: str, bound: Bound, timestamp: Time) -> tuple[int | Offsets | No
         raise ArrowError(f"{name}_timestamp is {timestamp!r}, expected milliseconds since 1970 or a datetime with a zone")
     if isinstance(bound, datetime):
         if timestamp is not None:
-            raise ArrowError(f"{name} is a time and {name}_timestamp is given, too; give one of them")
+            raise ArrowError(f"{name} is a time, and {name}_timestamp is also given. Give one of them")
         return None, max(0, timestamp_of(name, bound))
     if bound is None:
         return None, timestamp

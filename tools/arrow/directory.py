@@ -81,7 +81,7 @@ class DirectorySource:
             start_timestamp=bounds.start_timestamp,
             end_timestamp=bounds.end_timestamp,
             timestamp_unit=UNIT,
-            advice="Read again; a running server's topics are read at its address",
+            advice="Read again. Read topics of a running server at its address",
         )
         try:
             if self._is_committed:
@@ -116,11 +116,11 @@ class DirectorySource:
         text = f"{error.filename or self._path}: {error.strerror or error}" if isinstance(error, OSError) else str(error)
         if isinstance(error, DamagedSegmentError):
             text = (
-                f"{error.path}: position {error.position}: {error.reason}. `triolog verify` shows all damage of a directory; "
-                'damaged="warn" or "skip" reads what is whole'
+                f"{error.path}: position {error.position}: {error.reason}. `triolog verify` shows all damage of a "
+                'directory. damaged="warn" or "skip" reads the whole batches'
             )
         elif isinstance(error, LogInUseError):
-            text = text.replace("Read again, or with snapshot=server;", "Read again;")
+            text = text.replace("Read again, or with snapshot=server.", "Read again.")
         elif isinstance(error, SegmentGoneError):
             return ArrowError(text)
         return ArrowError(text if name is None else f"{name}: {text}")

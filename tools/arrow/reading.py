@@ -76,7 +76,7 @@ def read(
 
     names = (topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics))
     if not names:
-        raise ArrowError("no topic is named")
+        raise ArrowError("no topic given")
     if damaged not in DAMAGED:
         raise ArrowError(f"damaged is {damaged!r}, expected {', '.join(DAMAGED)}")
     try:
@@ -89,7 +89,7 @@ def read(
     try:
         if values is None:
             if schema is not None or flatten:
-                raise ArrowError("schema and flatten are for values that are decoded; say how with values")
+                raise ArrowError("schema and flatten need decoded values. Set values")
             shape = plain_shape(columns)
             spans = opened.spans(names, partitions, bounds)
         else:

@@ -47,7 +47,7 @@ class ValuesError(ArrowError):
 
     def __init__(self, topic: str, partition: int, offset: int, count: int, values: int, how: str, reason: str) -> None:
         super().__init__(
-            f"{topic}-{partition} offset {offset}: {reason}; {count} of {values} values from there on are no {how}. "
+            f"{topic}-{partition} offset {offset}: {reason}; {count} of {values} values from there on are not {how}. "
             'errors="null" gives null for such values'
         )
         self.topic = topic

@@ -51,8 +51,8 @@ def checked_columns(columns: Sequence[str] | None, there: Sequence[str]) -> tupl
     for name in columns:
         if name not in there:
             near = difflib.get_close_matches(str(name), there, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(there)}"
-            raise ArrowError(f"unknown column {name}; {hint}")
+            hint = f"Did you mean {near[0]}?" if near else f"Columns: {', '.join(there)}"
+            raise ArrowError(f"unknown column {name}. {hint}")
     if not columns or len(set(columns)) != len(columns):
-        raise ArrowError(f"columns are {', '.join(columns) or 'none'}; name each once, and one at least")
+        raise ArrowError(f"columns are {', '.join(columns) or 'none'}. Name at least one, and each once")
     return tuple(columns)

@@ -178,8 +178,8 @@ class ServerSource:
         if reached > offset or answer.range_ended is False:
             return reached
         raise ArrowError(
-            f"{self._where}: {span.name}: offsets up to {span.high - 1} were to be read and the log ends at offset "
-            f"{answer.high_watermark} now"
+            f"{self._where}: {span.name}: offsets up to {span.high - 1} were requested, but the log now ends at "
+            f"offset {answer.high_watermark}"
         )
 
     def _fetch(self, request: FetchRequest, ahead: Started | None) -> FetchPartitionResponse:
@@ -202,6 +202,6 @@ class ServerSource:
         try:
             yield
         except RequestError as exc:
-            hint = "; is `triolog serve` running there?" if exc.code in _UNANSWERED else ""
+            hint = ". Is `triolog serve` running there?" if exc.code in _UNANSWERED else ""
             raise ArrowError(f"{self._where}: {what}: {exc.message}{hint}") from exc
         self._was_answered = True

@@ -59,7 +59,7 @@ class Shape:
         """Log one warning after a partition in which values did not parse."""
         if self.parser is not None and (bad := report.bad_values.get(span.name)) is not None:
             LOGGER.warning(
-                "%s: %d values are null that are no %s, the first at offset %d: %s",
+                "%s: %d values are null because they are not %s, the first at offset %d: %s",
                 *(span.name, bad.count, self.parser.how, bad.first_offset, bad.reason),
             )
 

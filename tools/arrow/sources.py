@@ -92,20 +92,18 @@ def chosen_partitions(
             raise ArrowError(f"{where} has no topic {topic}")
         for number in partitions or ():
             if number not in numbers:
-                raise ArrowError(f"{where} has no partition {topic}-{number}; topic {topic} has {len(numbers)} partitions")
+                raise ArrowError(f"{where} has no partition {topic}-{number}. Topic {topic} has {len(numbers)} partitions")
     for named in bounds.named():
         if named not in there and named not in {name.partition for name in there}:
-            raise ArrowError(f"{where} has no partition {named}, for which an offset is given")
+            raise ArrowError(f"{where} has no partition {named}, but an offset is given for it")
     return sorted(name for name in there if name.topic in topics and (partitions is None or name.partition in partitions))
 
 
 def _native(broker: HasNative) -> Address:
     if not hasattr(broker, "native"):
-        raise ArrowError(f"{type(broker).__name__} is no source; give HOST:PORT, a directory or an embedded broker")
+        raise ArrowError(f"{type(broker).__name__} is not a source. Use HOST:PORT, a directory or an embedded broker")
     if broker.native is None:
-        raise ArrowError(
-            "the embedded broker does not listen for the native protocol; leave native=None out where it is opened"
-        )
+        raise ArrowError("the embedded broker does not listen for the native protocol. Open it with native='127.0.0.1:0'")
     return broker.native
 
 

@@ -13,8 +13,8 @@ from .options import Wanted, list_rows, measuring
 def command(wanted: Wanted, list_rows: bool) -> None:
     """Measure this machine: every row with its target, ratios to bare loops measured in turn in the same run.
 
-    All files lie in a temporary directory, by default on a disk, never in memory. Exit code 1 when a row could not be measured;
-    a missed target is a figure, not an error.
+    All files are in a temporary directory, by default on a disk, never in memory. Exit code 1 when a row could not be measured.
+    A missed target is a figure, not an error.
     """
     from .measuring.bench import FULL, QUICK
     from .table import BENCHMARK, ROWS

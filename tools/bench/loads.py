@@ -128,7 +128,7 @@ def check_ends(*, address: Address, topics: Sequence[str], partitions: int, end_
             asked = [{"topic": topic, "partition": number, "timestamp": LATEST_TIMESTAMP} for number in range(partitions)]
             for answer in wire.call("offsets_for_times", {"partitions": asked})["partitions"]:
                 if answer["offset"] != end_offset:
-                    raise LoadFailedError(f"{topic} has a log that ends elsewhere than at {end_offset}: {answer}")
+                    raise LoadFailedError(f"{topic} has a log that does not end at {end_offset}: {answer}")
 
 
 ANSWER_TIMEOUT_S = 30.0
@@ -275,7 +275,7 @@ def run_cleaner(job: str) -> dict[str, float]:
         for line in process.stdout:
             message = json.loads(line)
             if "error" in message:
-                raise LoadFailedError(f"the cleaner gave up: {message}")
+                raise LoadFailedError(f"the cleaner stopped: {message}")
             if "group" in message:
                 memory = memory_mib(process.pid)["VmHWM"]
                 process.stdin.write("next\n")

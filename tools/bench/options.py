@@ -28,9 +28,9 @@ A_TENTH: Final = "A tenth of the counts: shows that it works, not how fast it is
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 rounds: Final = click.option(
-    "--rounds", type=click.IntRange(min=1), help="Samples of each measure instead of the scale's number."
+    "--rounds", type=click.IntRange(min=1), help="Samples of each measure, instead of the scale's number."
 )
-list_rows: Final = click.option("--list", "list_rows", is_flag=True, help="Show the rows and stop.")
+list_rows: Final = click.option("--list", "list_rows", is_flag=True, help="List the rows and stop.")
 
 
 @attrs.frozen
@@ -49,7 +49,7 @@ class Wanted:
     def rows_of(self, rows: Collection[str]) -> list[str]:
         """Return the names of the rows to measure, in their order."""
         if unknown := [name for name in self.only if name not in rows]:
-            raise click.BadParameter(f"no row is called {unknown[0]!r}; there are {', '.join(rows)}", param_hint="--only")
+            raise click.BadParameter(f"there is no row {unknown[0]!r}. Rows: {', '.join(rows)}", param_hint="--only")
         return [name for name in rows if not self.only or name in self.only]
 
     def directory(self) -> tempfile.TemporaryDirectory[str]:
@@ -68,16 +68,16 @@ class Wanted:
             sys.exit(EXIT_ROW_FAILED)
 
 
-def measuring(*, only: str = "Name of a row; may be repeated.", quick: str = A_TENTH, name: str = "") -> Decorator:
+def measuring(*, only: str = "Name of a row (repeatable).", quick: str = A_TENTH, name: str = "") -> Decorator:
     """Give a command the options of all benchmarks; it gets them as its first argument. `name` as in `Wanted`."""
     kept = f"{SAVED_IN}/<date>{f'-{name}' if name else ''}.json"
     options = (
         click.option("--only", multiple=True, metavar="ROW", help=only),
         click.option("--quick", is_flag=True, help=quick),
         click.option("--json", "as_json", is_flag=True, help="Print all samples as JSON."),
-        click.option("--save", is_flag=True, help=f"Keep the figures in {kept} and .md."),
+        click.option("--save", is_flag=True, help=f"Save the figures in {kept} and .md."),
         click.option(
-            "--save-in", type=click.Path(file_okay=False), default=SAVED_IN, show_default=True, help="Where --save writes."
+            "--save-in", type=click.Path(file_okay=False), default=SAVED_IN, show_default=True, help="Folder for --save."
         ),
         click.option(
             "--dir", "parent", type=click.Path(exists=True, file_okay=False), help="A directory on the disk to measure."

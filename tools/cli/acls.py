@@ -34,14 +34,16 @@ def command() -> None:
 
 def _rule_options(function: Any) -> Any:
     for each in (
-        click.option("--deny", is_flag=True, help="Rules that deny.  [default: that allow]"),
-        option("--host", also=("--allow-host", "--deny-host"), metavar="ADDRESS", help="Only from this address."),
-        click.option("--prefix", is_flag=True, help="The names are the beginnings of names."),
-        option("--cluster", means={"--cluster-scope": True}, is_flag=True, help="On the server itself."),
-        click.option("--transactional-id", "transactional_ids", multiple=True, metavar="ID", help="On this transactional id."),
-        click.option("-g", "--group", "groups", multiple=True, metavar="NAME", help="On this group; * means all."),
+        click.option("--deny", is_flag=True, help="Deny rules.  [default: allow rules]"),
+        option("--host", also=("--allow-host", "--deny-host"), metavar="ADDRESS", help="Client address of the rule."),
+        click.option("--prefix", is_flag=True, help="Treat names as prefixes."),
+        option("--cluster", means={"--cluster-scope": True}, is_flag=True, help="Rules for the server itself."),
         click.option(
-            "-t", "--topic", "topics", multiple=True, metavar="NAME", help="On this topic; * means all; may be repeated."
+            "--transactional-id", "transactional_ids", multiple=True, metavar="ID", help="Rules for this transactional id."
+        ),
+        click.option("-g", "--group", "groups", multiple=True, metavar="NAME", help="Rules for this group (* for all)."),
+        click.option(
+            "-t", "--topic", "topics", multiple=True, metavar="NAME", help="Rules for this topic (* for all, repeatable)."
         ),
         click.option(
             "--operation",
@@ -49,7 +51,7 @@ def _rule_options(function: Any) -> Any:
             type=click.Choice(OPERATIONS, case_sensitive=False),
             multiple=True,
             metavar="NAME",
-            help=f"{', '.join(OPERATIONS[:6])}, ...; may be repeated.",
+            help=f"{', '.join(OPERATIONS[:6])}, ... (repeatable).",
         ),
     ):
         function = each(function)
@@ -61,7 +63,7 @@ def _rule_options(function: Any) -> Any:
 @_rule_options
 @asks_server
 def list_acls(principal: str | None, server: ServerAddress, as_json: bool, **chosen: Any) -> None:
-    """List all rules, or those of PRINCIPAL (alice or User:alice) and of the options."""
+    """List all rules, or those that match PRINCIPAL (alice or User:alice) and the options."""
     filters = _filters(principal, chosen)
     found = ask(server, lambda admin: admin.describe_acls(*filters))
     if as_json:
@@ -75,19 +77,19 @@ def list_acls(principal: str | None, server: ServerAddress, as_json: bool, **cho
 @command.command
 @click.argument("principal")
 @_rule_options
-@click.option("--producer", is_flag=True, help="Everything that a producer of the topics needs.")
-@click.option("--consumer", is_flag=True, help="Everything that a consumer of the topics in the groups needs.")
+@click.option("--producer", is_flag=True, help="Grant everything that a producer of the topics needs.")
+@click.option("--consumer", is_flag=True, help="Grant everything that a consumer of the topics in the groups needs.")
 @asks_server
 def add(principal: str, producer: bool, consumer: bool, server: ServerAddress, as_json: bool, **chosen: Any) -> None:
     """Allow (or --deny) PRINCIPAL operations: triolog acls add alice --operation read --topic orders.
 
-    PRINCIPAL is a user, alice or User:alice; * is everybody. Without --operation all operations are meant.
+    PRINCIPAL is a user, alice or User:alice; * means every user. Without --operation the rule covers all operations.
     """
     from ...protocol.native.messages import AclEntry
 
     resources = _resources(chosen)
     if not resources:
-        raise click.UsageError("on which resource? --topic NAME, --group NAME, --transactional-id ID or --cluster")
+        raise click.UsageError("no resource given. Use --topic NAME, --group NAME, --transactional-id ID or --cluster")
     roles = (*(PRODUCER if producer else ()), *(CONSUMER if consumer else ()))
     named = [each.upper() for each in chosen["operations"] or (() if roles else ("all",))]
     rules = tuple(
@@ -116,7 +118,7 @@ def add(principal: str, producer: bool, consumer: bool, server: ServerAddress, a
 @yes_option
 @asks_server
 def remove(principal: str | None, yes: bool, server: ServerAddress, as_json: bool, **chosen: Any) -> None:
-    """Remove the rules of PRINCIPAL and of the options: all that `triolog acls list` lists for the same arguments."""
+    """Remove the rules that match PRINCIPAL and the options: those that `triolog acls list` lists for the same arguments."""
     filters = _filters(principal, chosen)
     found = ask(server, lambda admin: admin.describe_acls(*filters))
     if not found:

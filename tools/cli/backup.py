@@ -25,15 +25,15 @@ _PAUSE_S: Final = 0.05
 @click.command
 @directory_argument
 @click.argument("target", metavar="DEST", type=click.Path(file_okay=False))
-@click.option("--copy", is_flag=True, help="Copy sealed segments too, instead of making hard links.")
+@click.option("--copy", is_flag=True, help="Copy sealed segments too, instead of creating hard links.")
 @json_option
 def command(directory: str, target: str, copy: bool, as_json: bool) -> None:
-    """Copy the log directory DIR of a running (or stopped) server on this machine to DEST, which is empty or not there.
+    """Copy the log directory DIR of a running (or stopped) server on this machine to DEST, which is empty or does not exist.
 
-    Every record that was acknowledged before the command began is in the copy; later ones may be. Sealed segments are hard
-    links, which take no room and no time, where DEST is on the same file system; active segments are copied up to their last
-    whole batch. The copy is opened like the directory of a server that was killed, and `triolog verify DEST` finds no damage
-    that DIR does not have. A server with several data directories needs one call for each.
+    The copy has every record that was acknowledged before the command began. It may have later ones. If DEST is on the same
+    file system, sealed segments become hard links, which take no space and no time. Active segments are copied up to their last
+    whole batch. A server opens the copy like the directory of a server that was killed. `triolog verify DEST` finds no damage
+    that DIR does not have. For a server with several data directories, run the command once for each.
     """
     from ...protocol.errors import TriologError
     from ...server.offline.backup import make_backup, plan_backup
@@ -55,7 +55,7 @@ def command(directory: str, target: str, copy: bool, as_json: bool) -> None:
     except TriologError as exc:
         raise FailedError(printable(str(exc))) from exc
     except OSError as exc:
-        raise FailedError(f"{printable(exc.filename or target)}: {exc.strerror}; DEST is not complete: remove it") from exc
+        raise FailedError(f"{printable(exc.filename or target)}: {exc.strerror}. DEST is not complete: remove it") from exc
     _report(backups, target, time.perf_counter() - begin, as_json=as_json)
 
 

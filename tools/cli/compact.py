@@ -26,17 +26,17 @@ MIB: Final = 1 << 20
 
 @click.command
 @directory_argument
-@click.option("--topic", required=True, metavar="NAME", help="The topic.")
+@click.option("--topic", required=True, metavar="NAME", help="Topic to compact.")
 @click.option("--include-active", is_flag=True, help="Close the active segment first, so that it is compacted too.")
-@click.option("--force", is_flag=True, help="Even though the topic's cleanup.policy is not compact.")
-@click.option("--map-mib", type=click.IntRange(1), default=128, show_default=True, help="Memory for the keys of a round.")
+@click.option("--force", is_flag=True, help="Compact even if the topic's cleanup.policy is not compact.")
+@click.option("--map-mib", type=click.IntRange(1), default=128, show_default=True, help="Memory for the keys of one round.")
 @json_option
 def command(directory: str, topic: str, include_active: bool, force: bool, map_mib: int, as_json: bool) -> None:
     """Keep the newest record of each key of a topic in the log directory DIR, and drop the older ones.
 
-    A server does that by itself, in the background, for topics with cleanup.policy=compact; this does it at once. Records
-    without a key are dropped too, as Kafka does: such a topic accepts none. There is no way back: `triolog backup` first.
-    The server must be stopped, and `triolog verify` should find no damage.
+    For topics with cleanup.policy=compact a server does this in the background; the command does it at once. It also drops
+    records without a key, as Kafka does: a compacted topic accepts none. There is no way back, so run `triolog backup` first.
+    Stop the server first; `triolog verify` should find no damage.
     """
     from ...server.offline.compact_directory import CompactionOptions
     from ...server.offline.repair_directory import topic_config
@@ -62,8 +62,8 @@ def check_policies(directory: StoppedDirectory, says: DirectorySays) -> None:
     for files in directory.partitions:
         if not says.of(files.topic_partition).is_compacted:
             raise FailedError(
-                f"the cleanup.policy of {printable(files.topic_partition.topic)} is not compact: older records of equal keys "
-                "and all records without a key would be lost; --force compacts it all the same"
+                f"the cleanup.policy of {printable(files.topic_partition.topic)} is not compact: older records of "
+                "equal keys and all records without a key would be lost. --force compacts it anyway"
             )
 
 
@@ -77,7 +77,7 @@ def _compact(
         try:
             return list(compact_directory(fs, directory, says.of, how, Sum(bar)))
         except TriologError as exc:
-            raise FailedError(f"{printable(str(exc))}; see `triolog verify {printable(directory.path)}`") from exc
+            raise FailedError(f"{printable(str(exc))}. See `triolog verify {printable(directory.path)}`") from exc
 
 
 def _report(topic: str, done: list[CompactedPartition], elapsed_s: float, *, as_json: bool) -> None:

@@ -22,14 +22,14 @@ def command() -> None:
 
 
 @command.command
-@click.option("-c", "--config", "file", type=click.Path(exists=True, dir_okay=False), help="TOML with the server's keys.")
+@click.option("-c", "--config", "file", type=click.Path(exists=True, dir_okay=False), help="TOML file with the server's keys.")
 @click.option("--changed", is_flag=True, help="Leave out keys that have their default.")
 @click.argument("keys", metavar="[KEY]...", nargs=-1)
 @json_option
 def show(file: str | None, changed: bool, keys: tuple[str, ...], as_json: bool) -> None:
     """Show the keys, or only KEY..., that `triolog serve --config FILE` would start with here, and check them.
 
-    A key comes from the file, from a TRIOLOG_* variable, which wins, or has its default. Topic keys are those of
+    A key comes from a TRIOLOG_* variable, from the file, or from its default; the first of these wins. Topic keys are those of
     [topic_defaults]. `triolog topics describe` shows the keys of one topic.
     """
     from ...protocol.errors import RequestError
@@ -43,7 +43,7 @@ def show(file: str | None, changed: bool, keys: tuple[str, ...], as_json: bool) 
         from .terminal.grammar import nearest
 
         near = nearest(missing[0], names)
-        raise click.UsageError(f"no key {missing[0]}. " + (f"Did you mean {near[0]}?" if near else "Leave it out to see all"))
+        raise click.UsageError(f"no key {missing[0]}. " + (f"Did you mean {near[0]}?" if near else "Leave KEY out to see all"))
     rows = [row for row in rows if (not keys or row[0] in keys) and not (changed and row[2] == DEFAULT)]
     if as_json:
         print_json({name: {"value": value, "source": source} for name, value, source in rows})

@@ -23,19 +23,27 @@ ON_ANY_PORT: Final = "127.0.0.1:0"
 
 @click.command
 @click.option(
-    *("--listen",), metavar="HOST:PORT", default=ON_ANY_PORT, show_default=True, help="Where browsers come; port 0: any."
+    *("--listen",), metavar="HOST:PORT", default=ON_ANY_PORT, show_default=True, help="Listen for browsers; port 0: any."
 )
-@click.option("--allow-changes", is_flag=True, help="Let who looks also change things, with the rights that the server gives.")
+@click.option("--allow-changes", is_flag=True, help="Allow changes, with the rights that the server grants.")
 @click.option("--control", metavar="HOST:PORT", help="Tests only: the control port of the same server.")
-@click.option("--control-token-file", type=click.Path(exists=True, dir_okay=False), help="Tests only: file with its token.")
+@click.option(
+    "--control-token-file",
+    type=click.Path(exists=True, dir_okay=False),
+    help="Tests only: file with the token of the control port.",
+)
 @click.option(
     "--forward-state-dir",
     type=click.Path(file_okay=False),
-    help="State directory of `triolog forward`; by default the usual one.",
+    help="State directory of `triolog forward`.  [default: the usual one]",
 )
-@click.option("--insecure", is_flag=True, help="Listen where other machines reach it: what browsers send is not encrypted.")
-@click.option("--parent", type=int, hidden=True, help="The process that started this one: without it there is none.")
-@click.option("--listen-fd", type=int, hidden=True, help="A socket of its that listens.")
+@click.option(
+    "--insecure",
+    is_flag=True,
+    help="Listen on an address that other machines can reach. Traffic from browsers is not encrypted.",
+)
+@click.option("--parent", type=int, hidden=True, help="Stop when this parent process ends.")
+@click.option("--listen-fd", type=int, hidden=True, help="Inherited descriptor of a listening socket.")
 @server_option
 def command(
     server: ServerAddress,
@@ -50,8 +58,8 @@ def command(
 ) -> None:
     """Show a server in the browser: topics, records, time, groups, faults.
 
-    Prints its URL and serves until Ctrl-C. Where the server has logins, users log in on the page with their own rights, unless
-    --user says in whose name everybody looks.
+    Prints its URL and serves until Ctrl-C. If the server has logins, users log in on the page with their own rights. With
+    --user every browser has the rights of that user.
     """
     if importlib.util.find_spec("h11") is None:
         raise click.UsageError(f"the console needs h11: {how_to_install('console')}")
@@ -70,8 +78,9 @@ def command(
     address, control_address = _address("--listen", listen), None if control is None else _address("--control", control)
     if not is_loopback(address.host) and not insecure and listen_fd is None:
         raise click.UsageError(
-            f"--listen {address}: other machines reach that, and nothing is encrypted. Listen on 127.0.0.1 and come by "
-            f"ssh -L {address.port or 'PORT'}:127.0.0.1:{address.port or 'PORT'}, or say --insecure"
+            f"--listen {address}: other machines can reach it, and nothing is encrypted. Listen on 127.0.0.1 and "
+            f"connect through ssh -L {address.port or 'PORT'}:127.0.0.1:{address.port or 'PORT'}, or use "
+            "--insecure"
         )
     try:
         token = None if control_token_file is None else read_token(control_token_file)

@@ -62,7 +62,7 @@ class Selection:
     help=f"Start there: {POSITION_HELP}.  [default: start; end with --follow]",
 )
 @position_option("--until", times=("--to",), help="Stop before this position.")
-@click.option("--exact", is_flag=True, help="Select by timestamp, from --offset on and before --until: late records too.")
+@click.option("--exact", is_flag=True, help="Select by timestamp, from --offset to before --until, including late records.")
 @only_partitions_option
 @option(
     "--isolation",
@@ -70,13 +70,13 @@ class Selection:
     type=click.Choice(["read_uncommitted", "read_committed"]),
     default="read_uncommitted",
     show_default=True,
-    help="Whether to print records of open and aborted transactions.",
+    help="Print or hide records of open and aborted transactions.",
 )
 @option(
     *("-g", "--group"),
     also=("-G", "--group-id"),
     metavar="NAME",
-    help="Start at this group's committed offsets, and commit what is printed.",
+    help="Start at this group's committed offsets, and commit the offsets of printed records.",
 )
 @click.option(
     "--skip-gaps/--refuse-gaps",
@@ -120,9 +120,9 @@ def command(
 ) -> None:
     """Print the records of TOPIC up to the end of the log, or with --follow until Ctrl-C.
 
-    Times in --offset and --until are looked up in the time index and select a range of offsets. Where records are written
-    out of order, that range contains records of other times and misses late ones. --exact selects by timestamp instead; the
-    server finds the records. --json is --format json.
+    The time index turns the times in --offset and --until into a range of offsets. If records are written out of order, that
+    range contains records of other times and misses late ones. With --exact the server selects by timestamp instead. --json is
+    --format json.
 
     With --group, --offset applies only to partitions for which the group has no committed offset.
     """
@@ -137,7 +137,7 @@ def command(
     if exact and (not given or None in map(time_of, given)):
         raise click.UsageError("--exact selects by timestamp: give --offset or --until a time, such as 10m")
     if follow and until is not None:
-        raise click.UsageError("--until ends the reading and --follow does not; give one of them")
+        raise click.UsageError("--until ends the reading and --follow does not. Give one of them")
     name = "json" if as_json else format_name or ("table" if sys.stdout.isatty() else "json")
     printer = Printer(formatter(name, zone), selection)
 

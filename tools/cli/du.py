@@ -41,16 +41,16 @@ AGES: Final = (
     type=click.Choice(["topic", "partition", "segment", "age"]),
     default="topic",
     show_default=True,
-    help="What a line stands for.",
+    help="Unit of a line.",
 )
 @timezone_option
 @svg_option
 @json_option
 def command(directory: str, topics: tuple[str, ...], view: str, zone: Zone, svg: str | None, as_json: bool) -> None:
-    """Show the room that the log directory DIR, or one partition's directory, takes on the disk.
+    """Show the disk space that the log directory DIR, or one partition's directory, takes.
 
-    `on disk` is what the device gave: indexes are preallocated sparse, so it can be less than `content`, the size that `ls`
-    shows. A segment is as old as its newest record. Sizes alone are read, so a server may be running.
+    `on disk` is the space that the device allocated. Indexes are preallocated sparse, so it can be less than `content`, the
+    size that `ls` shows. A segment is as old as its newest record. The command reads only sizes, so a server may be running.
     """
     one_way_to_print(svg, as_json)
     from ...server.offline.space import Space, measure_partition, measure_rest

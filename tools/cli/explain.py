@@ -41,8 +41,8 @@ def command(
 ) -> None:
     """Show how the server finds a position in TOPIC, or with --until the records of a range of times.
 
-    The output names the segment, the slots of the time index and the offset index, the bytes that it read, whether they
-    were cached, and the result. --json prints the server's response, --svg draws it beside all segments over time.
+    The output names the segment, the slots of the time index and the offset index, the bytes that were read, whether they were
+    cached, and the result. --json prints the server's response, --svg draws it beside all segments over time.
     """
     one_way_to_print(svg, as_json)
     if offset is until is None:

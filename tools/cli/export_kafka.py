@@ -25,9 +25,13 @@ if TYPE_CHECKING:
 @click.option("--print-commands", is_flag=True, help="Print the kafka-topics.sh commands that create the topics; needs no OUT.")
 @click.option("--bootstrap-server", default="localhost:9092", show_default=True, help="Kafka's address in these commands.")
 @click.option(
-    "--config", "configs", multiple=True, metavar="KEY=VALUE", help="A topic key for every topic in these commands, repeatable."
+    "--config",
+    "configs",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A topic key for every topic in these commands (repeatable).",
 )
-@click.option("--copy", is_flag=True, help="Copy sealed segments too, instead of giving their files a second name.")
+@click.option("--copy", is_flag=True, help="Copy sealed segments too, instead of creating hard links.")
 @json_option
 def command(
     directory: str,
@@ -38,10 +42,11 @@ def command(
     copy: bool,
     as_json: bool,
 ) -> None:
-    """Lay the partitions of the log directory DIR into OUT, a log directory of a formatted Kafka.
+    """Copy the partitions of the log directory DIR into OUT, a log directory of a formatted Kafka.
 
-    First create the topics in Kafka with the commands that --print-commands shows, and stop Kafka in order. Both
-    directories must be stopped. Kafka's topic ids are kept, DIR is not changed; run it again when it was cut off.
+    First create the topics in Kafka with the commands that --print-commands shows, and shut Kafka down cleanly. Both
+    directories must be stopped. The copy keeps Kafka's topic ids, and DIR does not change. If the command was interrupted, run
+    it again.
     """
     from ...server.storage.errors import StorageError
 
@@ -51,7 +56,7 @@ def command(
             _print_commands(source, bootstrap_server, _read_kafka_configs(configs), as_json=as_json)
             return
         if out is None:
-            raise click.UsageError("say where to: a log directory of Kafka as OUT, or --print-commands")
+            raise click.UsageError("no target. Give OUT, a log directory of Kafka, or --print-commands")
         plan, exported = _export(source, str(Path(out).absolute()), link=not copy)
     except (StorageError, OSError) as exc:
         raise FailedError(str(exc)) from exc
@@ -74,9 +79,9 @@ def _read_kafka_configs(texts: tuple[str, ...]) -> dict[str, str]:
     configs = read_configs(texts, "--config")
     for key, value in configs.items():
         if key not in KAFKA_TOPIC_KEYS:
-            raise click.BadParameter(f"{key!r} is no key of a topic in Kafka", param_hint="--config")
+            raise click.BadParameter(f"{key!r} is not a topic key of Kafka", param_hint="--config")
         if key in KAFKA_SMALLEST and not (value.isascii() and value.isdigit()):
-            raise click.BadParameter(f"'{key}={value}': {key} is a number", param_hint="--config")
+            raise click.BadParameter(f"'{key}={value}': {key} is not a number", param_hint="--config")
     return configs
 
 

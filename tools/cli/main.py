@@ -117,7 +117,7 @@ class LazyGroup(Group):
             if not subcommand.is_in_clone or not subcommand.module.startswith(exc.name or "?"):
                 raise
             raise click.ClickException(
-                f"{cmd_name} is not in the wheel, but in triolog's repository: run it in a clone."
+                f"{cmd_name} is not in the wheel, only in triolog's repository. Run it in a clone"
             ) from exc
         assert isinstance(command, click.Command), f"{subcommand.module}.command is a {type(command).__name__}"
         return command

@@ -67,7 +67,7 @@ class Given:
     also=("--value-text",),
     multiple=True,
     metavar="TEXT",
-    help="Send this message; may be repeated.",
+    help="Send this message (repeatable).",
 )
 @option(
     *("-f", "--format", "format_name"),
@@ -75,35 +75,47 @@ class Given:
     type=click.Choice(["lines", "json", "csv", *TABLE_FORMATS]),
     default="lines",
     show_default=True,
-    help="lines (a value in each), json (lines), csv (column names first), or a table: parquet, arrow.",
+    help="lines (each is a value), json (lines), csv (column names first), or a table: parquet, arrow.",
 )
-@option("-k", "--key", metavar="KEY", help="Key of all messages or lines; with other formats the field or column with the key.")
+@option(
+    "-k", "--key", metavar="KEY", help="Key of all messages or lines, or with other formats the field or column with the key."
+)
 @option("-K", "--key-separator", metavar="TEXT", help="Split each line at the first TEXT into key and value.")
 @option(
     *("-H", "--header", "headers"),
     also=("--headers",),
     multiple=True,
     metavar="NAME=VALUE",
-    help="Add a header; may be repeated.",
+    help="Add a header (repeatable).",
 )
 @click.option("--value", metavar="NAME", help="Field or column with the value.  [default: the whole object or row]")
 @click.option("--timestamp", metavar="NAME", help="Field or column with the time: ISO 8601 or a number.")
-@click.option("--timestamp-unit", type=click.Choice(["ms", "s"]), default="ms", show_default=True, help="Of times as numbers.")
-@click.option("--delimiter", default=",", show_default=True, help="Between the fields of CSV.")
 @click.option(
-    "-p", "--partition", type=click.IntRange(0), metavar="N", help="Send all records there.  [default: by key, as Kafka]"
+    "--timestamp-unit", type=click.Choice(["ms", "s"]), default="ms", show_default=True, help="Unit of times that are numbers."
+)
+@click.option("--delimiter", default=",", show_default=True, help="Separator of CSV fields.")
+@click.option(
+    "-p",
+    "--partition",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Send all records to this partition.  [default: by key, as Kafka]",
 )
 @option("--compression", also=("-z", "--compression-codec"), type=click.Choice(COMPRESSIONS), default="none", show_default=True)
-@click.option("--acks", type=click.Choice(list(ACKS)), default="all", show_default=True, help="What an acknowledgement means.")
-@click.option("--idempotent/--no-idempotent", default=None, help="Write retries once.  [default: with --acks all]")
-@click.option("--transactional-id", metavar="ID", help="Send it all in one transaction: everything is visible, or nothing.")
+@click.option("--acks", type=click.Choice(list(ACKS)), default="all", show_default=True, help="Meaning of an acknowledgement.")
+@click.option(
+    "--idempotent/--no-idempotent", default=None, help="Store each record once, even after retries.  [default: with --acks all]"
+)
+@click.option("--transactional-id", metavar="ID", help="Send everything in one transaction: everything is visible, or nothing.")
 @click.option(
     "--expected-offset",
     type=click.IntRange(0),
-    help="Append it all as one batch to --partition, and only if that ends at this offset; else nothing of it.",
+    help="Append everything as one batch to --partition, if its log ends at this offset; else nothing.",
 )
-@click.option("--linger-ms", type=click.IntRange(0), default=5, show_default=True, help="How long a batch may wait to grow.")
-@click.option("--on-error", type=click.Choice(["stop", "skip"]), default="stop", show_default=True, help="When a row is bad.")
+@click.option("--linger-ms", type=click.IntRange(0), default=5, show_default=True, help="Time that a batch may wait to grow.")
+@click.option(
+    "--on-error", type=click.Choice(["stop", "skip"]), default="stop", show_default=True, help="Reaction to a bad row."
+)
 @ignored("-P", "-q")
 @option("--property", "properties", also=("--reader-property",), multiple=True, hidden=True)
 @timezone_option
@@ -119,19 +131,19 @@ def command(
 ) -> None:
     """Send messages, the rows of FILE, or those of standard input to TOPIC.
 
-    lines: each line is a value. json: each line is an object with key, value, timestamp (ms or ISO 8601), headers,
-    partition, as `consume --format json` prints it; with --key, --value or --timestamp it is any object, and the whole
-    line is the value. csv: each row becomes a JSON object of its columns. parquet, arrow: the same for the rows of a file,
-    with numbers and times as what they are, in one idempotent producer. Ends when every record is acknowledged, or with
-    --transactional-id when the transaction is committed; a bad row aborts it. With --expected-offset all of it is kept in
-    memory and appended at once.
+    lines: each line is a value. json: each line is an object with key, value, timestamp (ms or ISO 8601), headers, partition,
+    as `consume --format json` prints it. With --key, --value or --timestamp it is any object, and the whole line is the value.
+    csv: each row becomes a JSON object of its columns. parquet, arrow: the same for the rows of a file, with numbers and times
+    as what they are, in one idempotent producer. The command ends when every record is acknowledged, or with --transactional-id
+    when the transaction is committed; a bad row aborts it. With --expected-offset it keeps all records in memory and appends
+    them at once.
     """
     given = Given(**options)
     reader = read_configs(properties, "--property", "parse.key=true")
     if reader.get("parse.key") == "true":  # of kafka-console-producer
         given = attrs.evolve(given, key_separator=reader.get("key.separator", "\t"))
     if messages and (file != "-" or format_name != "lines"):
-        raise click.UsageError("-m sends its text as it is: leave out FILE and --format")
+        raise click.UsageError("-m sends its text as it is. Leave out FILE and --format")
     rows = RowOptions(
         key=given.key,
         key_separator=given.key_separator,
@@ -150,7 +162,9 @@ def command(
     if format_name in TABLE_FORMATS:
         if not is_plain or given.expected_offset is not None or given.on_error != "stop" or given.timestamp_unit != "ms":
             others = "--acks, --no-idempotent, --transactional-id, --expected-offset, --on-error and --timestamp-unit"
-            raise click.UsageError(f"--format {format_name} takes no {others}: each row is written once, or the command stops")
+            raise click.UsageError(
+                f"--format {format_name} accepts no {others}: each row is written once, or the command stops"
+            )
         names = ("topic", "key", "value", "timestamp", "partition", "compression")
         table = TableOptions(format_name=format_name, **fields(given, *names))
         _say(produce_table(server, file, table), as_json=as_json)
@@ -158,7 +172,7 @@ def command(
     if given.acks != "all" and (given.idempotent or given.transactional_id is not None):
         raise click.UsageError("--idempotent and --transactional-id need --acks all")
     if given.transactional_id is not None and given.idempotent is False:
-        raise click.UsageError("--transactional-id needs an idempotent producer; leave --no-idempotent out")
+        raise click.UsageError("--transactional-id needs an idempotent producer. Leave out --no-idempotent")
     if given.expected_offset is not None and (given.partition is None or not is_plain):
         raise click.UsageError("--expected-offset needs --partition and --acks all, an idempotent producer and no transaction")
     if len(given.delimiter) != 1:
@@ -256,7 +270,7 @@ class Sending:
         """Describe the outcome for the records of an input that was not sent to its end."""
         if self._given.transactional_id is None:
             return f"{count_text(self._records, 'record')} acknowledged before"
-        return "whether the transaction was committed is not known" if self._commits else "nothing was committed"
+        return "the transaction may or may not have been committed" if self._commits else "nothing was committed"
 
     def summary(self) -> dict[str, Any]:
         """Return the totals of the sent records; offsets are inclusive and -1 with acks 0."""

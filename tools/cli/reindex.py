@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 @topics_option
 @json_option
 def command(directory: str, topics: tuple[str, ...], as_json: bool) -> None:
-    """Make the .index, .timeindex and .txnindex files anew in the log directory DIR, or in one partition's directory.
+    """Rebuild the .index, .timeindex and .txnindex files in the log directory DIR, or in one partition's directory.
 
-    Every batch is checked on the way. A segment whose log is damaged keeps its indexes: `triolog repair` takes care of both.
-    The server must be stopped. --json prints JSON lines. Exit code 1 when a segment was left as it was.
+    The command checks every batch on the way. A segment with a damaged log keeps its indexes: `triolog repair` repairs both.
+    Stop the server first. --json prints JSON lines. Exit code 1 when a segment was left as it was.
     """
     from ...server.offline.findings import Observer
     from ...server.offline.repair import reindex
@@ -72,7 +72,7 @@ class _Report:
             counts = fields(outcome, "offset_entries", "time_entries", "aborted", "failure")
             write(json_line({"type": "segment", "file": path, "ok": outcome.failure is None, **counts}))
         elif outcome.failure is not None:
-            say_after("left", f"{path}: {printable(outcome.failure)}; `triolog repair` comes first", fg="red", bold=True)
+            say_after("left", f"{path}: {printable(outcome.failure)}. Run `triolog repair` first", fg="red", bold=True)
 
     def end(self, log_bytes: int, elapsed_s: float) -> None:
         if self._as_json:

@@ -26,17 +26,16 @@ _KIND_WIDTH: Final = 10
 @click.command
 @directory_argument
 @topics_option
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the repairs without doing them.")
 @json_option
 def command(directory: str, topics: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
-    """Repair what `triolog verify` calls damaged in the log directory DIR, or in one partition's directory.
+    """Repair the damage that `triolog verify` reports in the log directory DIR, or in one partition's directory.
 
-    Bytes that are no batch go to side files and their offsets become a documented gap; indexes, snapshots and checkpoints are
-    made anew; what is replaced is kept as *.corrupt-*. No byte is deleted, and a second run does nothing. What was repaired is
-    checked again. Start with --dry-run. The server must be stopped. --json prints JSON lines.
+    Bytes that are not a batch go to side files, and their offsets become a recorded gap. Indexes, snapshots and checkpoints are
+    rebuilt, and the replaced files stay as *.corrupt-*. The command deletes no byte, checks its own result, and does nothing in
+    a second run. Start with --dry-run. Stop the server first. --json prints JSON lines.
 
-    Exit code 0: nothing is damaged (any more); 1: damage is left, or with --dry-run there is some; 3: the directory cannot be
-    read or is in use.
+    Exit code 0: no damage is left. 1: damage is left, or --dry-run found some. 3: the directory cannot be read or is in use.
     """
     from ...server.offline.repair_directory import repair_directory
 
@@ -91,6 +90,6 @@ class _Printer:
             return "nothing is damaged"
         damages, actions = count_text(summary.damages, "damage"), count_text(len(summary.actions), "action")
         if self._dry_run:
-            return f"{damages}: {actions} would be taken; nothing was changed"
+            return f"{damages}: {actions} planned; nothing was changed"
         left = f"{count_text(len(summary.left), 'damage')} left" if summary.left else "checked again: no damage is left"
         return f"{damages}: {actions} taken, no byte deleted; {left}"

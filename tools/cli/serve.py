@@ -59,7 +59,7 @@ class CannotServeError(click.ClickException):
     also=("--dir",),
     multiple=True,
     type=click.Path(file_okay=False),
-    help=f"Log directory; may be repeated.  [default: {DEFAULT_DATA_DIR}]",
+    help=f"Log directory (repeatable).  [default: {DEFAULT_DATA_DIR}]",
 )
 @click.option(
     "--native",
@@ -82,16 +82,22 @@ class CannotServeError(click.ClickException):
     "--control-token-file", type=click.Path(exists=True, dir_okay=False), help="Tests only: file with a token for --control."
 )
 @click.option("--insecure", is_flag=True, help="Accept clients without a login on other addresses than loopback.")
-@click.option("--faults", "rules", type=click.Path(exists=True, dir_okay=False), help="Tests only: YAML with fault rules.")
+@click.option("--faults", "rules", type=click.Path(exists=True, dir_okay=False), help="Tests only: YAML file with fault rules.")
 @click.option("--nodes", type=click.IntRange(1, 100), default=1, help="Tests only: Kafka listeners that look like a cluster.")
-@click.option("--emulate", metavar="VERSION", help="Tests only: advertise what this version of Kafka does, such as 3.4.")
-@click.option("--ready-file", type=click.Path(dir_okay=False), help="Written with the real addresses once it accepts.")
-@click.option("--durability", metavar="MODE", help="Default of topics: fsync (the default), group:<ms> or os.")
-@click.option("--topic-config", type=click.Path(exists=True, dir_okay=False), help="TOML for adopted topics.")
+@click.option("--emulate", metavar="VERSION", help="Tests only: behave like this version of Kafka, such as 3.4.")
 @click.option(
-    "-c", "--config", "config_file", type=click.Path(exists=True, dir_okay=False), help="TOML with the server's keys."
+    "--ready-file",
+    type=click.Path(dir_okay=False),
+    help="Write the real addresses to this file once the server accepts connections.",
 )
-@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="Least important lines; info.")
+@click.option("--durability", metavar="MODE", help="Default durability of topics: fsync (the default), group:<ms> or os.")
+@click.option("--topic-config", type=click.Path(exists=True, dir_okay=False), help="TOML file for adopted topics.")
+@click.option(
+    "-c", "--config", "config_file", type=click.Path(exists=True, dir_okay=False), help="TOML file with the server's keys."
+)
+@click.option(
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="Lowest level of log lines.  [default: info]"
+)
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(
     data_dirs: tuple[str, ...],
@@ -115,9 +121,9 @@ def command(
 ) -> None:
     """Run a server until SIGTERM or SIGINT; on SIGHUP it reads its settings again.
 
-    Without arguments it serves ./triolog-data on loopback, to triolog's clients on port 9095 and to Kafka clients on 9092.
-    Keys come from --config (TOML), then TRIOLOG_* variables, then options; later ones win. Exit code 0 after a clean
-    shutdown, 2 for a wrong configuration, 3 when a directory or an address cannot be used.
+    Without arguments it serves ./triolog-data on loopback, to triolog's clients on port 9095 and to Kafka clients on 9092. Keys
+    come from --config (TOML), then TRIOLOG_* variables, then options; later ones win. Exit code 0 after a clean shutdown, 2 for
+    a wrong configuration, 3 when a directory or an address cannot be used.
     """
     with seldom_collecting(WHILE_LOADING):
         import trio
@@ -181,7 +187,7 @@ def command(
             Path(ready_file).unlink()
     if control is not None or rules is not None or nodes > 1 or emulate is not None:
         if child is not None:
-            raise click.UsageError(f"{config_file} has links to an upstream; a server for tests starts none")
+            raise click.UsageError(f"{config_file} has links to an upstream, but a server for tests starts none")
         _serve_for_tests(config, control, control_token_file, rules, nodes, emulate, ready_file, shown)
         return
 
@@ -240,7 +246,7 @@ def _serve_for_tests(
         token = None if token_file is None else read_token(token_file)
         if address is not None and token is None and not is_loopback(address.host):
             raise click.UsageError(
-                f"--control {address}: other machines reach that; --control-token-file has a token asked for"
+                f"--control {address}: other machines can reach it. Require a token with --control-token-file"
             )
         if rules is not None:
             check_rules(rules)
@@ -289,10 +295,10 @@ def _console(
         raise click.UsageError(f"--console: {exc}") from exc
     if not is_loopback(address.host) and not config.insecure:
         raise click.UsageError(
-            f"--console {address}: other machines reach that, and nothing is encrypted; --insecure has it so"
+            f"--console {address}: other machines can reach it, and nothing is encrypted. To allow it, use --insecure"
         )
     if config.native_security.has_tls:
-        raise click.UsageError("--console speaks no TLS with the server: run `triolog console --tls-ca FILE` beside it")
+        raise click.UsageError("--console does not use TLS to the server. Run `triolog console --tls-ca FILE` beside it")
     try:
         changes = ("--allow-changes",) if allow_changes else ()
         links = () if state_dir is None else ("--forward-state-dir", state_dir)
@@ -390,14 +396,14 @@ def _say_when_connections_are_few(max_connections: int) -> None:
         return
     if max_connections < default_max_connections():
         LOGGER.warning(
-            "at most %d connections are served at a time, further ones wait: that is what max_memory_bytes has memory for, and "
-            "max_connections sets another number",
+            "serving at most %d connections at a time, further ones wait: max_memory_bytes has memory for no "
+            "more. To change that, set max_connections.",
             max_connections,
         )
     else:
         LOGGER.warning(
-            "at most %d connections are served at a time, further ones wait: the process may open %d files; "
-            "with ulimit -n %d there are %d, and max_connections sets another number",
+            "serving at most %d connections at a time, further ones wait: the process may open only %d files. "
+            "Run ulimit -n %d for %d connections, or set max_connections.",
             max_connections,
             open_files_limit(),
             limit_for_most_connections(),
@@ -412,5 +418,5 @@ def _cannot_serve(group: BaseExceptionGroup[BaseException]) -> CannotServeError:
     is_taken = getattr(error, "errno", None) == errno.EADDRINUSE
     reason, hint = str(error), ". Choose other ports with --native PORT and --kafka PORT"
     if is_taken:
-        reason = reason.removesuffix("; choose another address") + hint
+        reason = reason.removesuffix(". Choose another address") + hint
     return CannotServeError(f"the server cannot start or continue: {reason}")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def command(server: ServerAddress, as_json: bool) -> None:
     """Show on one screen whether a server works: logs, disks, connections, lag, problems.
 
-    Exit code 0: it works. 1: it has a problem, which the last lines name. 3: it cannot be reached.
+    Exit code 0: the server works. 1: it has a problem, which the last lines name. 3: it cannot be reached.
     """
     from ..statistics.rates import moment
 

@@ -26,7 +26,7 @@ mechanism_option = click.option(
     type=click.Choice(list(HASHES), case_sensitive=False),
     multiple=True,
     default=tuple(HASHES),
-    help="Only for this mechanism; may be repeated.  [default: both]",
+    help="Only for this mechanism (repeatable).  [default: both]",
 )
 
 
@@ -58,7 +58,7 @@ def list_users(server: ServerAddress, as_json: bool) -> None:
 def add(name: str, new_password_file: TextIO | None, mechanisms: tuple[str, ...], server: ServerAddress, as_json: bool) -> None:
     """Add user NAME, or change the password. The password does not leave this machine: the server gets a salted hash.
 
-    The user can log in where the keys native_security or kafka_security name SASL. `triolog acls add` grants rights.
+    The user can log in where native_security or kafka_security names SASL. `triolog acls add` grants rights.
     """
     password = (
         asked_password(name, "--new-password-file FILE")
@@ -91,7 +91,7 @@ def remove(name: str, mechanisms: tuple[str, ...], yes: bool, server: ServerAddr
 
     gone = ask(server, stored)
     if not gone:
-        raise FailedError(f"the server stores no user {name}. `triolog users list` lists those that it stores")
+        raise FailedError(f"the server stores no user {name}. `triolog users list` lists its users")
     check_confirmed(yes, f"Remove user {name} ({', '.join(gone)})?", f"{name} was not removed; --yes removes")
     ask(server, lambda admin: admin.alter_users(name, dict.fromkeys(gone)))
     if as_json:

@@ -22,16 +22,17 @@ if TYPE_CHECKING:
 @click.command
 @directory_argument
 @topics_option
-@click.option("--walk/--no-walk", default=True, show_default=True, help="Look into every record, not only at its batch's CRC.")
+@click.option("--walk/--no-walk", default=True, show_default=True, help="Check every record, not only its batch's CRC.")
 @json_option
 def command(directory: str, topics: tuple[str, ...], walk: bool, as_json: bool) -> None:
     """Check every file of the log directory DIR, or of one partition's directory.
 
-    Logs: framing, CRC, offsets, epochs and the structure of all records. Indexes, transaction indexes and snapshots: against
-    their log. Checkpoints and metadata: whether they can be read and be true. Lists the damage with file, position, size and
-    offsets. The server must be stopped, Kafka included; nothing is changed. --json prints JSON lines.
+    Checks of logs: framing, CRC, offsets, epochs and the structure of all records. Indexes, transaction indexes and snapshots
+    must agree with their log. Checkpoints and metadata must be readable and plausible. The output lists the damage with file,
+    position, size and offsets. Stop the server (or Kafka) first. Nothing is changed. --json prints JSON lines.
 
-    Exit code 0: no damage (remarks are none); 1: damage; 2: wrong command line; 3: the directory cannot be read or is in use.
+    Exit code 0: no damage (remarks do not count). 1: damage. 2: wrong command line. 3: the directory cannot be read or is in
+    use.
     """
     from ...server.offline.verify import verify
 
@@ -98,7 +99,7 @@ class _Report:
             remarks = f", {count_text(findings.remarks, 'remark')}" if findings.remarks else ""
             if findings.damages:
                 places = count_text(findings.damages, "damage")
-                say(f"{looked}: {places}{remarks}; `triolog repair --dry-run` shows what can be done")
+                say(f"{looked}: {places}{remarks}; `triolog repair --dry-run` shows the repairs")
             else:
                 say(f"{looked}: no damage{remarks}")
         flush()

@@ -9,7 +9,7 @@ from .terminal.output import say
 
 @click.command
 def command() -> None:
-    """Print the version. `triolog status` shows that of a server."""
+    """Print the version. `triolog status` shows the version of a server."""
     from importlib.metadata import version
 
     say(f"triolog {version('triolog')}")

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from ...protocol.errors import RequestError
+from ...protocol.former import former_keywords
 from ...protocol.limits import DEFAULT_DESCRIBED_SEGMENTS, DEFAULT_LISTED
 from ...protocol.native import messages as m
 from ...protocol.native.messages import (
@@ -87,9 +88,11 @@ class Admin:
         """Give a topic more partitions, `total` in all; keys then go to other partitions than before."""
         checked((await self._ask(m.CreatePartitionsRequest((m.NewPartitions(name, total),)))).topics)
 
-    async def alter_config(self, name: str, values: Mapping[str, str], *, delete: Iterable[str] = ()) -> None:
-        """Give configuration keys of a topic values of its own, and `delete` others so that the server's hold; all or none."""
-        change = m.ConfigChange(name, dict(values), tuple(delete))
+    @former_keywords(values="changes", delete="deletes")
+    async def alter_config(self, name: str, changes: Mapping[str, str], deletes: Iterable[str] = ()) -> None:
+        """Give configuration keys of a topic values of its own, and let the keys in `deletes` follow the server's defaults
+        again; all or none."""
+        change = m.ConfigChange(name, dict(changes), tuple(deletes))
         checked((await self._ask(m.AlterConfigsRequest((change,)))).topics)
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

@@ -4,14 +4,13 @@ all, and once however often it has to be sent (see `sending.append_once`)."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol
-
-import attrs
+from typing import Protocol, Unpack
 
 from ...protocol.errors import ExpectedOffsetError
 from ...protocol.native.messages import PlainRecord
 from ...protocol.types import AppendResult, TopicPartition
 from .config import ProducerConfig
+from .options import ProducerOptions, producer_config
 from .procedures.driving import Driver
 from .sending.append_once import Appends
 
@@ -27,8 +26,8 @@ class Appender:
     """Appends over a client; of ProducerConfig it knows the timeouts, the backoff and the compression. An append takes a round
     trip: a program with many records and no expectation is better off with a Producer."""
 
-    def __init__(self, client: Driven, config: ProducerConfig | None = None, **options: Any) -> None:
-        self._appends = Appends(attrs.evolve(ProducerConfig() if config is None else config, **options), client.driver)
+    def __init__(self, client: Driven, config: ProducerConfig | None = None, **options: Unpack[ProducerOptions]) -> None:
+        self._appends = Appends(producer_config(config, options), client.driver)
 
     async def append(
         self,

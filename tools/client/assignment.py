@@ -126,7 +126,7 @@ class Assignment:
 
     def _group(self) -> str:
         if self._config.group is None:
-            raise InvalidRequestError("the consumer has no group; open it with group=...")
+            raise InvalidRequestError("the consumer has no group. Open it with group=...")
         return self._config.group
 
     async def _retried(self, attempt: Callable[[], Awaitable[T]]) -> T:

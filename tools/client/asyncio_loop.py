@@ -83,7 +83,7 @@ async def _open_tcp(address: Address, context: ssl.SSLContext | None) -> _Stream
     except BaseException as exc:
         await anyio.aclose_forcefully(stream)
         if isinstance(exc, ssl.SSLError | anyio.BrokenResourceError | anyio.EndOfStream):
-            raise OSError(f"TLS is not agreed on: {exc.__cause__ or exc}") from exc
+            raise OSError(f"TLS handshake failed: {exc.__cause__ or exc}") from exc
         raise
     return _Stream(encrypted, is_encrypted=True)
 

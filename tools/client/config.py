@@ -57,61 +57,73 @@ def _size(default: int) -> Any:
 
 @attrs.frozen(kw_only=True)
 class ClientConfig:
-    """Settings of a client's connection to a server.
-
-    `request_timeout_ms` is how long an answer may take beyond what the request itself may wait; past it the connection
-    counts as dead. Between attempts to connect the pause doubles from `reconnect_backoff_ms` to `reconnect_backoff_max_ms`.
-    """
+    """Settings of a client's connection to a server. All durations are in ms."""
 
     client_id: str = "triolog"
+    """Name of the client, for quotas and the server's log lines."""
     connect_timeout_ms: int = _duration(10_000)
+    """Time for an attempt to connect, with TLS and login."""
     request_timeout_ms: int = _duration(30_000)
+    """Time for a response, beyond the time that the request itself may wait; after it the connection counts as lost."""
     reconnect_backoff_ms: int = _duration(50)
+    """First pause between attempts to connect. It doubles with each."""
     reconnect_backoff_max_ms: int = _duration(1_000)
+    """Longest pause between attempts to connect."""
     max_frame_bytes: int = _size(limits.MAX_FRAME_BYTES)
+    """Size of the largest response that the client accepts."""
     tls: TlsConfig | None = None
-    """None: the connection is not encrypted."""
+    """TLS settings. None: the connection is not encrypted."""
     login: LoginConfig | None = None
-    """None: the client logs in as nobody; a server where users log in is then refused."""
+    """Credentials. None: the client does not log in, and refuses a server where users do."""
 
 
 @attrs.frozen(kw_only=True)
 class ProducerConfig:
-    """Settings of a producer: batching, requests, idempotence and transactions.
+    """Settings of a producer: batching, requests, idempotence and transactions. All durations are in ms.
 
-    A batch is sent when it holds `batch_bytes`, when its first record is `linger_ms` old, or on flush. A request carries all
-    full batches of a partition up to `max_request_bytes`, or to what the server takes as one frame where that is less, and each
-    partition has one request in flight at a time: a retry then cannot overtake anything, so order survives every failure, and
-    throughput comes from larger requests instead.
+    A request carries all full batches of a partition. Each partition has one request in flight at a time: a retry then cannot
+    overtake anything, so order survives every failure, and throughput comes from larger requests instead.
     A 1 KB record costs the client 14.6 us of CPU in batches of 16 KiB, 8.5 us in 128 KiB and 8.2 us in 512 KiB (two cores,
-    CPython 3.11, server in another process on loopback, 2026-11-21); `linger_ms` 5 is Kafka's default.
-
-    With `enable_idempotence` the server recognises a batch that comes again, so a retry writes nothing twice. It needs acks
-    -1; None, the default, is on with that and off with other acks. `transactional_id` needs it: that producer's
-    records belong to transactions, which the server aborts when they are open for `transaction_timeout_ms`.
+    CPython 3.11, server in another process on loopback, 2026-11-21).
     """
 
     acks: int = attrs.field(default=ACKS_ALL, validator=in_((ACKS_NONE, ACKS_LEADER, ACKS_ALL)))
+    """-1: the response comes when the batch is as durable as the topic requires. 1: when it is in the page cache. 0: none."""
     enable_idempotence: bool | None = attrs.field(default=None, validator=optional(instance_of(bool)))
+    """The server recognises a batch that comes again, so a retry writes nothing twice. It needs `acks` -1. None: on with that,
+    and off with other acks."""
     transactional_id: str | None = attrs.field(default=None, validator=optional(instance_of(str)))
+    """Id of the transactions that records belong to. It needs idempotence. None: no transactions."""
     transaction_timeout_ms: int = _duration(DEFAULT_TRANSACTION_TIMEOUT_MS)
+    """Time after which the server aborts an open transaction."""
     linger_ms: int = _duration(5)
+    """Time that the first record of a batch waits for others, as in Kafka. A flush ends it."""
     batch_bytes: int = _size(128 * limits.KIB)
+    """Size of a batch that is sent without waiting for more records."""
     max_request_bytes: int = _size(limits.MIB)
+    """Size of a request at most, or the size that the server accepts if that is less."""
     buffer_bytes: int = _size(32 * limits.MIB)
+    """Size of all records that are not settled. `send` waits while it is reached."""
     max_block_ms: int = _duration(60_000)
+    """Time that `send` waits for space in the buffer, or for the partitions of a topic."""
     request_timeout_ms: int = _duration(30_000)
+    """Time that the server may wait before it answers a request."""
     delivery_timeout_ms: int = _duration(120_000)
+    """Time after which a record that is not acknowledged fails."""
     retry_backoff_ms: int = _duration(100)
+    """First pause before a retry. It doubles with each."""
     retry_backoff_max_ms: int = _duration(1_000)
+    """Longest pause before a retry."""
     compression_type: CompressionType = attrs.field(default=CompressionType.NONE, converter=CompressionType)
+    """Compression of batches."""
     compression_level: int | None = None
+    """Level of the compression. None: the default of the type."""
 
     def __attrs_post_init__(self) -> None:
         if self.enable_idempotence and self.acks != ACKS_ALL:
-            raise ValueError(f"acks is {self.acks}; an idempotent producer needs acks -1, or enable_idempotence=False")
+            raise ValueError(f"acks is {self.acks}. An idempotent producer needs acks -1, or enable_idempotence=False")
         if self.transactional_id is not None and not self.is_idempotent:
-            raise ValueError("a transactional producer is idempotent: it needs acks -1 and no enable_idempotence=False")
+            raise ValueError("a transactional producer is idempotent. It needs acks -1 and no enable_idempotence=False")
         check_compression_level(self.compression_type, self.compression_level)
 
     @property
@@ -122,30 +134,34 @@ class ProducerConfig:
 
 @attrs.frozen(kw_only=True)
 class ConsumerConfig:
-    """Settings of a consumer's reads.
-
-    Without `follow` reading ends where the log is found to end at the start. `offset_reset` says where to go on when the
-    offset is out of range (retention may have passed it): "earliest", "latest", or None to raise. `prefetch_bytes` is
-    how much is read ahead; `retry_timeout_ms` how long what may pass is retried before it is raised: a lost connection, or an
-    error of a partition.
-
-    Under `isolation` read_committed reading stays behind the last stable offset, where the oldest open transaction begins, and
-    leaves out the records of aborted ones. With `skip_gaps` reading passes over offsets that were taken out because their
-    bytes were damaged; with False they are an error; with None the topic's gap.policy decides, and what somebody has accepted
-    is passed over. `group` is whose offsets `commit` and `committed` mean.
-    """
+    """Settings of a consumer's reads. All durations are in ms."""
 
     follow: bool = True
+    """Wait for new records. False: end where the log ends at the start."""
     max_wait_ms: int = _duration(500)
+    """Time that the server waits for `min_bytes`."""
     min_bytes: int = _size(1)
+    """Size of records that the server waits for."""
     max_bytes: int = _size(16 * limits.MIB)
+    """Size of the records of one response at most."""
     partition_max_bytes: int = _size(limits.MIB)
+    """Size of the records of one partition in a response at most."""
     prefetch_bytes: int = _size(16 * limits.MIB)
+    """Size of records that are read ahead."""
     check_crcs: bool = True
+    """Check the CRC of every batch."""
     isolation: Isolation = attrs.field(default=Isolation.READ_UNCOMMITTED, converter=Isolation)
+    """`read_committed`: stop before the first open transaction, and leave out the records of aborted ones."""
     skip_gaps: bool | None = None
+    """Skip offsets that were lost to corruption. False: raise an error there. None: the topic's `gap.policy` decides, and
+    accepted gaps are skipped."""
     group: str | None = attrs.field(default=None, validator=optional(instance_of(str)))
+    """Group whose offsets `commit` and `committed` use."""
     offset_reset: str | None = attrs.field(default=None, validator=optional(in_(("earliest", "latest"))))
+    """`earliest` or `latest`: where to continue if the offset is out of range, for example after retention. None: raise."""
     retry_backoff_ms: int = _duration(100)
+    """First pause before a retry. It doubles with each."""
     retry_backoff_max_ms: int = _duration(1_000)
+    """Longest pause before a retry."""
     retry_timeout_ms: int = _duration(120_000)
+    """Time to retry after a lost connection or a transient error of a partition, before the error is raised."""

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from ...protocol import limits
 from ...protocol.errors import RequestError, SaslAuthenticationError
+from ...protocol.former import former_keywords
 from ...protocol.native.messages import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
@@ -25,6 +26,7 @@ from .backoff import Backoff
 from .config import DEFAULT_PORT, ClientConfig, Server, address_of
 from .errors import ClosedError, ConnectionLostError
 from .exchange import expect, wait_ms
+from .former import FormerRequests
 from .greeted_connection import Connection, OpenStream, TcpOpener, greet
 from .log_calls import LogCalls
 from .loops import Nursery
@@ -57,7 +59,7 @@ async def open_background() -> AsyncIterator[Nursery]:
 T = TypeVar("T")
 
 
-class Client(LogCalls):
+class Client(FormerRequests, LogCalls):
     """A server to talk to. Makes its connection anew when one is lost; calls may come from any task.
 
     Calls are not repeated: a ConnectionLostError says that the outcome is unknown, and only the caller knows whether that
@@ -106,6 +108,7 @@ class Client(LogCalls):
                 self._nursery.start_soon(self._connection.run)
             return self._connection
 
+    @former_keywords(wait_ms=None)
     async def call(self, request: RequestMessage) -> ResponseMessage | None:
         """Send any request, and wait for the response, longer if the server may wait on purpose. Raises as
         `Connection.call`."""
@@ -159,6 +162,7 @@ class Client(LogCalls):
             self._connection.lose(ConnectionLostError("the client was closed"))
 
 
+@former_keywords(host="server", address="server")
 @asynccontextmanager
 async def connect(
     server: Server = "localhost",
@@ -169,9 +173,9 @@ async def connect(
 ) -> AsyncIterator[Client]:
     """Open a client of a server: "host", "host:port", a pair, or a callable that returns a pair before every attempt.
 
-    `port`: of a server given as a host only. `open_stream`: opens streams to the server in place of TCP. Connects before it
-    enters the block, and raises ConnectionLostError when that fails; ValueError for an invalid server. Leaving the block closes
-    the connection; calls of other tasks that still wait fail.
+    `port`: the port of a server that is given as a host. `open_stream`: opens streams to the server in place of TCP. Connects
+    before it enters the block, and raises ConnectionLostError when that fails; ValueError for an invalid server. Leaving the
+    block closes the connection; calls of other tasks that still wait fail.
     """
     config = ClientConfig() if config is None else config
     opener = open_stream or TcpOpener(address_of(server, port), config.tls)

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar, Unpack
 
-import attrs
 import trio
 
 from ...protocol.errors import TriologError
@@ -22,6 +21,7 @@ from .config import ConsumerConfig
 from .connection import Client, open_background
 from .errors import ClosedError
 from .loops import Scope
+from .options import ConsumerOptions, consumer_config
 from .procedures.topics import EARLIEST, LATEST, AtOffset
 from .reading import FetchedBatch
 
@@ -160,9 +160,11 @@ class Records:
 
 
 @asynccontextmanager
-async def open_consumer(client: Client, config: ConsumerConfig | None = None, **options: Any) -> AsyncIterator[Consumer]:
+async def open_consumer(
+    client: Client, config: ConsumerConfig | None = None, **options: Unpack[ConsumerOptions]
+) -> AsyncIterator[Consumer]:
     """A consumer over `client`, with ConsumerConfig's fields as keywords."""
-    consumer = Consumer(client, attrs.evolve(ConsumerConfig() if config is None else config, **options))
+    consumer = Consumer(client, consumer_config(config, options))
     async with open_background() as nursery:
         await nursery.start(consumer.run)
         yield consumer

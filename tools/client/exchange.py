@@ -53,7 +53,7 @@ def first_answer(event: object, to: str) -> ResponseMessage:
     if isinstance(event, LastError):
         raise ConnectionLostError(f"the server ended the connection: {event.error}")
     if not isinstance(event, Response):
-        raise ConnectionLostError(f"the server closed the connection before it answered {to}")
+        raise ConnectionLostError(f"the server closed the connection before it responded to {to}")
     return read_answer(event)
 
 
@@ -83,13 +83,13 @@ def read_answer(response: Response) -> ResponseMessage:
     """The message of an answer; raises the server's error, or RemoteProtocolError when it makes no sense."""
     if response.error is not None:
         raise response.error
-    assert response.body is not None, "an answer without an error has a body"
+    assert response.body is not None, "a response without an error has a body"
     return decode_response(response.api, response.version, response.body)
 
 
 def expect(response_type: type[R], response: ResponseMessage | None) -> R:
     """The answer as the type that belongs to its request."""
-    assert isinstance(response, response_type), f"{response!r} is no {response_type.__name__}"
+    assert isinstance(response, response_type), f"{response!r} is not a {response_type.__name__}"
     return response
 
 

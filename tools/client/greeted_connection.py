@@ -167,8 +167,8 @@ class Connection:
             call = await self._start(request)
             await call.event.wait()
         if scope.cancelled_caught:
-            error = RequestTimedOutError(f"no answer to {request.api} within {timeout_s:g} s")
-            self.lose(ConnectionLostError(f"given up: {error.message}"))
+            error = RequestTimedOutError(f"no response to {request.api} within {timeout_s:g} s")
+            self.lose(ConnectionLostError(f"stopped retrying: {error.message}"))
             raise error
         if call.error is not None:
             raise call.error.with_traceback(None)  # one error for all calls that waited
@@ -234,7 +234,7 @@ class Connection:
             except _BROKEN as exc:
                 self.lose(ConnectionLostError(f"receiving failed: {exc!r}"))
             except RemoteProtocolError as exc:
-                self.lose(ConnectionLostError(f"the server broke the protocol: {exc}"))
+                self.lose(ConnectionLostError(f"the server violated the protocol: {exc}"))
 
     def _handle_events(self) -> None:
         while not isinstance(event := self._protocol.next_event(), Idle):
@@ -290,7 +290,7 @@ async def greet(open_stream: OpenStream, config: ClientConfig) -> Connection:
     finally:
         if stream is not None and connection is None:
             await loop.close_now(stream)
-    raise _not_connected(open_stream, f"no answer within {timeout_s:g} s")
+    raise _not_connected(open_stream, f"no response within {timeout_s:g} s")
 
 
 async def _log_in(stream: Stream, protocol: NativeConnection, steps: LoginSteps) -> int:

@@ -41,6 +41,7 @@ from .admin import Admin
 from .backoff import passes
 from .config import ConsumerConfig, ProducerConfig
 from .follow import PAGE_WAIT_S, Reader
+from .former import or_request
 from .procedures import groups, topics
 from .procedures.driving import Driver
 from .procedures.topics import EARLIEST, Procedure, answer_to
@@ -97,13 +98,13 @@ class LogCalls:
     ) -> AppendResult:
         """Append to a partition: whole record batches as bytes, or values, or (timestamp_ms, key, value, headers).
 
-        `key`: of the values that are no tuples. `partition`: by default the one that Kafka's clients choose for `key`. Without
-        a key all records go into partition 0, also tuples with keys of their own: use `append_by_key` to spread them as Kafka's
-        clients do. `expected_offset`: only if the partition ends there; else ExpectedOffsetError, which says where it does. All
-        records are stored or none. Values are sent again while there is no answer, for `delivery_timeout_ms` of ProducerConfig,
-        and stored once; whole batches, and calls with other `acks` than -1, are sent once. Appends to one partition are made
-        one by one: a Producer is faster. Cancelled, or without an answer, the outcome is unknown. Raises RequestError;
-        TypeError for what is no record, which says where.
+        `key`: the key of values that are no tuples. `partition`: by default the one that Kafka's clients choose for `key`.
+        Without a key all records go into partition 0, also tuples with keys of their own: use `append_by_key` to spread them as
+        Kafka's clients do. `expected_offset`: only if the partition ends there; else ExpectedOffsetError, which says where it
+        does. All records are stored or none. Values are sent again while there is no answer, for `delivery_timeout_ms` of
+        ProducerConfig, and stored once; whole batches, and calls with other `acks` than -1, are sent once. Appends to one
+        partition are made one by one: a Producer is faster. Cancelled, or without an answer, the outcome is unknown. Raises
+        RequestError; TypeError for what is no record, which says where.
         """
         if partition is None:
             partition = 0 if key is None else partition_for_key(key, await self._partition_count(topic))
@@ -151,6 +152,7 @@ class LogCalls:
             raise entry.failure
         return append_result(entry, count)
 
+    @or_request("call_fetch(request)")
     async def fetch(
         self,
         topic: str,
@@ -198,6 +200,7 @@ class LogCalls:
             raise found
         return found
 
+    @or_request("call(request)")
     async def offsets_for_times(
         self, questions: Sequence[tuple[TopicPartition, int]]
     ) -> list[TimestampAndOffset | RequestError]:
@@ -225,7 +228,7 @@ class LogCalls:
         group: two of them both get everything. Where the group has committed nothing, or without a group: from `start` (of
         every partition: earliest or latest as it is at the first record that is requested), `start_offset`, or the first record
         at or after `start_timestamp` (ms). `committed_only`: leave out the records of aborted transactions, and do not overtake
-        open ones. `max_bytes`: of one read. `max_wait_s`: end when nothing has come for so long; 0: at the current end.
+        open ones. `max_bytes`: size of one read. `max_wait_s`: end when nothing has come for so long; 0: at the current end.
 
         Partitions that are created later are read from their beginning. After a deletion of records it continues with the next
         one; a topic that is deleted ends it with UnknownTopicOrPartitionError. Raises RequestError, ValueError.

@@ -37,7 +37,7 @@ class PasswordFile:
             found = Path(self.path).read_text(encoding="utf-8").rstrip("\r\n")
         except (OSError, UnicodeDecodeError) as exc:
             why = exc.strerror if isinstance(exc, OSError) else "it is not UTF-8"
-            raise SaslAuthenticationError(f"the password cannot be read from {self.path}: {why}") from None
+            raise SaslAuthenticationError(f"cannot read the password from {self.path}: {why}") from None
         if not found:
             raise SaslAuthenticationError(f"the password in {self.path} is empty")
         return found
@@ -45,17 +45,19 @@ class PasswordFile:
 
 @attrs.frozen(kw_only=True)
 class LoginConfig:
-    """A user of the server with a password, or a bearer token (OAUTHBEARER). Password and token may be functions, which are
-    called at every login, so at every renewal, too. `mechanism`: None is the best one that the server has. A password itself
-    (PLAIN) is sent over TLS only, and a token without TLS only if `mechanism` says OAUTHBEARER.
-
-    `extensions` go to the server with the token, such as `{"logicalCluster": "lkc-1"}` (KIP-342)."""
+    """The credentials of a user: a name with a password, or a bearer token (OAUTHBEARER). A password itself (PLAIN) is sent
+    over TLS only, and a token without TLS only if `mechanism` is OAUTHBEARER."""
 
     user: str = ""
+    """Name of the user; empty with a token."""
     password: str | Callable[[], str] | None = attrs.field(default=None, repr=False)
+    """The password, or a function that returns it, which is called at every login."""
     token: str | Callable[[], str] = attrs.field(default="", repr=False)
+    """The token, or a function that returns it, which is called at every login and so at every renewal."""
     extensions: Mapping[str, str] = attrs.field(factory=dict)
+    """Sent with a token (KIP-342), such as `{"logicalCluster": "lkc-1"}`."""
     mechanism: str | None = None
+    """SASL mechanism. None: the best one that the server has."""
 
     def __attrs_post_init__(self) -> None:
         if bool(self.token) == bool(self.user) or bool(self.user) == (self.password is None):
@@ -102,23 +104,23 @@ def login_steps(login: LoginConfig | None, hello: HelloResponse, *, is_encrypted
     answer = yield AuthenticateRequest(mechanism, exchange.final(answer.data))
     exchange.check(answer.data)
     if not answer.done:
-        raise SaslAuthenticationError("the server wants more than SCRAM has")
+        raise SaslAuthenticationError("the server requires more steps than SCRAM has")
     return answer.session_lifetime_ms
 
 
 def _mechanism(login: LoginConfig | None, offered: tuple[str, ...], *, is_encrypted: bool) -> str | None:
     if login is None:
         if offered:
-            raise SaslAuthenticationError(f"the server wants a user who logs in, by {', '.join(offered)}; none is given")
+            raise SaslAuthenticationError(f"the server requires a login, by {', '.join(offered)}. No user is given")
         return None
     if not offered:
-        raise SaslAuthenticationError(f"{login.name} cannot log in: nobody does there")
+        raise SaslAuthenticationError(f"{login.name} cannot log in: the server has no logins")
     wanted = login.mechanisms
     found = next((name for name in wanted if name in offered and name in (*BEST_FIRST, OAUTHBEARER)), None)
     if found is None:
         raise SaslAuthenticationError(f"the server offers {', '.join(offered)}, the client has {', '.join(wanted)}")
     if found == PLAIN and not is_encrypted:
-        raise SaslAuthenticationError("a password is not sent without TLS, and the server offers nothing else")
+        raise SaslAuthenticationError("the client sends no password without TLS, and the server offers nothing else")
     if found == OAUTHBEARER and not is_encrypted and login.mechanism is None:
-        raise SaslAuthenticationError(f"a token is not sent without TLS; mechanism={OAUTHBEARER!r} allows it")
+        raise SaslAuthenticationError(f"the client sends no token without TLS. Allow it with mechanism={OAUTHBEARER!r}")
     return found

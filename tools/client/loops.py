@@ -99,7 +99,7 @@ async def _open_tcp(address: Address, context: ssl.SSLContext | None) -> Stream:
     except BaseException as exc:
         await trio.aclose_forcefully(stream)
         if isinstance(exc, trio.BrokenResourceError):
-            raise OSError(f"TLS is not agreed on: {exc.__cause__}") from exc
+            raise OSError(f"TLS handshake failed: {exc.__cause__}") from exc
         raise
     return encrypted
 

@@ -11,9 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator, Generator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any
+from typing import Any, Unpack
 
-import attrs
 import trio
 
 from ...protocol.errors import InvalidTxnStateError, RequestError, RequestTimedOutError, TriologError
@@ -24,6 +23,7 @@ from .backoff import Backoff
 from .config import ProducerConfig
 from .connection import Client, open_background
 from .errors import ClosedError, ConnectionLostError
+from .options import ProducerOptions, producer_config
 from .procedures import groups as group_procedures
 from .running_loop import current_loop
 from .sending.futures import RecordFuture, RecordMetadata
@@ -170,8 +170,8 @@ class Producer(Sending):
             return produced
         if produced is None:
             raise RequestTimedOutError(
-                f"the partitions of topic {topic!r} could not be asked for within max_block_ms={self._config.max_block_ms}: "
-                "the server cannot be reached, or does not answer"
+                f"could not get the partitions of topic {topic!r} within max_block_ms={self._config.max_block_ms}: "
+                "the server cannot be reached, or does not respond"
             )
         raise self._no_room(size)
 
@@ -214,15 +214,16 @@ class Producer(Sending):
 
 
 @asynccontextmanager
-async def open_producer(client: Client, config: ProducerConfig | None = None, **options: Any) -> AsyncIterator[Producer]:
+async def open_producer(
+    client: Client, config: ProducerConfig | None = None, **options: Unpack[ProducerOptions]
+) -> AsyncIterator[Producer]:
     """A producer over `client`, with ProducerConfig's fields as keywords.
 
     Leaving the block flushes: it returns when every record is settled. Leaving it by an exception abandons what is not.
     With a `transactional_id` the block begins when the server has given the producer its epoch, which fences any other
     producer of that id.
     """
-    config = attrs.evolve(ProducerConfig() if config is None else config, **options)
-    producer = Producer(client, config)
+    producer = Producer(client, producer_config(config, options))
     async with open_background() as nursery:
         await nursery.start(producer.run)
         await producer.initialize()

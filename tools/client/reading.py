@@ -212,7 +212,7 @@ class Reading:
             partition.is_range_done = bool(entry.range_ended)
         if not is_whole:
             raise RecordTooLargeError(
-                f"{len(data)} bytes of {partition.name} at offset {asked} hold no whole batch; raise partition_max_bytes"
+                f"{len(data)} bytes of {partition.name} at offset {asked} hold no whole batch. Raise partition_max_bytes"
             )
 
 

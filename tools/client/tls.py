@@ -9,13 +9,16 @@ import attrs
 
 @attrs.frozen(kw_only=True)
 class TlsConfig:
-    """`ca_file`: PEM with the CAs that the server's certificate may be from; None: those of the system. `certificate_file`,
-    `key_file`: PEM with the client's own certificate, and its key where that is not in it."""
+    """TLS settings of a connection. Files are PEM."""
 
     ca_file: str | None = None
+    """CAs that may have signed the server's certificate. None: those of the system."""
     certificate_file: str | None = None
+    """The client's own certificate. None: it has none."""
     key_file: str | None = None
+    """Key of that certificate. None: it is in the same file."""
     check_hostname: bool = True
+    """Check that the certificate has the server's name."""
 
     def context(self) -> ssl.SSLContext:
         """Raises OSError (also ssl.SSLError) for files that cannot be used."""

@@ -130,15 +130,15 @@ class Dispatch:
                 return route, parts
             allowed.add(route.method)
         if allowed:
-            raise ApiError(405, "METHOD_NOT_ALLOWED", f"{method} {path}: there is {', '.join(sorted(allowed))}")
-        raise ApiError(404, "NOT_FOUND", f"{path}: there is no such {'page' if is_page else 'call'}")
+            raise ApiError(405, "METHOD_NOT_ALLOWED", f"{method} {path}: use {', '.join(sorted(allowed))}")
+        raise ApiError(404, "NOT_FOUND", f"{path}: no such {'page' if is_page else 'call'}")
 
     def _check_change(self, route: Route, cookie: str | None, request: HttpRequest) -> None:
         """Raises ApiError for what may not be done."""
         if route.is_change and not self.settings.allow_changes:
             raise ApiError(403, "CHANGES_NOT_ALLOWED", "this console was started without --allow-changes")
         if not self.sessions.has_csrf_token(cookie, request.headers):
-            raise ApiError(403, "CSRF_TOKEN_MISSING", "X-CSRF-Token has not the token of this page; load it again")
+            raise ApiError(403, "CSRF_TOKEN_MISSING", "X-CSRF-Token is not the token of this page. Load it again")
 
     async def _value(self, route: Route, path: dict[str, str], cookie: str, request: HttpRequest) -> Any:
         """Call the handler of a route and return its value. Raises ApiError."""
@@ -283,7 +283,7 @@ class StaticFiles:
         """A file, or 404; also for a version that is no longer there."""
         found = self.files.get(request.path.removeprefix(self.base)) if request.path.startswith(self.base) else None
         if found is None:
-            return HttpAnswer.text(404, "there is no such file")
+            return HttpAnswer.text(404, "no such file")
         if "gzip" in request.headers.get("accept-encoding", ""):
             headers = (FOR_EVER, ("content-encoding", "gzip"), ("vary", "accept-encoding"))
             return HttpAnswer(200, found.compressed, found.content_type, headers)

@@ -37,7 +37,7 @@ class BadParameterError(ApiError):
 
 def login_required() -> ApiError:
     """Nobody has logged in, and the server wants somebody."""
-    return ApiError(401, "LOGIN_REQUIRED", "the server wants a user who logs in")
+    return ApiError(401, "LOGIN_REQUIRED", "the server requires a login")
 
 
 def of_server(error: RequestError) -> ApiError:

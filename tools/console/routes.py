@@ -51,7 +51,7 @@ class Call:
         """A field of the body. Raises BadParameterError where it is missing or of another type."""
         value = self.body.get(name, default)
         if value is ... or (type(value) is not kind and value is not default):
-            raise BadParameterError(name, f"a {kind.__name__} is needed")
+            raise BadParameterError(name, f"a {kind.__name__} is required")
         return value
 
     async def check_sees_statistics(self) -> None:
@@ -64,7 +64,7 @@ class Call:
         if watcher.refused is not None:
             raise watcher.refused
         if watcher.moment is None:
-            raise ApiError(503, "NO_ANSWER", f"{watcher.text} has not said who may see this: {watcher.status.reason}")
+            raise ApiError(503, "NO_ANSWER", f"{watcher.text} cannot check permissions: {watcher.status.reason}")
 
     async def check_may_change(self) -> None:
         """Links and control ports know no users: to change them is for whoever may alter configurations of the server. Raises
@@ -75,7 +75,7 @@ class Call:
     def check_confirmed(self, name: str) -> None:
         """Check that the request confirms a deletion with the name. Raises ApiError."""
         if self.body.get("confirm") != name:
-            raise ApiError(400, "NOT_CONFIRMED", f'deleting {name} needs its name: {{"confirm": "{name}"}}')
+            raise ApiError(400, "NOT_CONFIRMED", f'deleting {name} needs its name. Send {{"confirm": "{name}"}}')
 
 
 Handler = Callable[[Call], Awaitable[Any]]
@@ -166,26 +166,26 @@ class Parameters:
         try:
             pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=MAX_PARAMETERS, errors="strict")
         except ValueError as exc:
-            raise BadParameterError("query", f"it cannot be read: {exc}") from None
+            raise BadParameterError("query", f"cannot be read: {exc}") from None
         return cls(dict(pairs))
 
     def check_known(self, names: Collection[str]) -> None:
         """Raises BadParameterError for the first other one."""
         for name in self._values:
             if name not in names:
-                known = f"there are {', '.join(sorted(names))}" if names else "there are none here"
-                raise BadParameterError(name[:100], f"no such parameter; {known}")
+                known = f"Parameters: {', '.join(sorted(names))}" if names else "It takes none"
+                raise BadParameterError(name[:100], f"no such parameter. {known}")
 
     def text(self, name: str, default: str = "", *, max_chars: int = MAX_TEXT_CHARS) -> str:
         value = self._values.get(name, default)
         if len(value) > max_chars:
-            raise BadParameterError(name, f"of more than {max_chars} characters")
+            raise BadParameterError(name, f"has more than {max_chars} characters")
         return value
 
     def choice(self, name: str, choices: Collection[str], default: str) -> str:
         value = self._values.get(name) or default
         if value not in choices:
-            raise BadParameterError(name, f"{value[:100]!r} is none of {', '.join(choices)}")
+            raise BadParameterError(name, f"{value[:100]!r} is not one of {', '.join(choices)}")
         return value
 
     def integer(self, name: str, default: Any = None, *, least: int = 0, most: int = INT32_MAX) -> Any:
@@ -195,7 +195,7 @@ class Parameters:
             return default
         digits = value.removeprefix("-")
         if not (digits.isascii() and digits.isdigit() and len(digits) < 20) or not least <= int(value) <= most:
-            raise BadParameterError(name, f"{value[:100]!r} is no integer from {least} to {most}")
+            raise BadParameterError(name, f"{value[:100]!r} is not an integer from {least} to {most}")
         return int(value)
 
     def offset(self, name: str) -> int | None:

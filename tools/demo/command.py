@@ -17,29 +17,33 @@ MIN_ROWS: Final = 1000
 
 
 @click.command
-@click.option("--data-dir", type=click.Path(file_okay=False, path_type=Path), help="Keep the data there: empty or new.")
-@click.option("--keep", is_flag=True, help="Keep the data, in a temporary directory without --data-dir.")
-@click.option("--rows", type=click.IntRange(min=MIN_ROWS), metavar="N", help="N flights at even distances instead of all.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Decides at which record the server is killed.")
+@click.option(
+    "--data-dir", type=click.Path(file_okay=False, path_type=Path), help="Keep the data in this directory, empty or new."
+)
+@click.option("--keep", is_flag=True, help="Keep the data, without --data-dir in a temporary directory.")
+@click.option("--rows", type=click.IntRange(min=MIN_ROWS), metavar="N", help="Use N flights at even distances instead of all.")
+@click.option(
+    "--seed", type=int, default=1, show_default=True, help="Seed that selects the record at which the server is killed."
+)
 @click.option(
     "--console",
     is_flag=False,
     flag_value="127.0.0.1:0",
     metavar="[HOST:PORT]",
-    help="Show the data in a browser at the end, until Ctrl-C; 127.0.0.1 and any port by default.",
+    help="Show the data in a browser at the end, until Ctrl-C.  [default address: 127.0.0.1, any port]",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON, and nothing else.")
+@click.option("--json", "as_json", is_flag=True, help="Print only the figures, as JSON.")
 def command(data_dir: Path | None, keep: bool, rows: int | None, seed: int, console: str | None, as_json: bool) -> None:
     """Send a year of real flights through a socket, a SIGKILL, and out again by time.
 
-    Exit code 0 when all checks held, 1 when one failed, 2 when the data is not installed, 3 when the server failed.
+    Exit code 0 when all checks passed, 1 when one failed, 2 when the data is not installed, 3 when the server failed.
     """
     from .flights import find_source, load_flights
     from .showing import Demo, check_empty, run
     from .story import run_story, show
 
     if console is not None and as_json:
-        raise click.UsageError("--console is for people to look at, --json for programs; say one of both")
+        raise click.UsageError("--console and --json exclude each other. Choose one")
     source = find_source()
     check_empty(data_dir)
     demo = Demo(is_quiet=as_json)

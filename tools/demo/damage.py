@@ -33,13 +33,15 @@ AFTER_HEADER: Final = 70
 
 
 @click.command
-@click.option("--data-dir", type=click.Path(file_okay=False, path_type=Path), help="Keep the data there: empty or new.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Decides which batch is damaged.")
-@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON, and nothing else.")
+@click.option(
+    "--data-dir", type=click.Path(file_okay=False, path_type=Path), help="Keep the data in this directory, empty or new."
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed that selects the damaged batch.")
+@click.option("--json", "as_json", is_flag=True, help="Print only the figures, as JSON.")
 def command(data_dir: Path | None, seed: int, as_json: bool) -> None:
     """Flip one bit, and let an ordinary Kafka consumer read on after it.
 
-    Exit code 0 when all checks held, 1 when one failed, 3 when the server failed.
+    Exit code 0 when all checks passed, 1 when one failed, 3 when the server failed.
     """
     from .showing import Demo, check_empty, run
 
@@ -72,13 +74,13 @@ async def _story(demo: Demo, data_dir: Path, work_dir: Path, slot: int) -> None:
         gaps = [gap for topic in topics for partition in topic.partitions for gap in partition.gaps]
         kept = ", ".join(f"offsets {gap.start_offset} to {gap.end_offset - 1} are in {gap.file}" for gap in gaps)
         is_right = [(gap.start_offset, gap.end_offset) for gap in gaps] == [(first, stop)]
-        demo.check("recovery took out this batch and no other", is_right, kept or "nothing is missing")
+        demo.check("recovery removed this batch and no other", is_right, kept or "nothing is missing")
 
         demo.chapter(f"gap.policy=skip, the default: {name} reads on")
         found = await _read(server, "kitchen")
         demo.check("everything else is delivered, in order", found == (others, None), _said(found))
 
-        demo.chapter("gap.policy=refuse: a ledger stops, until somebody has looked")
+        demo.chapter("gap.policy=refuse: a ledger stops until the gap is accepted")
         await _admin(server, lambda admin: admin.alter_config(PARTITION.topic, {"gap.policy": "refuse"}))
         found = await _read(server, "ledger")
         is_right = found[0] == list(range(first)) and found[1] is not None

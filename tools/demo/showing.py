@@ -99,7 +99,7 @@ class Demo:
 def check_empty(data_dir: Path | None) -> None:
     """Raise UsageError when the log would not be the only thing there."""
     if data_dir is not None and data_dir.exists() and any(data_dir.iterdir()):
-        raise click.UsageError(f"--data-dir {data_dir} is not empty; the demo starts with an empty log")
+        raise click.UsageError(f"--data-dir {data_dir} is not empty. The demo starts with an empty log")
 
 
 def run(story: Callable[[], Awaitable[None]]) -> None:
@@ -117,5 +117,5 @@ def run(story: Callable[[], Awaitable[None]]) -> None:
         if isinstance(error, ProcessFailedError):
             raise DemoError(str(error), EXIT_SERVER) from exc
         if isinstance(error, (OSError, TriologError)):
-            raise DemoError(f"the demo cannot go on: {error}") from exc
+            raise DemoError(f"the demo cannot continue: {error}") from exc
         raise

@@ -56,7 +56,7 @@ class Copy:
         """Take the next record of the partition; `flights` are the source, by row."""
         row = row_of(record)
         if record.offset != len(self.rows):
-            self.gaps.append(f"{AIRPORTS[partition]}: offset {record.offset} where {len(self.rows)} was expected")
+            self.gaps.append(f"{AIRPORTS[partition]}: offset {record.offset}, expected {len(self.rows)}")
         if flights.get(row) != (row, partition, record.key, record.timestamp, record.value) or len(record.headers) != 1:
             self.differing.append(f"{AIRPORTS[partition]} {record.offset}: {record!r}")
         self.rows.append(row)
@@ -195,7 +195,7 @@ async def _look_up(demo: Demo, client: Client, copies: Sequence[Copy]) -> None:
     for name, walk in walks.items():
         demo.draw(walk_tree(AIRPORTS[name.partition], walk, ZoneInfo(NEW_YORK)))
     demo.say("The records are out of order: the file holds the months in the order 1, 10, 11, 12, 2, ...,")
-    demo.say("so what comes first at or after that midnight left in another month, and the day lies further on.")
+    demo.say("so the first record at or after that midnight left in another month, and the day begins further on.")
     answers = {name.partition: (entry.offset, entry.timestamp) for name, entry in found.items()}
     explained = {name.partition: (walk["answer"]["offset"], walk["answer"]["timestamp"]) for name, walk in walks.items()}
     demo.figures |= {"lookup_us": lookup_us, "lookups": {AIRPORTS[at]: offset for at, (offset, _) in answers.items()}}

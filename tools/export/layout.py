@@ -105,8 +105,7 @@ def _check_target(target: Path) -> None:
         found = sorted(path.name for path in target.iterdir() if path.name != f"{MANIFEST}.tmp")
         if found:
             raise JobError(
-                f"{target} holds {found[0]} and no {MANIFEST}, so it is no export that could be gone on with; "
-                "name a new or an empty folder"
+                f"{target} holds {found[0]} and no {MANIFEST}, so it is not an export to continue. Use a new or an empty folder"
             )
 
 

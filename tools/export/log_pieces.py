@@ -49,7 +49,7 @@ def _plan(source: LogSource) -> list[list[dict[str, Any]]]:
     ranges = []
     logs = read_logs(source.directories, frozenset(source.topics) or None)
     if absent := sorted(set(source.topics) - {log.topic_partition.topic for log in logs}):
-        raise JobError(f"{', '.join(source.directories)}: there is no partition of topic {absent[0]}")
+        raise JobError(f"{', '.join(source.directories)}: no partition of topic {absent[0]}")
     for log in logs:
         low = max(log.log_start_offset, source.from_offset or 0)
         high = log.end_offset if source.to_offset is None else min(log.end_offset, source.to_offset)

@@ -61,8 +61,8 @@ class Manifest:
         found = _read(path)
         if (found["version"], found["job"]) != (VERSION, job):
             raise ManifestError(
-                f"{path} is of the job {found['job']} (version {found['version']}), this is {job} (version {VERSION}); "
-                "name another manifest, or delete this one to begin anew"
+                f"{path} belongs to the job {found['job']} (version {found['version']}), this is {job} (version "
+                f"{VERSION}). Use another manifest, or delete this one to start again"
             )
         if not (is_repeatable and found["is_complete"]):
             made._go_on_from(path, found)
@@ -94,13 +94,14 @@ class Manifest:
         if changed := [key for key in self.settings if self.settings[key] != found["settings"].get(key)]:
             key = changed[0]
             raise ManifestError(
-                f"{path} was begun with {key}={_shown(found['settings'].get(key))}, this run has {_shown(self.settings[key])}; "
-                "use the same settings to go on, or delete the manifest to begin anew"
+                f"{path} was begun with {key}={_shown(found['settings'].get(key))}, this run has "
+                f"{_shown(self.settings[key])}. Use the same settings to continue, or delete the manifest to start "
+                "again"
             )
         if self.files != found["files"]:
             names = sorted(self.files.keys() | found["files"].keys())
             name = next(name for name in names if self.files.get(name) != found["files"].get(name))
-            raise ManifestError(f"{name} has changed since {path} was begun; delete the manifest to begin anew")
+            raise ManifestError(f"{name} has changed since {path} was begun. Delete the manifest to start again")
         self.plan, self.done, self.is_complete = found["plan"], found["done"], found["is_complete"]
 
     def _write(self) -> None:
@@ -147,10 +148,10 @@ def _read(path: Path) -> dict[str, Any]:
         names = _TYPES if found["version"] == VERSION else ("version", "job")
         wrong = [name for name in names if not isinstance(found[name], _TYPES[name])]
     except (ValueError, KeyError, TypeError, RecursionError) as exc:
-        raise ManifestError(f"{path} is no manifest of a job ({exc!r}); delete it to begin anew") from exc
+        raise ManifestError(f"{path} is not a manifest of a job ({exc!r}). Delete it to start again") from exc
     if wrong or not all(isinstance(result, dict) for result in found.get("done", {}).values()):
         what = wrong[0] if wrong else "done"
-        raise ManifestError(f"{path} is no manifest of a job ({what} is of another type); delete it to begin anew")
+        raise ManifestError(f"{path} is not a manifest of a job ({what} is of another type). Delete it to start again")
     return found  # type: ignore[no-any-return]
 
 

@@ -127,8 +127,10 @@ class Link:
             finally:
                 source.close()
         except Exception as exc:
-            LOGGER.exception("unhandled exception: link=%s has failed, the others continue", self.settings.name)
-            self.error = LinkStoppedError(f"unhandled exception ({exc!r}); SIGHUP begins the link again, please report it")
+            LOGGER.exception("unhandled exception: link=%s failed, the others continue", self.settings.name)
+            self.error = LinkStoppedError(
+                f"unhandled exception ({exc!r}). Send SIGHUP to start the link again, and please report this"
+            )
             self.progress.failed(str(self.error))
             if not self.progress.state.is_final:
                 self._happened(LinkEvent.FAIL)
@@ -170,7 +172,7 @@ class Link:
             error = exc
         except Exception as exc:
             LOGGER.exception("unhandled exception: link=%s; the link retries, the others continue", self.settings.name)
-            error = TryAgainError(f"unhandled exception ({exc!r}); the log has a traceback, please report it")
+            error = TryAgainError(f"unhandled exception ({exc!r}). The log has a traceback, please report this")
         finally:
             if session is not None:
                 session.close(error)
@@ -189,7 +191,7 @@ class Link:
             failure = error.failure if isinstance(error, TryAgainError) else Failure.REFUSED
             pause_s = self._retry.pause_s(failure, is_awaited=self.wishes.drains_since_s is not None)
             level = logging.WARNING if self._retry.is_news(str(error)) else logging.DEBUG
-            LOGGER.log(level, "link %s: %s; trying again in %.1f s", self.settings.name, error, pause_s)
+            LOGGER.log(level, "link %s: %s, trying again in %.1f s", self.settings.name, error, pause_s)
             self._rest(
                 LinkEvent.LOST,
                 LinkState.BACKING_OFF,

@@ -75,7 +75,7 @@ def _ids_in(path: Path) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as exc:
-        LOGGER.error("%s cannot be read, it begins again with the topics that there are: %s", path, exc)
+        LOGGER.error("cannot read %s, starting again with the existing topics: %s", path, exc)
         return {}
     return {name: topic_id for name, topic_id in found.items() if isinstance(topic_id, str)} if isinstance(found, dict) else {}
 

@@ -88,7 +88,7 @@ def open_upstream(memory: LinkMemory, clients: UpstreamClients) -> Opened:
 def trouble(memory: LinkMemory, topic: str, message: str) -> None:
     """A topic cannot go on."""
     if memory.troubles.add(topic, message, time.monotonic()):
-        LOGGER.error("link %s: topic %s is stopped: %s", memory.settings.name, topic, message)
+        LOGGER.error("link %s: topic %s stopped: %s", memory.settings.name, topic, message)
     memory.publish_troubles()
 
 
@@ -125,9 +125,7 @@ def _targets(memory: LinkMemory, upstream_topics: UpstreamTopics, topics: Iterab
         owner = memory.claims.claim(settings.to, target, settings.name, topic.name)
         try:
             if owner is not None:
-                raise TopicStoppedError(
-                    topic.name, f"{owner} goes to {target} at {settings.to} as well; change `target` of one"
-                )
+                raise TopicStoppedError(topic.name, f"{owner} also goes to {target} at {settings.to}. Change `target` of one")
             upstream_topics.check(topic, target, creates=settings.create_topics)
         except TopicStoppedError as exc:
             trouble(memory, topic.name, exc.message)
@@ -154,7 +152,7 @@ def _resume(
         try:
             described = now.get(topic.name, topic)
             if described.topic_id != topic.topic_id:
-                raise TopicStoppedError(topic.name, "it is deleted and made again right now")
+                raise TopicStoppedError(topic.name, "it is being deleted and created again")
             check_topic(topic.name, topic.topic_id, memory.topic_ids.known(topic.name), _noted_ids(topic, upstream, local))
             for number, there in described.partitions.items():
                 if number not in topic.partitions:
@@ -251,8 +249,8 @@ def _offsets(source: Source, topic: SourceTopic, wanted: list[int], start: Place
         there = topic.partitions[number]
         if not there.start_offset <= start.offset <= there.end_offset:
             raise SettingsError(
-                f"{topic.name}-{number} has offsets {there.start_offset} up to {there.end_offset} (exclusive), and not "
-                f"{start.offset}"
+                f"{topic.name}-{number} has offsets {there.start_offset} up to {there.end_offset} (exclusive), and "
+                f"not {start.offset}"
             )
     return dict.fromkeys(partitions, start.offset)
 

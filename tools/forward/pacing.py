@@ -109,12 +109,12 @@ def parse_window(text: str) -> Window:
     words = text.lower().split()
     times = words.pop() if words and _TIMES.fullmatch(words[-1]) else "00:00-24:00"
     if len(words) > 1 or not text.strip():
-        raise ValueError(f"{text!r} is no window; write 22:00-06:00, sat,sun or mon-fri 22:00-06:00")
+        raise ValueError(f"{text!r} is not a window. Use 22:00-06:00, sat,sun or mon-fri 22:00-06:00")
     match = _TIMES.fullmatch(times)
     assert match is not None
     begin, end = (int(match[1]) * 60 + int(match[2]), int(match[3]) * 60 + int(match[4]))
     if int(match[2]) > 59 or int(match[4]) > 59 or begin >= _DAY_MINUTES or end > _DAY_MINUTES or begin == end:
-        raise ValueError(f"{times!r} is no span of a day; write HH:MM-HH:MM, up to 24:00")
+        raise ValueError(f"{times!r} is not a span of a day. Use HH:MM-HH:MM, up to 24:00")
     days = frozenset(range(7)) if not words else _days(words[0])
     return Window(days=days, begin=begin, end=end if end > begin else end + _DAY_MINUTES)
 
@@ -124,7 +124,7 @@ def _days(text: str) -> frozenset[int]:
     for part in text.split(","):
         first, dash, last = part.partition("-")
         if first not in DAYS or (dash and last not in DAYS):
-            raise ValueError(f"{part!r} is no day; write {', '.join(DAYS)} or two of them, as in mon-fri")
+            raise ValueError(f"{part!r} is not a day. Use {', '.join(DAYS)} or two of them, as in mon-fri")
         start, stop = DAYS.index(first), DAYS.index(last if dash else first)
         found.update(day % 7 for day in range(start, stop + 1 if stop >= start else stop + 8))
     return frozenset(found)

@@ -243,9 +243,9 @@ class Session:
         for name in names:
             there = topics.get(name)
             if there is None:
-                raise TopicStoppedError(name, "the source has no such topic any more")
+                raise TopicStoppedError(name, "the source no longer has this topic")
             if there.topic_id != self._opened.topics[name].topic_id:
-                raise TopicStoppedError(name, "it was deleted and made again while it was forwarded")
+                raise TopicStoppedError(name, "it was deleted and created again while it was forwarded")
         self._memory.progress.seen(topics.values())
 
     def _has_other_topics(self) -> bool:
@@ -278,7 +278,7 @@ class Session:
             return
         part = TopicPartition(topic, error.partition)
         if error.offset is not None:  # librdkafka's limit is the dead-letter topic's, too
-            remedy = "raise it in the link's table `kafka`" if error.is_size else "send it upstream with another client"
+            remedy = "Raise it in the link's table `kafka`" if error.is_size else "Send it upstream with another client"
             self._stopped_at(part, error.offset, f"cannot be sent: {error.reason}", remedy)
             return
         if error.is_size and sent[part] > 1:
@@ -290,9 +290,9 @@ class Session:
             LOGGER.warning("link %s: the record at offset %d of %s %s", memory.settings.name, offset, part, said)
             memory.refused.setdefault(part, {})[offset] = error.reason
             return
-        remedy = "give the link a `dead_letter_topic`"
+        remedy = "Give the link a `dead_letter_topic`"
         if error.is_size:
-            remedy = f"raise max.message.bytes of {error.topic} there, {remedy}"
+            remedy = f"Raise max.message.bytes of {error.topic} there, give the link a `dead_letter_topic`"
         self._stopped_at(part, offset, said, remedy)
 
     def _stopped_at(self, part: TopicPartition, offset: int, said: str, remedy: str) -> None:
@@ -300,8 +300,8 @@ class Session:
         trouble(
             self._memory,
             part.topic,
-            f"the record at offset {offset} of partition {part.partition} {said}; {remedy}, or skip it: "
-            f"`triolog forward reset --topic {part.topic} --partition {part.partition} -o {offset + 1}`",
+            f"the record at offset {offset} of partition {part.partition} {said}. {remedy}, or skip it: `triolog "
+            f"forward reset --topic {part.topic} --partition {part.partition} -o {offset + 1}`",
         )
 
     def _forget_refused(self, offsets: dict[TopicPartition, int]) -> None:

@@ -165,7 +165,7 @@ async def resettable(admin: Admin, group: str) -> DescribedGroup:
         raise described.error
     if described.members:
         raise ResetError(
-            f"group {group!r} is {described.state} and has {len(described.members)} members; stop them before it is reset"
+            f"group {group!r} is {described.state} and has {len(described.members)} members. Stop them before the reset"
         )
     return described
 
@@ -185,7 +185,7 @@ async def moves(
     current = await _positions(admin, group)
     topics = {partition.topic for partition in current} if topic is None else {topic}
     if not topics:
-        raise ResetError(f"group {group.group!r} has no offsets; name a TOPIC")
+        raise ResetError(f"group {group.group!r} has no offsets. Give a TOPIC")
     bounds = await bounds_of(admin, topics)
     if topic is not None and not bounds:
         await admin.describe_topic(topic)  # says why

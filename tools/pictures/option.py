@@ -28,7 +28,7 @@ svg_option = click.option(
 def one_way_to_print(svg: str | None, as_json: bool) -> None:
     """Raises UsageError when both were asked for."""
     if svg is not None and as_json:
-        raise click.UsageError("either --svg or --json")
+        raise click.UsageError("--svg and --json exclude each other")
 
 
 def write_picture(path: str, picture: Canvas) -> None:
@@ -41,5 +41,5 @@ def write_picture(path: str, picture: Canvas) -> None:
     try:
         Path(path).write_bytes(data)
     except OSError as exc:
-        raise FailedError(f"{printable(path)}: {exc.strerror}; say with --svg FILE where the picture can be written") from exc
+        raise FailedError(f"{printable(path)}: {exc.strerror}. Choose another file with --svg FILE") from exc
     say(f"a picture of {len(data):,} bytes in {printable(path)}")

@@ -44,7 +44,7 @@ class Line:
 
 
 def segments_line(name: str, segments: Iterable[SegmentSpace]) -> Line:
-    """A line of segments."""
+    """Partition to reset.  [default: all]"""
     spaces = [(segment.log.allocated_bytes, segment.indexes.allocated_bytes) for segment in segments]
     return Line(name, (sum(log for log, _ in spaces), sum(indexes for _, indexes in spaces), 0, 0))
 

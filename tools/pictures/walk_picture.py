@@ -71,7 +71,7 @@ def _draw_walk(canvas: Canvas, name: str, walk: Walk, zone: Zone) -> None:
 def _draw_steps(canvas: Canvas, y: float, walk: Walk, zone: Zone) -> float:
     steps = walk.get("segments", ())
     if not steps:
-        words = f"log: scanned{reads_text(walk)}" if walk.get("reads") else "no segment needed to be looked into"
+        words = f"log: scanned{reads_text(walk)}" if walk.get("reads") else "no segment had to be read"
         canvas.text(MARGIN, y + 16, words, "quiet")
         return y + 20
     shown = [step for step in steps[:MOST_SEGMENTS] if "runs" not in step or "time_index" in step]
@@ -88,7 +88,7 @@ def _draw_steps(canvas: Canvas, y: float, walk: Walk, zone: Zone) -> float:
         canvas.text(MARGIN + 12, y + 14, words, "quiet")
         y += 20
     if skipped := walk.get("segments_skipped"):
-        words = f"{count_text(skipped, 'segment')} passed over: no timestamp of theirs lies in the range"
+        words = f"{count_text(skipped, 'segment')} skipped: no timestamp of theirs is in the range"
         canvas.text(MARGIN + 12, y + 14, words, "quiet")
         y += 20
     return y

@@ -44,7 +44,7 @@ def _settings(item: Any) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     for mark in reversed(list(item.iter_markers(MARKER))):
         if mark.args:
-            raise pytest.UsageError(f"the marker {MARKER} takes keywords only, such as topics=['orders']")
+            raise pytest.UsageError(f"the marker {MARKER} accepts only keywords, such as topics=['orders']")
         settings |= mark.kwargs
     return settings
 
@@ -77,4 +77,4 @@ def _told(broker: BlockingBroker) -> str:
 
         return report_of(broker)
     except Exception as exc:
-        return f"the broker cannot be asked: {exc!r}"
+        return f"the broker does not respond: {exc!r}"

@@ -35,7 +35,9 @@ def _full_disk(path: str) -> list[str]:
     space = os.statvfs(path)
     if space.f_bavail * space.f_frsize >= LEAST_BYTES:
         return []
-    return [f"{path} is full: its {space.f_blocks * space.f_frsize >> 20} MiB are used up; docker run --shm-size gives more"]
+    return [
+        (f"{path} is full: all of its {space.f_blocks * space.f_frsize >> 20} MiB are used. docker run --shm-size gives more")
+    ]
 
 
 def _topics(broker: BlockingBroker) -> list[str]:

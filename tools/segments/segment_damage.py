@@ -46,8 +46,8 @@ class DamagedSegmentError(StorageError):
 
     def __init__(self, path: str, position: int, reason: str) -> None:
         super().__init__(
-            f"{path}: position {position}: {reason}. `triolog verify` shows all damage of a directory; mode=DROPMALFORMED or "
-            "mode=PERMISSIVE reads what is whole"
+            f"{path}: position {position}: {reason}. `triolog verify` shows all damage of a directory. "
+            "mode=DROPMALFORMED or mode=PERMISSIVE reads the whole batches"
         )
         self.path = path
         self.position = position
@@ -83,16 +83,16 @@ class DamageCounts:
                 path,
                 damage.position,
                 damage.reason,
-                "the batch is read all the same"
+                "reading the batch anyway"
                 if is_restored
-                else f"{damage.size} bytes with the offsets {damage.first_offset} to {damage.next_offset - 1} are left out",
+                else f"skipping {damage.size} bytes with the offsets {damage.first_offset} to {damage.next_offset - 1}",
             )
 
     def log_total(self, path: str) -> None:
         """Log one line at the end of a read that skipped data."""
         if self.damages and self.mode is ReadMode.PERMISSIVE:
             LOGGER.warning(
-                "%s: %d damaged parts: %d read all the same, %d bytes and %d offsets left out",
+                "%s: %d damaged parts: read %d anyway, skipped %d bytes and %d offsets",
                 path,
                 self.damages,
                 self.restored,

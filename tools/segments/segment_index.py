@@ -145,7 +145,7 @@ def _read(path: str, entry: np.dtype[np.void]) -> tuple[npt.NDArray[np.void], st
     except FileNotFoundError:
         return nothing, None
     if len(data) % entry.itemsize:
-        return nothing, f"{path} has {len(data)} bytes, that is no whole number of entries of {entry.itemsize}"
+        return nothing, f"{path} has {len(data)} bytes, not a multiple of its entries of {entry.itemsize}"
     entries = np.frombuffer(data, entry)
     filled = np.frombuffer(data, np.uint8).reshape(-1, entry.itemsize).max(axis=1, initial=0)
     used = np.flatnonzero(filled)

@@ -98,7 +98,7 @@ def read_logs(paths: Sequence[str], topics: frozenset[str] | None = None) -> lis
                 continue
             if topic_partition in logs:
                 raise LogDirectoryError(
-                    f"{topic_partition} is in {logs[topic_partition].directory} and in {files.path}: read one of them"
+                    f"{topic_partition} is in {logs[topic_partition].directory} and in {files.path}. Read one of them"
                 )
             trusted = INT64_MAX if is_clean else points.get(topic_partition, 0)
             logs[topic_partition] = _log_of(files, starts.get(topic_partition, 0), trusted)
@@ -109,8 +109,8 @@ def _log_of(files: PartitionFiles, log_start_offset: int, trusted_offset: int) -
     swaps = [name for name in files.leftovers if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
     if swaps:
         raise LogInUseError(
-            f"{files.path}/{swaps[0]}: a compaction is just being swapped in. Read again, or with snapshot=server; "
-            "if the broker is stopped, start it once"
+            f"{files.path}/{swaps[0]}: a compaction is just being swapped in. Read again, or with "
+            "snapshot=server. If the broker is stopped, start it once"
         )
     bases = [each.base_offset for each in files.segments]
     segments = tuple(

@@ -58,7 +58,7 @@ class SegmentRead:
     end_timestamp: int | None = None
     """Which records are meant, as `Wanted` has it."""
     timestamp_unit: TimestampUnit = "us"
-    advice: str = "Read again, or with snapshot=server; failOnDataLoss=false goes on without them"
+    advice: str = "Read again, or with snapshot=server. failOnDataLoss=false continues without them"
     """What a person can do when a segment has changed."""
 
 
@@ -105,8 +105,8 @@ def _change(file: SegmentBytes, split: SegmentSplit) -> str | None:
 
 def _lose(split: SegmentSplit, read: SegmentRead, what: str) -> None:
     text = (
-        f"{split.path}: {what}; offsets {max(split.low, split.first_offset)} to {min(split.high, split.end_offset) - 1} of "
-        f"{split.topic}-{split.partition} may be lost"
+        f"{split.path}: {what}. Offsets {max(split.low, split.first_offset)} to "
+        f"{min(split.high, split.end_offset) - 1} of {split.topic}-{split.partition} may be lost"
     )
     if read.fail_on_data_loss:
         raise SegmentGoneError(f"{text}. {read.advice}")

@@ -76,7 +76,7 @@ def _newest_snapshot(log: PartitionLog) -> ProducerState:
             try:
                 entries = decode_snapshot(path, read_small(FILES, path))
             except (CorruptSnapshotError, FileNotFoundError, ValueError) as exc:
-                LOGGER.warning("%s; an older one is taken", exc)
+                LOGGER.warning("%s: using an older one", exc)
                 continue
             return ProducerState(offset, {entry.producer_id: entry for entry in entries})
     return ProducerState(log.log_start_offset)

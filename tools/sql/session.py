@@ -109,7 +109,7 @@ def _named(connection: Any, sql: str) -> set[str]:
     """The tables that the question names. SqlError unless it is one statement."""
     statements = connection.extract_statements(sql)
     if len(statements) != 1:
-        raise SqlError(f"there are {len(statements)} statements, expected one")
+        raise SqlError(f"{len(statements)} statements, expected one")
     names: set[str] = connection.get_table_names(sql)
     return names - _files(sql, names)
 
@@ -126,9 +126,7 @@ def _files(sql: str, names: set[str]) -> set[str]:
     plain = {word.strip('"').replace('""', '"').lower() for kind, word in words if kind == duckdb.token_type.identifier}
     files = {name for name in names & quoted if Path(name).exists() or name.lower().endswith(FILE_ENDINGS)}
     if both := sorted(name for name in files if name.lower() in plain):
-        raise SqlError(
-            f"{both[0]} is a file in single quotes and a topic in double ones; ask for one of them, or for ./{both[0]}"
-        )
+        raise SqlError(f"{both[0]} is a file in single quotes and a topic in double ones. Use one of them, or ./{both[0]}")
     return files
 
 
@@ -147,12 +145,10 @@ def _found(tables: set[str], topics: list[str]) -> Mapping[str, str]:
         alike = [topic for topic in topics if topic.lower() == table.lower()]
         topic = table if table in alike else alike[0] if len(alike) == 1 else None
         if topic is None and alike:
-            raise SqlError(f"{table} is none of the topics {', '.join(alike)}; write the name as it is")
+            raise SqlError(f"{table} does not match one of the topics {', '.join(alike)}. Write the name with the same case")
         if topic is not None:
             if other := next((each for each in found if each.lower() == table.lower()), None):
-                raise SqlError(
-                    f"{other} and {table} differ in case only, and SQL does not tell them apart; ask for one of them"
-                )
+                raise SqlError(f"{other} and {table} differ only in case, which SQL ignores. Use one of them")
             found[table] = topic
     return found
 
@@ -169,7 +165,7 @@ def _values_schema(kind: str, text: str | None) -> Any:
             return connection.sql("select * from t").to_arrow_table().schema
     except duckdb.Error as exc:
         raise SqlError(
-            f"the schema {text!r} is none, expected columns as in 'carrier VARCHAR, delay BIGINT': {one_line(exc)}"
+            f"invalid schema {text!r}: expected columns as in 'carrier VARCHAR, delay BIGINT': {one_line(exc)}"
         ) from exc
 
 
@@ -198,7 +194,7 @@ def _said(scans: list[Scan]) -> Iterator[None]:
             raise KeyboardInterrupt from exc
         text = one_line(exc)
         if 'syntax error at or near "offset"' in text:
-            text += '; offset is a word of SQL, the column is "offset" in double quotes'
+            text += '. In SQL, offset is a keyword: write the column as "offset" in double quotes'
         raise SqlError(text) from exc
 
 
@@ -211,8 +207,6 @@ def _with_hint(error: SqlError, tables: list[str], topics: list[str], notes: lis
         return error
     near = difflib.get_close_matches(missing[0], topics, n=1)
     there = (
-        f"the topics are {', '.join(topics[:MAX_NAMED])}{', ...' if len(topics) > MAX_NAMED else ''}"
-        if topics
-        else "there are none"
+        f"Topics: {', '.join(topics[:MAX_NAMED])}{', ...' if len(topics) > MAX_NAMED else ''}" if topics else "No topic exists"
     )
-    return SqlError(f"there is no topic {missing[0]}; {f'did you mean {near[0]}?' if near else there}")
+    return SqlError(f"there is no topic {missing[0]}. {f'Did you mean {near[0]}?' if near else there}")

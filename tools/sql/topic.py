@@ -112,7 +112,7 @@ class TopicTable(pads.Dataset):  # type: ignore[misc]
                 parser = parser_of("json", None, lambda: values)
             except ArrowError as exc:
                 self._kind = "raw"
-                self.note = f"topic {self._topic}: {exc}" if len(values) else f"topic {self._topic} is empty; give a schema"
+                self.note = f"topic {self._topic}: {exc}" if len(values) else f"topic {self._topic} is empty. Give a schema"
                 return pa.struct([])
             self._kind = "json"
             return parser.type
@@ -217,7 +217,7 @@ class TopicTable(pads.Dataset):  # type: ignore[misc]
         except pa.ArrowInvalid as exc:
             row = next(row for row, time in enumerate(times.view(pa.int64()).to_pylist()) if time * 1000 > 2**63 - 1)
             where = f"{self._topic} offset {rows.column('offset')[row]}"
-            raise ArrowError(f"{where}: its timestamp, {times[row].value} ms, is none that DuckDB has") from exc
+            raise ArrowError(f"{where}: its timestamp, {times[row].value} ms, is outside of DuckDB's range") from exc
         first = pc.min(times.view(pa.int64())).as_py()
         return (
             pc.if_else(pc.less(times.view(pa.int64()), 0), pa.scalar(None, _TIME), found)

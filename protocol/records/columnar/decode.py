@@ -53,7 +53,7 @@ def decode_batches(data: Bytes, wanted: Wanted, *, committed: CommittedFilter | 
             if (size := size + sum(column.nbytes for column in part)) > MAX_DECODED_BYTES:
                 raise RecordTooLargeError(
                     f"{wanted.topic}-{wanted.partition}: {len(data)} bytes of batches, the last at offset "
-                    f"{group.batches[-1].header.base_offset}, become more than {MAX_DECODED_BYTES}; decode fewer at once"
+                    f"{group.batches[-1].header.base_offset}, become more than {MAX_DECODED_BYTES}. Decode fewer at once"
                 )
     columns = [_joined([part[index] for part in parts], name, wanted) for index, name in enumerate(wanted.columns)]
     return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(wanted.columns, wanted.timestamp_unit))

@@ -296,7 +296,7 @@ def _headers(column: pa.Array) -> pa.Array | None:
         missing = names.is_null().index(pa.scalar(True)).as_py()
         raise ValueError(f"row {int(np.searchsorted(firsts, missing, 'right')) - 1}: a header key is null")
     if (most := names.nbytes + contents.nbytes + MAX_VARINT_BYTES * (2 * len(names) + len(counts))) > INT32_MAX:
-        raise ValueError(f"headers could have {most} bytes, at most {INT32_MAX} are possible; encode fewer rows at once")
+        raise ValueError(f"headers could have {most} bytes, at most {INT32_MAX} are possible. Encode fewer rows at once")
     encoded, starts = interleave(
         [
             byte_strings([varints(lengths_of(names))]),

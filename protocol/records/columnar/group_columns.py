@@ -308,6 +308,6 @@ def columns_of(records: Sequence[Record], wanted: Wanted, timestamp_type: Timest
 def unrepresentable(topic: str, partition: int, offset: int, timestamp: int) -> InvalidRecordError:
     """Return the error for a timestamp whose microseconds need more than 64 bits."""
     return InvalidRecordError(
-        f"{topic}-{partition} offset {offset}: timestamp {timestamp} ms does not fit into microseconds of 64 bits, at most "
-        f"{MAX_TIMESTAMP_MS} ms do; read it without the column timestamp"
+        f"{topic}-{partition} offset {offset}: timestamp {timestamp} ms does not fit into microseconds of 64 "
+        f"bits, at most {MAX_TIMESTAMP_MS} ms do. Read it without the column timestamp"
     )

@@ -58,7 +58,7 @@ def check_columns(columns: Sequence[str]) -> None:
     """ValueError unless every name is one of COLUMNS and stands there once."""
     unknown = [name for name in columns if name not in COLUMNS]
     if unknown or len(set(columns)) != len(columns):
-        raise ValueError(f"columns {', '.join(columns)}: each is to be one of {', '.join(COLUMNS)}, and once")
+        raise ValueError(f"columns {', '.join(columns)}: expected each of {', '.join(COLUMNS)} at most once")
 
 
 @attrs.frozen

@@ -19,8 +19,7 @@ Watcher = Callable[[], None]
 
 @attrs.define(eq=False, repr=False)
 class Fault(Generic[R]):
-    """A rule that stands: what has come of it. Owner: the `FaultRules` that has it, under its lock; numbers may be read
-    without it."""
+    """A rule in force, with its counts. Owner: its `FaultRules`, under its lock; numbers may be read without it."""
 
     number: int
     rule: R
@@ -39,7 +38,7 @@ class Fault(Generic[R]):
         self.random = Random(self.rule.trigger.seed)
 
     def fires(self, member_id: str = "") -> bool:
-        """Count what the rule applies to, and return whether it fires. `member_id`: of a group, who asks."""
+        """Count a match of the rule, and return whether it fires. `member_id`: the member of a group that sent the request."""
         self.matched += 1
         trigger = self.rule.trigger
         if trigger.once_per_member and (not member_id or member_id in self._members):
@@ -52,7 +51,7 @@ class Fault(Generic[R]):
         return True
 
     def release(self) -> None:
-        """Let go on what it holds or delays; it does so to nothing from now on."""
+        """Release everything that it holds or delays, now and from now on."""
         self._rules.release(self)
 
     def watch(self, watcher: Watcher) -> None:
@@ -74,8 +73,9 @@ class Fault(Generic[R]):
 
 @attrs.define(eq=False, repr=False)
 class FaultRules(Generic[R]):
-    """The rules of one kind. A lock is around all of it: the device's are asked from worker threads. While there is no rule,
-    `is_active` is all that is looked at."""
+    """The rules of one kind. A lock protects all of it, because worker threads read the device's rules. Without rules, only
+    `is_active` is read.
+    """
 
     KIND: ClassVar[str]
 
@@ -94,7 +94,7 @@ class FaultRules(Generic[R]):
         return len(self._faults)
 
     def add(self, rule: R) -> Fault[R]:
-        """Let a rule stand, behind those that do."""
+        """Add a rule after those in force."""
         with self._changed:
             self._last += 1
             fault = self._faults[self._last] = Fault(self._last, rule, self)
@@ -109,14 +109,14 @@ class FaultRules(Generic[R]):
             return self._faults[number]
 
     def release(self, fault: Fault[R]) -> None:
-        """Let go on what a rule holds or delays; it does so to nothing from now on."""
+        """Release everything that a rule holds or delays, now and from now on."""
         with self._changed:
             fault.is_released = True
             self._changed.notify_all()
             self._tell()
 
     def remove(self, number: int) -> None:
-        """Take a rule away, and let go on what it holds or delays; one that is gone is fine."""
+        """Remove a rule, and release everything that it holds or delays. A rule that is already gone is fine."""
         with self._changed:
             fault = self._faults.pop(number, None)
             self.is_active = bool(self._faults)
@@ -139,8 +139,7 @@ class FaultRules(Generic[R]):
             self._watchers.remove(watcher)
 
     def _first(self, applies_to: Callable[[R], bool], member_id: str = "") -> Fault[R] | None:
-        """Return the first rule that fires; those before it have counted what it fires for, those behind it have not seen
-        it."""
+        """Return the first rule that fires. Earlier rules have counted the match, later ones have not seen it."""
         with self._changed:
             for fault in self._faults.values():
                 if applies_to(fault.rule) and fault.fires(member_id):
@@ -182,7 +181,8 @@ class DiskFaults(FaultRules[DiskRule]):
 
     def wait_out(self, fault: Fault[DiskRule], is_over: Callable[[], bool]) -> None:
         """Block the calling thread for as long as a rule delays an operation: less when it is released, or when `is_over`,
-        which is asked first and after each `wake`."""
+        which is checked first and after each `wake`.
+        """
         with self._changed:
             self._changed.wait_for(lambda: fault.is_released or is_over(), timeout=fault.rule.delay_ms / 1000)
 
@@ -196,4 +196,4 @@ class DiskFaults(FaultRules[DiskRule]):
 
 def _fail(rule: DiskRule, path: str) -> NoReturn:
     number = errno.ENOSPC if rule.effect == "full" else errno.EIO
-    raise OSError(number, f"{os.strerror(number)} (asked for by a disk fault)", path)
+    raise OSError(number, f"{os.strerror(number)} (injected by a disk fault)", path)

@@ -1,4 +1,4 @@
-"""The requests that a broker got last, what they were about, and how they ended: a ring that tests look at and wait for."""
+"""The last requests of a broker, their subjects and their ends: a ring that tests read and wait for."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class RequestLog:
         return [request for request in self._kept if wanted.is_met_by(request)]
 
     def clear(self) -> None:
-        """Forget what is kept; numbers go on."""
+        """Forget the stored requests; numbers continue."""
         self._kept.clear()
 
     def watch(self, watcher: Callable[[], None]) -> None:

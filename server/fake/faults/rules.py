@@ -47,7 +47,7 @@ def hint(name: str, known: Iterable[str]) -> str:
 
 
 class RuleError(ValueError):
-    """A rule that says nothing, or what nobody understands."""
+    """A rule without an effect, or with unknown fields."""
 
 
 @attrs.frozen
@@ -72,11 +72,11 @@ class Intercepted:
     subject: Subject
     version: int
     body: Any
-    """What the client asked, as `protocol.kafka.messages` has it. It may be changed: then that is what is served."""
+    """The client's request, as `protocol.kafka.messages` has it. A change of it is served."""
     empty_answer: Callable[[], Any]
     """Makes an answer of the API with nothing in it."""
     serve: Callable[[], Awaitable[Any]]
-    """Carries the request out and answers what the client would get; None where it expects nothing."""
+    """Serves the request and returns the client's response; None if the client expects none."""
 
     @property
     def api(self) -> str:
@@ -84,7 +84,7 @@ class Intercepted:
 
 
 Intercept = Callable[[Intercepted], Any]
-"""The answer, or an awaitable of it; None: what the request gets when it is served."""
+"""The response, or an awaitable of it; None: the response of the broker."""
 
 
 def plain_name(api: str) -> str:
@@ -101,7 +101,7 @@ class Trigger:
     probability: float | None = None
     seed: int = 0
     once_per_member: bool = False
-    """For each member of a group once; one that has no member id yet is not meant."""
+    """Once for each member of a group. Members without an id do not count."""
 
     def __attrs_post_init__(self) -> None:
         if self.nth < 1 or (self.times is not None and self.times < 1):
@@ -143,15 +143,15 @@ class Rule:
 
     def __attrs_post_init__(self) -> None:
         if not self.effects:
-            raise RuleError("a rule without an effect: say error, delay_ms, hold, disconnect, black_hole, corrupt, ...")
+            raise RuleError("a rule without an effect: set error, delay_ms, hold, disconnect, black_hole, corrupt, ...")
         if min(self.delay_ms, self.throttle_ms, self.truncate_to or 0) < 0:
-            raise RuleError("delay_ms, throttle_ms and truncate_to are not negative")
+            raise RuleError("delay_ms, throttle_ms and truncate_to cannot be negative")
         if len(ends := [name for name in _ENDS if name in self.effects]) > 1:
-            raise RuleError(f"{' and '.join(ends)}: a request can have one of these ends")
+            raise RuleError(f"{' and '.join(ends)}: a request can end in only one of these ways")
 
     @property
     def effects(self) -> list[str]:
-        """The names of what happens."""
+        """The names of the effects."""
         return [name for name in EFFECTS if (value := getattr(self, name)) or (name in _MAY_BE_0 and value is not None)]
 
     @property
@@ -192,7 +192,7 @@ class Rule:
 
 @attrs.frozen(kw_only=True)
 class DiskRule:
-    """`operation`, and `path` with `*` and `?` (of the whole path, or of its last parts), say what it applies to."""
+    """An operation, and a `path` with `*` and `?`, of the whole path or of its last parts."""
 
     effect: str
     operation: str | None = None
@@ -206,9 +206,9 @@ class DiskRule:
         if self.operation is not None and self.operation not in OPERATIONS:
             raise RuleError(f"operation={self.operation!r}, expected one of {', '.join(OPERATIONS)}")
         if (self.effect == "delay") != (self.delay_ms > 0):
-            raise RuleError("delay_ms belongs to the effect delay, and is above 0")
+            raise RuleError("delay_ms belongs to the effect delay, and must be above 0")
         if self.effect == "full" and self.operation not in (None, "write"):
-            raise RuleError(f"{self.operation} does not fail on a full disk; a write does")
+            raise RuleError(f"{self.operation} does not fail on a full disk. A write does")
 
     def applies_to(self, operation: str, path: str) -> bool:
         wanted = self.operation or ("write" if self.effect == "full" else None)
@@ -224,7 +224,7 @@ class DiskRule:
 
 
 def told_of(value: attrs.AttrsInstance) -> dict[str, Any]:
-    """The fields of a value that are not at their defaults; its trigger is told apart."""
+    """The fields of a value that are not at their defaults, without its trigger."""
     fields = attrs.fields(type(value))
     return {
         field.name: getattr(value, field.name)
@@ -259,7 +259,7 @@ def disk_rule_of(told: Mapping[str, Any]) -> DiskRule:
     """`rule_of` for the device. Raises RuleError."""
     given = _given(told, DiskRule)
     if "effect" not in given:
-        raise RuleError(f"effect is missing; there are {', '.join(DISK_EFFECTS)}")
+        raise RuleError(f"effect is missing. Use one of {', '.join(DISK_EFFECTS)}")
     try:
         return DiskRule(trigger=_trigger(given), **given)
     except TypeError as exc:
@@ -270,7 +270,7 @@ def _given(told: Mapping[str, Any], kind: type[attrs.AttrsInstance]) -> dict[str
     given = {name: value for name, value in told.items() if value is not None}
     fields = frozenset(field.name for field in attrs.fields(kind)) - {"trigger"} | _TRIGGER | {"once"}
     if unknown := given.keys() - fields:
-        raise RuleError(f"{', '.join(sorted(unknown))}: no such field; there are {', '.join(sorted(fields))}")
+        raise RuleError(f"{', '.join(sorted(unknown))}: no such field. Use {', '.join(sorted(fields))}")
     if given.pop("once", False):
         given["times"] = ONCE
     return given
@@ -294,7 +294,7 @@ def _error(told: Any) -> ErrorCode:
         return ErrorCode[told] if isinstance(told, str) else ErrorCode(told)
     except (KeyError, ValueError):
         near = hint(told, ErrorCode.__members__) if isinstance(told, str) else ""
-        raise RuleError(f"error={told!r}: Kafka has no error of that name or number{near}") from None
+        raise RuleError(f"error={told!r}: Kafka has no error with that name or number{near}") from None
 
 
 _STRINGS: Final = frozenset({"topic", "group", "transactional_id", "client_id"})
@@ -312,6 +312,6 @@ def _check_types(given: Mapping[str, Any]) -> None:
         if name in _NUMBERS and not is_number:
             raise RuleError(f"{name}={value!r} is not a whole number")
         if name == "intercept" and not callable(value):
-            raise RuleError(f"intercept={value!r} is no function; one stands in a program only")
+            raise RuleError(f"intercept={value!r} is not a function. Only rules inside a program can have one")
         if name == "probability" and not (is_number or isinstance(value, float)):
             raise RuleError(f"{name}={value!r} is not a number")

@@ -53,7 +53,7 @@ RELEASES: Final = {
 def maxima_of(release: str) -> dict[int, int]:
     """API key -> its highest version in a release. Raises ValueError for an unknown release."""
     if release not in RELEASES:
-        raise ValueError(f"Kafka {release} is not known here; there are {', '.join(RELEASES)}")
+        raise ValueError(f"unknown Kafka version {release}. Use one of {', '.join(RELEASES)}")
     found: dict[int, int] = {}
     for name, changes in RELEASES.items():
         found |= changes

@@ -59,7 +59,7 @@ class Nodes:
     """Of topics whose CreateTopics named replicas."""
 
     def listed(self) -> list[Node]:
-        """The nodes that clients are told of; never none, since clients that lose all of them do not come back."""
+        """The nodes that clients know. It is never empty, because clients that lose all nodes do not come back."""
         return [node for number, node in self.addresses.items() if number not in self.down] or list(self.addresses.values())
 
     @property
@@ -181,7 +181,7 @@ def is_elsewhere(door: NodeDoor, topic: str, partition: int | None) -> bool:
 
 
 def tell(door: NodeDoor, key: ApiKey, request: Any, response: Any) -> Any:
-    """Change the answer of a single broker into the one that a node of the cluster gives."""
+    """Change the response of a single broker into the response of one node of a cluster."""
     cluster = door.cluster
     if (change := _CHANGES.get(key)) is not None:
         change(door, request, response)

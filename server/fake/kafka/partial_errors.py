@@ -35,7 +35,7 @@ NESTED: Final = "."
 
 
 class Parts(NamedTuple):
-    """A request in two parts: the one that is served and the one that fails. None for an empty part."""
+    """A request in two parts: the served one and the failed one. None for an empty part."""
 
     served: Any | None
     failed: Any | None
@@ -115,7 +115,7 @@ SESSION_ERRORS: Final = frozenset(
 
 
 def failed_fetch(response: Any, asked: list[tuple[str, bytes, int]], code: ErrorCode) -> Any:
-    """Put the error into a fetch answer for these partitions, (topic, id, number), in place of what it says of them."""
+    """Put the error into a fetch response for these partitions, (topic, id, number), in place of their content."""
     [topics] = SHAPES[ApiKey.FETCH].lists
     assert topics.inner is not None
     topic_class = element_of(type(response), topics.answer)
@@ -156,7 +156,7 @@ Places = Mapping[tuple[bytes, int], bool]
 
 
 def shared_in_session(door: KafkaDoor, body: Any) -> Iterable[ShareKey]:
-    """The partitions of the share session that a request goes on with."""
+    """The partitions of the share session that a request continues."""
     session = door.broker.shares.sessions_at(door.node_id).find(body.group_id or "", body.member_id or "")
     return () if session is None else tuple(session.partitions)
 
@@ -195,13 +195,13 @@ def _cut(topic: Any, failed: Collection[tuple[bytes, int]]) -> Any:
 
 
 def remember(door: KafkaDoor, body: Any, failed: Iterable[tuple[bytes, int]]) -> None:
-    """Put them into the session all the same: the client takes them for part of it."""
+    """Add them to the session anyway: the client expects them in it."""
     group, member = body.group_id or "", body.member_id or ""
     door.broker.shares.sessions_at(door.node_id).remember(group, member, [ShareKey(group, *place) for place in failed])
 
 
 def failed_sharing(response: Any, failed: Places, code: ErrorCode) -> Any:
-    """Put the error into an answer for these partitions, in place of what it says of them. An answer that is an error stays."""
+    """Put the error into a response for these partitions, in place of their content. A response that is an error stays."""
     if response is None or response.error_code:
         return response
     is_fetch = isinstance(response, ShareFetchResponse)

@@ -38,7 +38,7 @@ class Place(NamedTuple):
 
 
 def _places(api: Api) -> tuple[Place, ...]:
-    """Of names; what leaders are asked by ids alone, as share consumers do, is about topics too."""
+    """Topics by name. Requests by id alone, as share consumers send them, are about topics too."""
     places = tuple(_places_naming(api, TOPIC_NAME))
     return places or (tuple(_places_naming(api, TOPIC_ID)) if api.served_by is ServedBy.LEADER else ())
 
@@ -99,7 +99,7 @@ def subject_of(
 
 
 def topic_of(element: Any, place: Place, topic_named: Callable[[bytes], str]) -> str:
-    """A topic's name; its id in hexadecimal digits when nobody has it."""
+    """A topic's name, or its id in hexadecimal digits if it has no name."""
     if place.name == ITSELF:
         return str(element)
     topic_id = getattr(element, "topic_id", NO_TOPIC_ID)

@@ -49,7 +49,7 @@ from .partial_errors import (
 )
 from .subjects import subject_of
 
-MESSAGE: Final = "asked for by a fault rule"
+MESSAGE: Final = "injected by a fault rule"
 NOT_LEADER: Final = ErrorCode.NOT_LEADER_OR_FOLLOWER
 FETCHES: Final = (ApiKey.FETCH, ApiKey.SHARE_FETCH)
 FRAME_HEAD_BYTES: Final = 8
@@ -58,14 +58,14 @@ FRAME_HEAD_BYTES: Final = 8
 
 @attrs.define(eq=False, repr=False)
 class Watch:
-    """Notes the requests of a broker's listeners and applies fault rules to them. Owner: who opened the listeners."""
+    """Notes the requests of a broker's listeners and applies fault rules to them. Owner: the opener of the listeners."""
 
     faults: Faults
     requests: RequestLog
     now_ms: NowMs
 
     def take_up(self, door: KafkaDoor, turn: Turn, serve: TakeUp) -> Work | None:
-        """Note a request in the log, then serve it, or do to it what a rule says."""
+        """Note a request in the log, then serve it or apply a rule to it."""
         request = turn.request
         subject = subject_of(request, door.node_id, door.broker.topics.named, _in_session(door, turn))
         if isinstance(door, NodeDoor):
@@ -78,14 +78,14 @@ class Watch:
         return serve(turn)
 
     def _serve_as_node(self, door: NodeDoor, serve: TakeUp, turn: Turn) -> Work | None:
-        """Serve a request as one node of a cluster: refuse what belongs to another one."""
+        """Serve a request as one node of a cluster: refuse requests for another node."""
         request = turn.request
         key, body = request.api.key, request.body
         if (code := refusal(door, turn)) is not None:
             turn.answer(error_response(request.api, request.version, body, code))
             return None
         if request.api.served_by is ServedBy.LEADER and any(_elsewhere(door, turn)):
-            message = f"node {door.number} does not lead the partition; Metadata says which node does"
+            message = f"node {door.number} does not lead the partition. Refresh Metadata to find its leader"
             return FailingCall(door, turn, serve, NOT_LEADER, partial(is_elsewhere, door), message).carry_out
         if key in TELL_OF_NODES:
             return partial(self._tell, door, turn, serve)
@@ -100,7 +100,7 @@ class Watch:
 
 
 def _in_session(door: KafkaDoor, turn: Turn) -> Iterator[tuple[str, int]]:
-    """The partitions that a fetch goes on with without naming them."""
+    """The partitions that a fetch continues without naming them."""
     key, body = turn.request.api.key, turn.request.body
     if key is ApiKey.FETCH and body.session_epoch > 0:
         for each in door.fetch_sessions.keys_of(body.session_id):
@@ -173,7 +173,7 @@ class FailingCall:
             self.turn.answer(body)
 
     async def failed(self, applied: Any) -> Any:
-        """The answer with the error; None where there is none. `applied`: what it would have been."""
+        """The response with the error; None where there is none. `applied`: the response without the rule."""
         return name_leaders(self.door, self.turn, await self._failed(applied))
 
     async def _failed(self, applied: Any) -> Any:
@@ -201,7 +201,7 @@ class FailingCall:
         return self.is_affected is None or self.is_affected(topic, number)
 
     async def _failed_fetch(self, applied: Any) -> Any:
-        """A fetch answer with the error in its partitions, as brokers send it; the fetch session goes on."""
+        """A fetch response with the error in its partitions, as brokers send it; the fetch session continues."""
         request = copy.copy(self.turn.request.body)
         named = [(topic.topic, topic.topic_id, each.partition) for topic in request.topics for each in topic.partitions]
         request.max_wait_ms = 0
@@ -219,8 +219,9 @@ class FailingCall:
             return topic_id.hex()
 
     async def _failed_sharing(self, applied: Any) -> Any:
-        """An answer to a share consumer with the error for partitions: what it says of their records is not carried out, and
-        they stay in its session."""
+        """A response to a share consumer with the error for partitions: acknowledgements for them are not applied, and they
+        stay in its session.
+        """
         request = self.turn.request
 
         def is_failed(topic_id: bytes, number: int) -> bool:
@@ -308,14 +309,14 @@ class FaultyCall:
             released.set()
 
     async def _swallow(self) -> None:
-        """Read and discard what the client sends, without an answer, until it closes the connection."""
+        """Read and discard the client's bytes, without a response, until it closes the connection."""
         session = self.turn.session
         with session.parked(math.inf, ends_with_peer=False):
             try:
                 while await session.transport.receive():
                     """Swallowed."""
             except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
-                """Gone without a word."""
+                """Close the connection without a response."""
         session.fail(MESSAGE)
 
     # ---- how it leaves -------------------------------------------------------------------------------------------------
@@ -338,8 +339,9 @@ class FaultyCall:
             turn.answer(body)
 
     def _corrupted(self, body: Any) -> list[Bytes]:
-        """Fetched records with another last byte, so that their checksum is wrong; another answer with every byte behind its
-        correlation id inverted."""
+        """Fetched records with another last byte, so that their checksum is wrong; another response with every byte after its
+        correlation id inverted.
+        """
         request = self.turn.request
         has_records = False
         if request.api.key in FETCHES:

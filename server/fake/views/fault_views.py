@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 PATIENCE_S: Final = 10.0
 LOOK_S: Final = 0.005
-"""How often a state is looked at that calls nobody."""
+"""Interval of checks of a state without a notification."""
 
 
 class Watched(Protocol):
@@ -121,7 +121,7 @@ class RequestWords(TypedDict, total=False):
 
 @attrs.frozen(eq=False, repr=False)
 class FaultView:
-    """A rule that stands, of requests or of the device, and what has come of it."""
+    """A rule in force, of requests or of the device, with its counts."""
 
     fault: Fault[Any]
     _faults: FaultRules[Any]
@@ -149,7 +149,7 @@ class FaultView:
         return self.fault.fired
 
     def release(self) -> None:
-        """Let go on what it holds, or a device's operations that it delays; it holds nothing from now on."""
+        """Release everything that it holds, or the device's operations that it delays, now and from now on."""
         self.fault.release()
 
     def remove(self) -> None:
@@ -157,7 +157,7 @@ class FaultView:
         self._faults.remove(self.fault.number)
 
     async def wait_fired(self, times: int = 1, *, timeout_s: float = PATIENCE_S) -> int:
-        """Wait until it has acted on `times` requests, and answer on how many it has. Raises TimeoutError."""
+        """Wait until it has acted on `times` requests, and return their number. Raises TimeoutError."""
         return await wait_until(
             self.fault,
             lambda: self.fired if self.fired >= times else None,
@@ -183,7 +183,7 @@ class FaultsView:
         return len(self.faults)
 
     def add(self, api: str | Sequence[str] | None = None, **told: Unpack[RuleWords]) -> FaultView:
-        """Add a rule behind those in force. Raises RuleError."""
+        """Add a rule after those in force. Raises RuleError."""
         return self.add_rule({"api": api, **told})
 
     def add_rule(self, told: dict[str, Any]) -> FaultView:
@@ -191,11 +191,11 @@ class FaultsView:
         return FaultView(self.faults.add(rule_of(_without_defaults(told), _KAFKA_APIS)), self.faults)
 
     def disk(self, effect: str, **told: Unpack[DiskRuleWords]) -> FaultView:
-        """Let the device do wrong: `full`, `error`, `delay` or `torn` (at the next crash). Raises RuleError."""
+        """Add a fault of the device: `full`, `error`, `delay` or `torn` (at the next crash). Raises RuleError."""
         return self.add_disk_rule({"effect": effect, **told})
 
     def add_disk_rule(self, told: dict[str, Any]) -> FaultView:
-        """Let a rule of the device stand whose words are in a dictionary, `effect` among them. Raises RuleError."""
+        """Add a rule of the device from a dictionary with its fields, `effect` among them. Raises RuleError."""
         return FaultView(self.disk_faults.add(disk_rule_of(_without_defaults(told))), self.disk_faults)
 
     def of_disk(self) -> list[FaultView]:
@@ -213,7 +213,7 @@ def _without_defaults(told: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_names(api: str | None, error: str | None) -> None:
-    """Raises ValueError, with the name that was probably meant."""
+    """Raises ValueError with the nearest valid name."""
     if api is not None and plain_name(api) not in _KAFKA_APIS:
         raise ValueError(f"Kafka has no API {api!r}{hint(api, (each.name for each in APIS.values()))}")
     if error is not None and error not in ErrorCode.__members__:
@@ -236,8 +236,9 @@ class RequestsView:
         return len(self.log)
 
     def find(self, api: str | None = None, **wanted: Unpack[RequestWords]) -> list[LoggedRequest]:
-        """The requests that match; names may have `*` and `?`, what is left out matches anything. Raises ValueError for an API
-        or an error that Kafka does not have."""
+        """The matching requests; names may have `*` and `?`, omitted fields match anything. Raises ValueError for an API or an
+        error that Kafka does not have.
+        """
         _check_names(api, wanted.get("error"))
         return self.log.find(Wanted(api=api, **wanted))
 
@@ -251,13 +252,13 @@ class RequestsView:
         return self.log.count
 
     def clear(self) -> None:
-        """Forget what is kept; numbers go on."""
+        """Forget the stored requests; numbers continue."""
         self.log.clear()
 
     async def wait_for(
         self, api: str | None = None, *, count: int = 1, timeout_s: float = PATIENCE_S, **wanted: Unpack[RequestWords]
     ) -> list[LoggedRequest]:
-        """Wait until `find` finds so many. Raises TimeoutError, with the last requests."""
+        """Wait until `find` finds that many. Raises TimeoutError, with the last requests."""
 
         def look() -> list[LoggedRequest] | None:
             found = self.find(api, **wanted)
@@ -265,7 +266,7 @@ class RequestsView:
 
         def missing() -> str:
             asked = " ".join([api or "any request", *(f"{name}={value}" for name, value in wanted.items())])
-            return f"{count} of [{asked}] did not come, {self.count(api, **wanted)} did; the last were:\n{self.tail()}\n"
+            return f"{count} of [{asked}] did not arrive, {self.count(api, **wanted)} did. The last were:\n{self.tail()}\n"
 
         return await wait_until(self.log, look, timeout_s, missing)
 

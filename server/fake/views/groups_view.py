@@ -1,4 +1,4 @@
-"""`broker.groups`: what groups have committed and how far behind they are, who their members are, and what upsets them."""
+"""`broker.groups`: committed offsets, lag, members and disturbances of groups."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class GroupsView:
     async def wait_committed(
         self, group: str, topic: str, offset: int, *, partition: int = 0, timeout_s: float = PATIENCE_S
     ) -> int:
-        """Wait until a group has committed at least `offset`; answers what it has. Raises TimeoutError."""
+        """Wait until a group has committed at least `offset`, and return its commit. Raises TimeoutError."""
         wanted = TopicPartition(topic, partition)
         found = -1
 
@@ -126,7 +126,7 @@ class GroupsView:
             return None if any(behind.values()) else True
 
         def missing() -> str:
-            return f"{self._unknown(group)}group {group} is behind in {topic} by {behind} (partition: records)"
+            return f"{self._unknown(group)}group {group} lags in {topic} by {behind} (partition: records)"
 
         await look_until(look, timeout_s, missing)
 
@@ -134,7 +134,7 @@ class GroupsView:
         """Return the start of an error message about a topic or a group that may be misspelt."""
         core = self.core()
         names = list(core.topics.names())
-        topics = "" if topic is None or topic in names else f"there is no topic {topic!r}{hint(topic, names)}; "
+        topics = "" if topic is None or topic in names else f"there is no topic {topic!r}{hint(topic, names)}. "
         error = unknown_group(core, group)
         return topics if error is None else f"{topics}{error}; "
 
@@ -188,7 +188,7 @@ class GroupsView:
         return f"no member has {missing}" if missing else ""
 
     async def kick(self, group: str, member_id: str) -> None:
-        """Remove a member from a group, as if it had left; the others share what it had. Raises RequestError."""
+        """Remove a member from a group, as if it had left. The others share its partitions. Raises RequestError."""
         assigned = self.core().groups.assigned_of(group)
         if assigned is not None:
             await assigned.heartbeat(HEARTBEATS[assigned.KIND](group_id=group, member_id=member_id, member_epoch=LEAVE_EPOCH))
@@ -199,7 +199,7 @@ class GroupsView:
                 raise RequestError(f"member {member_id} of group {group} cannot be removed: {code.name}", code)
 
     def rebalance(self, group: str) -> FaultView:
-        """Let all members of a group join again: each is told so with its next heartbeat, and once."""
+        """Let all members of a group join again: each learns it once, with its next heartbeat."""
         count = max(1, len(self.members(group)))
         assigned = self.core().groups.assigned_of(group)
         api, error = "Heartbeat", "REBALANCE_IN_PROGRESS"

@@ -23,6 +23,7 @@ from ....protocol.types import AppendResult, Isolation, Record, TopicPartition
 from ...broker import Broker, FetchPartition, PlainRecord, ReaderView
 from ..faults.rules import hint
 from .fault_views import PATIENCE_S
+from .former import FormerLogCalls
 
 FETCH_BYTES: Final = 8 * 2**20
 FOREVER_S: Final = 3600.0
@@ -54,7 +55,7 @@ def as_bytes(text: Text) -> bytes | None:
 
 
 @attrs.frozen(eq=False, repr=False)
-class LogView:
+class LogView(FormerLogCalls):
     """A view of a topic. Raises RequestError where the broker would return an error."""
 
     core: Callable[[], Broker]
@@ -75,10 +76,6 @@ class LogView:
         `partition`: None for all. `committed_only`: leave out records of aborted transactions; stop before the first open one.
         """
         return [record for each in self._partitions(partition) for record in await self._read(each, offset, committed_only)]
-
-    async def records(self, partition: int | None = None, *, offset: int = 0, committed_only: bool = True) -> list[Record]:
-        """The former name of `fetch`, kept for one release."""
-        return await self.fetch(offset, partition=partition, committed_only=committed_only)
 
     async def values(self, partition: int | None = None) -> list[bytes | None]:
         """The values of the records."""
@@ -119,30 +116,13 @@ class LogView:
         in place of a list.
         """
         if isinstance(records, str | bytes):
-            raise TypeError(f"{self.topic}: records are {records!r}, expected a list of them: append([{records!r}])")
+            raise TypeError(f"{self.topic}: records are {records!r}, expected a list: append([{records!r}])")
         its_key, pairs = as_bytes(key), tuple(headers.items() if isinstance(headers, Mapping) else headers)
         if partition is None:
             count = len(self._partitions(None))
             partition = 0 if its_key is None else partition_for_key(its_key, count)
         plain = [each if isinstance(each, tuple) else (timestamp_ms, its_key, as_bytes(each), pairs) for each in records]
         return await self.core().writer.append(TopicPartition(self.topic, partition), plain)
-
-    async def produce(
-        self,
-        value: Text = None,
-        *,
-        key: Text = None,
-        headers: Headers = (),
-        timestamp_ms: int | None = None,
-        partition: int = 0,
-    ) -> int:
-        """Append one record and return its offset. `append` replaces it; kept for one release."""
-        result = await self.append([value], key=key, headers=headers, timestamp_ms=timestamp_ms, partition=partition)
-        return result.base_offset
-
-    async def produce_all(self, values: Sequence[Text], *, partition: int = 0) -> int:
-        """Append values in one batch and return the first one's offset. `append` replaces it; kept for one release."""
-        return (await self.append(values, partition=partition)).base_offset
 
     async def wait_for(
         self,
@@ -162,8 +142,8 @@ class LogView:
                     return found
                 await self._wait_for_more(partition, ends)
         raise TimeoutError(
-            f"{self.topic} has {len(found)} of {count} records {'that are wanted ' if where else ''}within {timeout_s:g} s; "
-            f"its offsets end at {self.end_offsets()}"
+            f"{self.topic} has {len(found)} of {count} {'matching ' if where else ''}records after {timeout_s:g} s. "
+            f"Its offsets end at {self.end_offsets()}"
         )
 
     async def _wait_for_more(self, partition: int | None, ends: dict[int, int]) -> None:

@@ -86,7 +86,7 @@ class ShareGroupsView:
         """Offsets from the start offset on that are `available` again, `acquired`, `acknowledged` or `archived`. Raises
         ValueError for another state."""
         if state.upper() not in RecordState.__members__:
-            raise ValueError(f"a record has no state {state!r}{hint(state, (each.name.lower() for each in RecordState))}")
+            raise ValueError(f"unknown record state {state!r}{hint(state, (each.name.lower() for each in RecordState))}")
         wanted = RecordState[state.upper()]
         return [
             offset
@@ -133,7 +133,7 @@ class ShareGroupsView:
 
         def missing() -> str:
             unknown = self._unknown(group)
-            return f"{f'{unknown}; ' if unknown else ''}group {group} has not done {behind} of {topic} (partition: records)"
+            return f"{f'{unknown}. ' if unknown else ''}group {group} has not done {behind} of {topic} (partition: records)"
 
         await look_until(look, timeout_s, missing)
 

@@ -92,7 +92,7 @@ class StreamsGroupsView:
         async def look() -> str | None:
             return None if self._known(group) is None else self.statuses(group).get(status)
 
-        return await look_until(look, timeout_s, lambda: f"{self._summary(group)}, and is not told {status}")
+        return await look_until(look, timeout_s, lambda: f"{self._summary(group)}, and its status is not {status}")
 
     async def wait_done(self, group: str, *, timeout_s: float = PATIENCE_S) -> None:
         """Wait until an application has committed everything that is in the topics that it reads. Raises TimeoutError."""

@@ -304,7 +304,8 @@ class GroupDraft(Generic[G]):
         """Begin another epoch: the targets depend on something that has changed. Raises RequestError after the last one."""
         if self.group.epoch >= INT32_MAX:
             raise RequestError(
-                f"group {self.base.group_id!r} is at its last epoch {INT32_MAX}; delete it", ErrorCode.COORDINATOR_NOT_AVAILABLE
+                f"group {self.base.group_id!r} has reached its last epoch {INT32_MAX}. Delete it",
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
             )
         types = self.base.TYPES
         self.put_own(types.metadata, types.metadata_value(epoch=self.group.epoch + 1, **(facts or self.facts())))

@@ -122,7 +122,7 @@ class AssignedGroups(Generic[G]):
         """Return a group that nobody has joined. Raises POLICY_VIOLATION."""
         if len(self._groups) >= self.settings.max_groups:
             raise RequestError(
-                f"there are {len(self._groups)} {self.GROUP.KIND} groups, max_groups={self.settings.max_groups}",
+                f"{len(self._groups)} {self.GROUP.KIND} groups exist, max_groups={self.settings.max_groups}",
                 ErrorCode.POLICY_VIOLATION,
             )
         group: G = self.GROUP(group_id=group_id)

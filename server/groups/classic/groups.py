@@ -156,8 +156,8 @@ class ClassicGroups:
         error = _commit_error(group, member, is_transactional=is_transactional)
         if error is not ErrorCode.NONE:
             raise RequestError(
-                f"group {group_id!r}: member {member.member_id!r} of generation {member.generation} cannot commit offsets; the "
-                f"group is {_in_words(group)}",
+                f"group {group_id!r}: member {member.member_id!r} of generation {member.generation} cannot commit "
+                f"offsets. The group is {_in_words(group)}",
                 error,
             )
         if group is not None and group.state in (STABLE, PREPARING_REBALANCE) and member.member_id in group.members:
@@ -306,7 +306,7 @@ class ClassicGroups:
         group = self._groups.get(group_id)
         if group is not None and group.members and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
             raise RequestError(
-                f"group {group_id!r} is {_in_words(group)}; what they read is not known here, stop them first",
+                f"group {group_id!r} is {_in_words(group)}. The server does not know their topics, so stop them first",
                 ErrorCode.NON_EMPTY_GROUP,
             )
 
@@ -348,8 +348,8 @@ class ClassicGroups:
 def subscribed_error(group_id: str, topic_partition: TopicPartition) -> RequestError:
     """Return why an offset cannot be deleted."""
     return RequestError(
-        f"group {group_id!r} is subscribed to {topic_partition.topic}; the offset of {topic_partition} can be deleted when it "
-        "is not",
+        f"group {group_id!r} is subscribed to {topic_partition.topic}. The offset of {topic_partition} can be "
+        "deleted after it unsubscribes",
         ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
     )
 

@@ -254,7 +254,7 @@ class Joining:
             self.rebalance.answer_parked(group, member, ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
             group.update(member, request.protocols, request.session_timeout_ms, _rebalance_timeout_ms(request))
             group.park_join(member, token)
-            why = "leads and joins again" if is_same else "changes what it says"
+            why = "leads and joins again" if is_same else "changes its subscription"
             self.rebalance.prepare_or_complete(group, now_ms, _why(f"member {member.member_id} {why}", request))
 
 
@@ -273,4 +273,4 @@ def _rebalance_timeout_ms(request: Join) -> int:
 
 
 def _why(what: str, request: Join) -> str:
-    return what if request.reason is None else f"{what}; it says: {request.reason}"
+    return what if request.reason is None else f"{what}. Reason: {request.reason}"

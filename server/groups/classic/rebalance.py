@@ -132,7 +132,7 @@ class Rebalance:
             group.remove(member_id)
             self.maybe_complete_join(group, now_ms)
         elif not member.has_satisfied_heartbeat:
-            LOGGER.info("member %s of group %s was not heard of in time and is removed", member_id, group.group_id)
+            LOGGER.info("member %s of group %s removed: session timed out", member_id, group.group_id)
             self.dismiss(group, member_id)
             self.prepare_or_complete(group, now_ms, f"member {member_id} was not heard of in time")
 
@@ -191,7 +191,7 @@ class Rebalance:
         """Begin the next generation with the members that have joined, and with static members that may come back."""
         self.timers.cancel(TimerKey(TimerKind.JOIN, group.group_id))
         for member in [each for each in group.members.values() if not each.is_awaiting_join and not each.is_static]:
-            LOGGER.info("member %s of group %s has not joined in time and is removed", member.member_id, group.group_id)
+            LOGGER.info("member %s of group %s removed: it did not join in time", member.member_id, group.group_id)
             self.dismiss(group, member.member_id)
         if not group.elect_leader() and group.members:
             self._set_join(group, now_ms, max(group.rebalance_timeout_ms, NOBODY_JOINED_RETRY_MS))
@@ -226,7 +226,7 @@ class Rebalance:
         silent = [member_id for member_id in group.members if member_id in group.pending_syncs]
         for member_id in silent:
             self.dismiss(group, member_id)
-        self.prepare(group, now_ms, f"{', '.join(silent)} did not ask for an assignment in time")
+        self.prepare(group, now_ms, f"{', '.join(silent)} did not request an assignment in time")
 
     def reset_assignments(self, group: ClassicGroup, error: ErrorCode, now_ms: int) -> None:
         """Answer waiting members with the error: the assignment of this generation does not come."""

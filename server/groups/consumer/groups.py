@@ -177,7 +177,7 @@ class ConsumerDraft(GroupDraft[ConsumerGroup]):
             try:
                 matching = self._matching(regex)
             except RequestError as exc:
-                LOGGER.warning("group %s: %s; the topics of %r stay as they are", self.base.group_id, exc, regex)
+                LOGGER.warning("group %s: %s. Keeping its topics for %r", self.base.group_id, exc, regex)
                 continue
             if matching != known.topics:
                 self._put_regex(regex, matching)
@@ -293,8 +293,8 @@ def _static_member(group: ConsumerGroup, request: ConsumerHeartbeat) -> Consumer
     member = group.members[group.static_members[instance_id]]
     if member.member_id != request.member_id:
         raise RequestError(
-            f"static member {request.member_id!r} with instance id {instance_id!r} was fenced by {member.member_id!r}, which "
-            f"has taken its place in group {group.group_id!r}",
+            f"static member {request.member_id!r} with instance id {instance_id!r} was fenced by "
+            f"{member.member_id!r}, which took its place in group {group.group_id!r}",
             ErrorCode.FENCED_INSTANCE_ID,
         )
     return member

@@ -172,8 +172,8 @@ class ConsumerMember(AssignedMember):
             return self
         if self.state is MemberState.UNKNOWN and (owned is None or owned):
             raise RequestError(
-                f"member {self.member_id!r} is in a state that a newer program wrote; it has to give up its partitions and join"
-                " again",
+                f"member {self.member_id!r} has a state that a newer program wrote. It must give up its partitions "
+                "and join again",
                 ErrorCode.FENCED_MEMBER_EPOCH,
             )
         kept, leaving = self.assigned & target, self.assigned - target

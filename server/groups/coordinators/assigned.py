@@ -159,18 +159,18 @@ class AssignedCoordinator(Generic[G, A, D]):
         """False: it is to be tried again."""
         plan = self._groups.expire(key, self._wall_ms())
         if plan is not None:
-            LOGGER.info("%s group %s: %s timer of %r ended", self.KIND, key.group_id, key.kind.name.lower(), key.member_id)
+            LOGGER.info("%s group %s: %s timer of %r expired", self.KIND, key.group_id, key.kind.name.lower(), key.member_id)
             try:
                 await self._carry_out(plan)
             except RequestError as exc:
-                LOGGER.warning("%s group %s: what follows could not be stored: %s", self.KIND, key.group_id, exc)
+                LOGGER.warning("%s group %s: could not persist the change after a timer: %s", self.KIND, key.group_id, exc)
                 return False
         return True
 
     def _check_serving(self, group: str) -> None:
         """Raises RequestError: NOT_COORDINATOR, after which clients look for a coordinator, INVALID_GROUP_ID."""
         if self._is_closed:
-            raise RequestError(f"group {group!r}: the coordinator stops", ErrorCode.NOT_COORDINATOR)
+            raise RequestError(f"group {group!r}: the coordinator is stopping", ErrorCode.NOT_COORDINATOR)
         try:
             self._topic.check_served(group)
         except RequestError as exc:
@@ -226,7 +226,7 @@ class AssignedCoordinator(Generic[G, A, D]):
             return
         if not self._classic.begin_delete(group):
             raise RequestError(
-                f"Group {group} is not a {self.KIND} group: it has members that speak the classic protocol",
+                f"Group {group} is not a {self.KIND} group: it has members that use the classic protocol",
                 ErrorCode.GROUP_ID_NOT_FOUND,
             )
         is_stored = False
@@ -265,7 +265,7 @@ class AssignedCoordinator(Generic[G, A, D]):
         except RequestError as exc:
             code = exc.code if isinstance(exc.code, ErrorCode) else ErrorCode.UNKNOWN_SERVER_ERROR
             raise RequestError(
-                f"group {group!r}: what has changed could not be stored: {exc.message}", STORE_ERRORS.get(code, code)
+                f"group {group!r}: could not persist the change: {exc.message}", STORE_ERRORS.get(code, code)
             ) from exc
 
     # ---- memory ----------------------------------------------------------------------------------------------------------
@@ -337,7 +337,7 @@ class AssignedCoordinator(Generic[G, A, D]):
                     if not self._topic.is_known(group) and not self.has_members(group):
                         await self.remove(group)
                 except RequestError as exc:
-                    LOGGER.warning("%s group %s has expired, which is tried again: %s", self.KIND, group, exc)
+                    LOGGER.warning("%s group %s: could not delete the expired group, trying again: %s", self.KIND, group, exc)
 
     # ---- questions -------------------------------------------------------------------------------------------------------
 

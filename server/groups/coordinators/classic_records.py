@@ -100,7 +100,7 @@ class GroupRecords:
                 await self._topic.ensure()
                 await self._topic.store_members(self._topic.partition_of(next(iter(batch))), values)
         except RequestError as exc:
-            LOGGER.warning("the members of %s could not be stored: %s", ", ".join(map(repr, batch)), exc)
+            LOGGER.warning("could not persist the members of %s: %s", ", ".join(map(repr, batch)), exc)
             return exc.code
         except Exception as exc:
             self._topic.errors.note("group-records", ", ".join(batch), exc)

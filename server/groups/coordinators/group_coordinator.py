@@ -387,7 +387,7 @@ class GroupCoordinator:
             raise _no_such_group(group)
         if not self._members.begin_delete(group):
             raise RequestError(
-                f"group {group!r} is {description.state.value} and has {len(description.members)} members; stop them first",
+                f"group {group!r} is {description.state.value} and has {len(description.members)} members. Stop them first",
                 ErrorCode.NON_EMPTY_GROUP,
             )
         is_deleted = False
@@ -450,6 +450,4 @@ class StreamsCoordinator(AssignedCoordinator[StreamsGroups, StreamsHeartbeatAnsw
 
 
 def _no_such_group(group: str) -> RequestError:
-    return RequestError(
-        f"there is no group {group!r}; `triolog groups list` shows those there are", ErrorCode.GROUP_ID_NOT_FOUND
-    )
+    return RequestError(f"there is no group {group!r}. `triolog groups list` lists the groups", ErrorCode.GROUP_ID_NOT_FOUND)

@@ -86,7 +86,7 @@ class ShareCoordinator(AssignedCoordinator[ShareGroups, HeartbeatAnswer, Assigne
         """Return the keeper of a group's states. Raises RequestError."""
         self._check_serving(group)
         if self.states is None:
-            raise RequestError("share states are not kept here", ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            raise RequestError("this server stores no share states", ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return self.states
 
     # ---- plans -----------------------------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ class ShareCoordinator(AssignedCoordinator[ShareGroups, HeartbeatAnswer, Assigne
         if topic is None or not 0 <= topic_partition.partition < topic.partitions:
             return UnknownTopicOrPartitionError(f"{topic_partition} does not exist")
         if offset < UNINITIALIZED_OFFSET:
-            return InvalidRequestError(f"{topic_partition}: reading cannot begin at offset {offset}")
+            return InvalidRequestError(f"{topic_partition}: cannot start reading at offset {offset}")
         return topic.topic_id, topic_partition.partition
 
     async def _begin_again(

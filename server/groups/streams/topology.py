@@ -90,12 +90,14 @@ def check_topology(value: StreamsGroupTopologyValue) -> None:
     if value.epoch < 0:
         raise invalid_topology("Topology epoch must be non-negative.")
     if len(value.subtopologies) > MAX_SUBTOPOLOGIES:
-        raise invalid_topology(f"the topology has {len(value.subtopologies)} subtopologies, at most {MAX_SUBTOPOLOGIES} may be")
+        raise invalid_topology(
+            f"the topology has {len(value.subtopologies)} subtopologies, at most {MAX_SUBTOPOLOGIES} are allowed"
+        )
     names = [part.subtopology_id for part in value.subtopologies]
     if len(set(names)) < len(names):
-        raise invalid_topology(f"two subtopologies have one id, of {', '.join(names[:10])}")
+        raise invalid_topology(f"two subtopologies have the same id, among {', '.join(names[:10])}")
     if (count := sum(_topic_count(part) for part in value.subtopologies)) > MAX_TOPICS:
-        raise invalid_topology(f"the topology names {count} topics, at most {MAX_TOPICS} may be")
+        raise invalid_topology(f"the topology names {count} topics, at most {MAX_TOPICS} are allowed")
     for part in value.subtopologies:
         _check_copartition_groups(part)
         for topic in part.repartition_source_topics:
@@ -191,7 +193,7 @@ def configure(topology: Topology, topics: TopicImage) -> ConfiguredTopology:
         counts.decide()
         configured = {part.subtopology_id: _configured(part, counts) for part in parts}
         if (total := sum(part.task_count for part in configured.values())) > MAX_TASKS:
-            raise invalid_topology(f"the topology has {total} tasks, at most {MAX_TASKS} may be")
+            raise invalid_topology(f"the topology has {total} tasks, at most {MAX_TASKS} are allowed")
         missing = _missing(configured.values(), topics)
     except IncorrectlyPartitionedError as exc:
         problem = StreamsStatus(StreamsStatusCode.INCORRECTLY_PARTITIONED_TOPICS, str(exc))

@@ -112,12 +112,12 @@ class Login:
         """Log in, or renew a login. Raises RequestError: with ILLEGAL_SASL_STATE nothing has happened, with
         UNSUPPORTED_SASL_MECHANISM it has failed."""
         if self.is_done and not self.broker.config.connections_max_reauth_ms and self._expires == float("inf"):
-            raise RequestError("the user has logged in already, and logins do not expire here", ErrorCode.ILLEGAL_SASL_STATE)
+            raise RequestError("the user is already logged in, and logins do not expire here", ErrorCode.ILLEGAL_SASL_STATE)
         if mechanism not in self.mechanisms or self.mechanism not in (None, mechanism):
             why = "that of its login" if self.has_logged_in else "enabled"
             self._count_failure(f"mechanism {mechanism[:MOST_SHOWN]!r} is not {why}")
             offered = ", ".join(self.mechanisms) if self.mechanism is None else self.mechanism
-            raise RequestError(f"mechanism is not {why}; there is {offered}", ErrorCode.UNSUPPORTED_SASL_MECHANISM)
+            raise RequestError(f"mechanism is not {why}. Use {offered}", ErrorCode.UNSUPPORTED_SASL_MECHANISM)
         self.mechanism, self.is_under_way = mechanism, True
         self._exchange = None
 
@@ -213,4 +213,4 @@ class Login:
             user, host = self._user or "", self.session.transport.host
             audit.note("login failed", user=user, host=host, protocol=self._protocol, mechanism=self.mechanism, why=why)
         shown = None if self._user is None else self._user[:MOST_USER_CHARS]
-        LOGGER.warning("%s did not log in as %r by %s: %s", self.session.peer, shown, self.mechanism, why)
+        LOGGER.warning("login failed: %s as %r by %s: %s", self.session.peer, shown, self.mechanism, why)

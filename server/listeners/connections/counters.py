@@ -80,7 +80,7 @@ class Seldom:
         if left_out is None:
             logger.debug("%s", line)
         else:
-            logger.warning("%s%s", line, f" ({left_out} more like it were not said)" if left_out else "")
+            logger.warning("%s%s", line, f" ({left_out} similar errors not logged)" if left_out else "")
 
 
 @attrs.define(eq=False, repr=False)
@@ -141,7 +141,7 @@ def report_bug(counters: ProtocolCounters, what: str, error: BaseException) -> N
         left_out = counters.said.left_out(_place(error), trio.current_time())
         if left_out is not None:
             again = f" ({left_out} more like it were not said)" if left_out else ""
-            LOGGER.error("%s met a bug%s", what, again, exc_info=error)
+            LOGGER.error("unhandled exception: %s%s", what, again, exc_info=error)
 
 
 def _place(error: BaseException) -> tuple[str, str, int]:

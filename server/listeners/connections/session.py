@@ -319,7 +319,7 @@ class Session(ABC, Generic[RequestT]):
 
     def end_idle(self) -> None:
         """End the connection of a peer that has asked for nothing for too long."""
-        LOGGER.debug("%s (client %s) is disconnected: idle for %g s", self.peer, cut(self.client_id), self.idle_timeout_s)
+        LOGGER.debug("%s (client %s) disconnected: idle for %g s", self.peer, cut(self.client_id), self.idle_timeout_s)
         self.stop_reading()
 
     def _start_writer(self) -> None:

@@ -167,7 +167,7 @@ class Listener:
         try:
             listeners = await self.open_sockets(self.address)
         except OSError as exc:
-            raise OSError(exc.errno, f"cannot listen on {self.address}: {exc.strerror}; choose another address") from exc
+            raise OSError(exc.errno, f"cannot listen on {self.address}: {exc.strerror}. Choose another address") from exc
         host, port = listeners[0].socket.getsockname()[:2]
         self._places = self.admission.places.open()
         self._reactor = reactor = Reactor(self.gathering)
@@ -215,7 +215,7 @@ class Listener:
         left_out = self.admission.counters(self.protocol).said.left_out(self.address, trio.current_time())
         if left_out is not None:
             LOGGER.error(
-                "accepting on %s failed (%s), %d times since this was last said; connections wait, and it is tried again",
+                "accepting on %s failed (%s), %d times since the last log line. New connections wait until a retry succeeds.",
                 self.address,
                 error or "no memory",
                 left_out + 1,
@@ -249,7 +249,7 @@ class Listener:
         because an immediate disconnect invites an immediate retry."""
         seconds = self.admission.quotas.connect(host_of(peer), trio.current_time())
         if seconds:
-            LOGGER.debug("%s is disconnected in %g s: its address is above its quota of connections", peer, seconds)
+            LOGGER.debug("disconnecting %s in %g s: its address is over its connection quota", peer, seconds)
             with trio.move_on_after(seconds):
                 await self._stopping.wait()
         return seconds > 0
@@ -292,7 +292,7 @@ class Listener:
             if (why := await self._handshake(transport, tls.handshake_timeout_s)) is None:
                 is_agreed = True
                 return transport
-            LOGGER.info("TLS with %s is not agreed on: %s", plain.peer, why)
+            LOGGER.info("TLS handshake with %s failed: %s", plain.peer, why)
             tls.failed()
             if not self._stopping.is_set():
                 await plain.linger()  # what the peer was told about it would be lost otherwise

@@ -54,9 +54,11 @@ VERIFY: Final = {
 def server_context(config: BrokerConfig, client_auth: ClientAuth) -> ssl.SSLContext:
     """A listener's side of TLS. Raises InvalidConfigError naming the key or the file and what is wrong with it."""
     if config.ssl_certificate_file is None:
-        raise InvalidConfigError("a listener with TLS needs ssl_certificate_file, and ssl_key_file unless the key is in it")
+        raise InvalidConfigError(
+            "a listener with TLS needs ssl_certificate_file, and ssl_key_file unless that file has the key"
+        )
     if client_auth is not ClientAuth.NONE and config.ssl_client_ca_file is None:
-        raise InvalidConfigError("certificates of clients are checked by ssl_client_ca_file, which is not set")
+        raise InvalidConfigError("checking client certificates needs ssl_client_ca_file, which is not set")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
@@ -64,12 +66,12 @@ def server_context(config: BrokerConfig, client_auth: ClientAuth) -> ssl.SSLCont
     try:
         context.load_cert_chain(certificate, key, password=_no_passphrase)
     except (OSError, ValueError) as exc:
-        raise InvalidConfigError(f"ssl_certificate_file {certificate} with ssl_key_file {key} cannot be used: {exc}") from exc
+        raise InvalidConfigError(f"cannot use ssl_certificate_file {certificate} with ssl_key_file {key}: {exc}") from exc
     if config.ssl_client_ca_file is not None:
         try:
             context.load_verify_locations(config.ssl_client_ca_file)
         except (OSError, ValueError) as exc:
-            raise InvalidConfigError(f"ssl_client_ca_file {config.ssl_client_ca_file} cannot be used: {exc}") from exc
+            raise InvalidConfigError(f"cannot use ssl_client_ca_file {config.ssl_client_ca_file}: {exc}") from exc
     context.verify_mode = VERIFY[client_auth]
     return context
 
@@ -80,12 +82,12 @@ def file_digests(config: BrokerConfig) -> dict[str, bytes]:
     try:
         return {path: hashlib.sha256(Path(path).read_bytes()).digest() for path in paths if path is not None}
     except OSError as exc:
-        raise InvalidConfigError(f"a file of TLS cannot be read: {exc}") from exc
+        raise InvalidConfigError(f"cannot read a TLS file: {exc}") from exc
 
 
 def _no_passphrase() -> str:
     """Instead of a question at the terminal."""
-    raise ValueError("the key has a passphrase; a server that starts by itself needs one without")
+    raise ValueError("the key has a passphrase. A server that starts unattended needs a key without one")
 
 
 @attrs.define(eq=False, repr=False)

@@ -343,7 +343,7 @@ class Transport:
         return not self._has_writer and not self._unsent
 
     def _break(self, error: Exception) -> None:
-        LOGGER.debug("%s took no more answers: %r", self.peer, error)
+        LOGGER.debug("%s stopped accepting responses: %r", self.peer, error)
         self.forget_unsent()
         self.progressed()
         self.broke()

@@ -55,12 +55,12 @@ class HttpAccess:
         headers = request.headers
         host = headers.get("host", "")
         if (self.is_loopback or self.names) and host and not self._is_of_this_machine(host):
-            return HttpAnswer.text(403, f"Host {host[:100]!r} is none of this machine; use its address")
+            return HttpAnswer.text(403, f"Host {host[:100]!r} is not a name of this machine. Use its address")
         origin = headers.get("origin")
         if origin is not None and origin.lower() != f"http://{host.lower()}":
-            return HttpAnswer.text(403, "requests of other sites are not answered")
+            return HttpAnswer.text(403, "requests of other sites are refused")
         if headers.get("sec-fetch-site", "none").lower() not in OF_THIS_SITE and not (self.takes_links and _is_link(request)):
-            return HttpAnswer.text(403, "requests of other sites are not answered")
+            return HttpAnswer.text(403, "requests of other sites are refused")
         changes = request.method not in WITHOUT_BODY or bool(request.body)
         content_type = headers.get("content-type", JSON if self.accepts_untyped else "").partition(";")[0].strip().lower()
         if changes and content_type != JSON:
@@ -101,9 +101,9 @@ def read_token(path: str) -> str:
             token = stream.read(MAX_TOKEN_BYTES + 1).decode("ascii").strip()
     except (OSError, UnicodeDecodeError) as exc:
         why = exc.strerror if isinstance(exc, OSError) else "it has something else than ASCII"
-        raise InvalidConfigError(f"no token can be read from {path}: {why}") from None
+        raise InvalidConfigError(f"cannot read a token from {path}: {why}") from None
     if not MIN_TOKEN_CHARS <= len(token) <= MAX_TOKEN_BYTES or not token.isprintable() or " " in token:
-        raise InvalidConfigError(f"{path} has no token of {MIN_TOKEN_CHARS} characters or more, without spaces")
+        raise InvalidConfigError(f"{path} has no token of at least {MIN_TOKEN_CHARS} characters without spaces")
     return token
 
 

@@ -85,7 +85,7 @@ class Health:
     async def answer(self, request: HttpRequest) -> HttpAnswer:
         """Answers a request of the listener."""
         if request.path not in (*ALIVE, "/readyz", "/metrics"):
-            return HttpAnswer.text(404, "there are /livez, /healthz, /readyz and /metrics")
+            return HttpAnswer.text(404, "use /livez, /healthz, /readyz or /metrics")
         if request.method not in METHODS:
             refusal = HttpAnswer.text(405, f"{request.path} is read with GET")
             return refusal._replace(headers=(("allow", ", ".join(METHODS)),))

@@ -85,7 +85,7 @@ class HttpSession:
                         break
                     self._connection.start_next_cycle()
         except _GONE as exc:
-            LOGGER.debug("%s is gone: %r", self.peer, exc)
+            LOGGER.debug("%s disconnected: %r", self.peer, exc)
 
     def stop_reading(self) -> None:
         """Take no more requests. The one that is being answered is not interrupted, but for a stream, which ends."""
@@ -150,7 +150,7 @@ class HttpSession:
             return await self.answer(request)
         except Exception as exc:
             self.report_bug(f"{request.method} {request.path} of {self.peer}", exc)
-            return HttpAnswer.text(500, "the request met a bug of the server; its log says which")
+            return HttpAnswer.text(500, "unhandled exception in the server. See its log")
 
     async def _send(
         self, answer: HttpAnswer, taken: Callable[[], None] = _nothing, *, is_head: bool = False, closes: bool = False

@@ -218,7 +218,7 @@ class KafkaCalls:
             except RequestError as exc:
                 turn.answer(_failure(turn.request, exc))
             else:
-                raise AssertionError("a procedure waits for something after a reply")
+                raise AssertionError("a procedure waits after its reply")
         except Exception as exc:
             turn.met_bug(exc)
 

@@ -49,7 +49,7 @@ def describe_cluster(call: Call, body: messages.DescribeClusterRequest) -> messa
     if body.endpoint_type != BROKERS:
         is_known = body.endpoint_type == CONTROLLERS
         raise RequestError(
-            f"endpoint type {body.endpoint_type} was asked for; this is a broker's listener, type {BROKERS}",
+            f"endpoint type {body.endpoint_type} requested, but this is a broker's listener, type {BROKERS}",
             ErrorCode.MISMATCHED_ENDPOINT_TYPE if is_known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
         )
     return messages.DescribeClusterResponse(
@@ -119,11 +119,11 @@ def _no_election(call: Call, topic: str, partition: int, election_type: int) -> 
     except RequestError as exc:
         return exc.as_answer()
     if not _is_offline(call, topic_partition):
-        return RequestError(f"{topic_partition} has its leader", ErrorCode.ELECTION_NOT_NEEDED)
+        return RequestError(f"{topic_partition} already has its leader", ErrorCode.ELECTION_NOT_NEEDED)
     code = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
     if election_type == UNCLEAN:
         code = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
-    return RequestError(f"{topic_partition} is offline, and its one replica with it", code)
+    return RequestError(f"{topic_partition} is offline, and so is its only replica", code)
 
 
 # ---- reassignments ---------------------------------------------------------------------------------------------------------
@@ -328,20 +328,20 @@ def _move(call: Call, topic_partition: TopicPartition, path: str, errors: Errors
     try:
         _check_move(call, topic_partition, path, errors)
     except RequestError as exc:
-        LOGGER.debug("%s is not moved to %s: %s", topic_partition, path, exc)
+        LOGGER.debug("cannot move %s to %s: %s", topic_partition, path, exc)
         return error_code(exc)
     return ErrorCode.NONE
 
 
 def _check_move(call: Call, topic_partition: TopicPartition, path: str, errors: Errors) -> None:
     if path not in errors:
-        raise RequestError(f"there is no log directory {path}", ErrorCode.LOG_DIR_NOT_FOUND)
+        raise RequestError(f"no log directory {path}", ErrorCode.LOG_DIR_NOT_FOUND)
     if errors[path] is not None:
         raise RequestError(f"log directory {path} is out of service", ErrorCode.KAFKA_STORAGE_ERROR)
     found = call.broker.directories.of(topic_partition)
     if found != path:
         raise InvalidRequestError(
-            f"it lies in {found}, and partitions are moved while the server is stopped: move its directory, start again"
+            f"it is in {found}. Partitions can move only while the server is stopped: move its directory, then start the server"
         )
 
 
@@ -420,7 +420,7 @@ def update_features(call: Call, body: messages.UpdateFeaturesRequest) -> message
     for update in body.feature_updates:
         why_not = _why_not(features, update)
         if why_not is not None:
-            raise RequestError(f"no feature is updated: {why_not}", ErrorCode.INVALID_UPDATE_VERSION)
+            raise RequestError(f"no feature updated: {why_not}", ErrorCode.INVALID_UPDATE_VERSION)
     results = [
         messages.UpdateFeaturesUpdatableFeatureResult(feature=update.feature, error_message=None)
         for update in body.feature_updates
@@ -432,7 +432,7 @@ def update_features(call: Call, body: messages.UpdateFeaturesRequest) -> message
 def _why_not(features: Mapping[str, int], update: messages.UpdateFeaturesFeatureUpdateKey) -> str | None:
     level = features.get(update.feature)
     if level is None:
-        return f"there is no feature {update.feature!r}; there are {', '.join(features)}"
+        return f"there is no feature {update.feature!r}. Features: {', '.join(features)}"
     if update.max_version_level != level:
-        return f"feature {update.feature} has level {level} and keeps it, {update.max_version_level} was asked for"
+        return f"feature {update.feature} has the fixed level {level}, {update.max_version_level} was requested"
     return None

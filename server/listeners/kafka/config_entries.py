@@ -78,7 +78,7 @@ def _topic_entry(broker: Broker, name: str, override: str | None) -> Entry:
     synonyms = [] if override is None else [Synonym(name, override, Source.DYNAMIC_TOPIC)]
     key = KNOWN_KEYS.get(name)
     if key is None:
-        doc = "There is no such key: it is kept and means nothing."
+        doc = "Unknown key, stored without effect."
         return Entry(name, override, Source.DYNAMIC_TOPIC, UNKNOWN_TYPE, doc, synonyms)
     synonyms += _followed(broker, key)
     value, source = synonyms[0][1:] if synonyms else _started_with(broker, key)
@@ -137,7 +137,7 @@ def _entry(key: ConfigKey, overrides: Mapping[str, str], default: object, dynami
 
 # ---- brokers ---------------------------------------------------------------------------------------------------------------
 
-ONE_REPLICA: Final = "There is one replica of everything."
+ONE_REPLICA: Final = "Everything has one replica."
 FIXED: Final = {
     "default.replication.factor": ("1", "int", ONE_REPLICA),
     "offsets.topic.replication.factor": ("1", "short", ONE_REPLICA),
@@ -146,7 +146,7 @@ FIXED: Final = {
     "delete.topic.enable": ("true", "boolean", "Topics can be deleted."),
     "auto.leader.rebalance.enable": ("false", "boolean", "A partition has one replica, its leader."),
     "process.roles": ("broker,controller", "list", "One node is everything."),
-    "remote.log.storage.system.enable": ("false", "boolean", "There is no tiered storage."),
+    "remote.log.storage.system.enable": ("false", "boolean", "Tiered storage is not supported."),
 }
 """Kafka's key -> value, type, explanation: what cannot be configured here and is so."""
 
@@ -159,7 +159,7 @@ def broker_entries(call: Call) -> Iterator[Entry]:
     for topic_key, hours in (("retention.ms", "log.retention.hours"), ("segment.ms", "log.roll.hours")):
         synonym = _followed(call.broker, TOPIC_KEYS[topic_key])[-1]
         rounded = str(int(synonym.value) // HOUR_MS) if int(synonym.value) >= 0 else "-1"
-        yield _fixed(hours, rounded, "int", f"{synonym.name} counts; this is the same in whole hours.", synonym.source)
+        yield _fixed(hours, rounded, "int", f"{synonym.name} applies. This is the same in whole hours.", synonym.source)
     defaults = BrokerConfig(data_dirs=())
     for key in BROKER_KEYS.values():
         if key.broker_name:
@@ -191,8 +191,8 @@ def _identity(call: Call) -> Iterator[Entry]:
     for name in ("node.id", "broker.id"):
         yield _fixed(name, str(node.node_id), "int", "Identity of the node.", Source.STATIC_BROKER)
     for name in ("listeners", "advertised.listeners"):
-        yield _fixed(name, listener, "string", "Where Kafka clients are sent.", Source.STATIC_BROKER)
-    yield _fixed("sasl.enabled.mechanisms", mechanisms, "list", "How clients can log in.", Source.STATIC_BROKER)
+        yield _fixed(name, listener, "string", "Addresses that Kafka clients get.", Source.STATIC_BROKER)
+    yield _fixed("sasl.enabled.mechanisms", mechanisms, "list", "Login mechanisms.", Source.STATIC_BROKER)
     idle_ms = str(int(call.door.idle_timeout_s * 1000))
     yield _fixed("connections.max.idle.ms", idle_ms, "long", "A connection without a request is closed.", Source.DEFAULT)
 

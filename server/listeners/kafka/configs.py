@@ -110,7 +110,7 @@ def _entries(call: Call, resource_type: int, name: str) -> Iterable[Entry]:
 def check_group_name(name: str) -> None:
     """Raises RequestError: there is no configuration of all groups."""
     if not name:
-        raise InvalidRequestError("Group name must not be empty; the server's keys are what groups follow")
+        raise InvalidRequestError("Group name must not be empty. Groups follow the server's keys")
 
 
 def _result(entry: Entry, *, synonyms: bool, documentation: bool) -> messages.DescribeConfigsResourceResult:
@@ -131,14 +131,14 @@ def check_broker_name(call: Call, name: str) -> None:
     """Raises RequestError unless it is the number of a node, or empty for all of them."""
     nodes = [str(node.node_id) for node in call.door.nodes(call.session)]
     if name != ALL_BROKERS and name not in nodes:
-        raise InvalidRequestError(f"broker {name!r}: {', '.join(nodes)} or nothing was expected")
+        raise InvalidRequestError(f"broker {name!r}: expected {', '.join(nodes)} or nothing")
 
 
 def unknown_type(resource_type: int) -> RequestError:
     """Return the error for resources that have no configuration here."""
     known = [kind for kind in ResourceType if kind == resource_type]
     name = known[0].name if known else str(resource_type)
-    return InvalidRequestError(f"resources of type {name} have no configuration here; all but loggers have")
+    return InvalidRequestError(f"resources of type {name} have no configuration here. All types except loggers have one")
 
 
 # ---- ListConfigResources ---------------------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ def list_config_resources(call: Call, body: messages.ListConfigResourcesRequest)
     """List the resources that have a configuration, of the requested types or of all. Version 0 covers client metrics only."""
     wanted = set(body.resource_types or ResourceType) if call.version else {int(ResourceType.CLIENT_METRICS)}
     if not wanted <= set(ResourceType):
-        raise UnsupportedVersionError(f"resource types {sorted(wanted - set(ResourceType))} are not known")
+        raise UnsupportedVersionError(f"unknown resource types {sorted(wanted - set(ResourceType))}")
     names: dict[ResourceType, list[str]] = {
         ResourceType.TOPIC: list(call.broker.topics.names()),
         ResourceType.BROKER: [str(node.node_id) for node in call.door.nodes(call.session)],
@@ -228,7 +228,7 @@ async def _answer(cls: type[T], call: Call, resource: Resource, repeated: set[tu
     error: RequestError | None = None
     try:
         if (resource.resource_type, resource.resource_name) in repeated:
-            raise InvalidRequestError("each resource is there at most once")
+            raise InvalidRequestError("a resource is given more than once")
         _check_keys(resource)
         await _alter(call, resource, validate_only=validate_only)
     except RequestError as exc:
@@ -240,13 +240,13 @@ def _check_keys(resource: Resource) -> None:
     """Raises RequestError for keys that are there twice, for missing values, and for operations that do not exist."""
     counts = Counter(config.name for config in resource.configs)
     if twice := [name for name, count in counts.items() if count > 1]:
-        raise InvalidRequestError(f"{', '.join(twice)}: each key is there at most once")
+        raise InvalidRequestError(f"{', '.join(twice)}: a key is given more than once")
     operations = {config.name: _operation(config) for config in resource.configs}
     if strange := [name for name, operation in operations.items() if operation not in OPERATIONS]:
         raise InvalidRequestError(f"{', '.join(strange)}: operations are {', '.join(f'{o.name} {o}' for o in Operation)}")
     missing = [config.name for config in resource.configs if config.value is None]
     if without := [name for name in missing if operations[name] != Operation.DELETE]:
-        raise InvalidRequestError(f"{', '.join(without)}: no value is given")
+        raise InvalidRequestError(f"{', '.join(without)}: no value given")
 
 
 def _operation(config: messages.AlterConfigsAlterableConfig | messages.IncrementalAlterConfigsAlterableConfig) -> int:
@@ -274,7 +274,7 @@ async def _alter(call: Call, resource: Resource, *, validate_only: bool) -> None
 
 async def _alter_topic(call: Call, resource: Resource, *, validate_only: bool) -> None:
     if not resource.resource_name:
-        raise InvalidRequestError("there is no configuration of all topics; the server's keys are what topics follow")
+        raise InvalidRequestError("topics have no common configuration. They follow the server's keys")
     defaults, lenient = call.broker.config.topic_defaults, call.door.lenient
     change = partial(_changed, resource, partial(_list, defaults))
     try:
@@ -316,7 +316,7 @@ def _list(defaults: LogConfig, name: str, overrides: Mapping[str, str]) -> list[
 
 def _no_list(name: str, overrides: Mapping[str, str]) -> NoReturn:
     """Keys of groups, subscriptions and brokers are not lists, as in Kafka."""
-    raise InvalidConfigError(f"{name} is no list: nothing can be appended to it or subtracted from it")
+    raise InvalidConfigError(f"{name} is not a list: APPEND and SUBTRACT do not apply")
 
 
 def _list_with(operation: int, parts: Sequence[str], present: list[str]) -> str:

@@ -246,4 +246,4 @@ def check_subscription() -> None:
 
 @functools.cache
 def _warn() -> None:
-    LOGGER.warning("a client's regular expression is refused, and so are all that follow: %s", MISSING)
+    LOGGER.warning("regular expression of a client refused, and so are all later ones: %s", MISSING)

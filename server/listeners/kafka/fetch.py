@@ -283,9 +283,9 @@ def resolve(call: Call, body: FetchRequest, session: FetchSession | None, wanted
         call.check_authorized(AclOperation.READ, ResourceType.TOPIC, name)
         replica_id = max(body.replica_id, body.replica_state.replica_id)
         if replica_id > CONSUMER:
-            raise InvalidRequestError(f"{topic_partition}: replica {replica_id} cannot fetch here: there is one broker")
+            raise InvalidRequestError(f"{topic_partition}: replica {replica_id} cannot fetch here: this is the only broker")
         if asked.partition_max_bytes < 0 or body.max_bytes < 0:
-            raise InvalidRequestError(f"{topic_partition}: the most bytes to be answered are negative")
+            raise InvalidRequestError(f"{topic_partition}: the maximum size of the response is negative")
         if asked.current_leader_epoch != NOT_CHECKED:
             check_leader_epoch(call.broker, topic_partition, asked.current_leader_epoch)
         if asked.last_fetched_epoch < 0:
@@ -308,7 +308,7 @@ def _topic_name(call: Call, session: FetchSession | None, key: Key) -> str:
             raise
         call.check_partition(TopicPartition(known, key.partition))
         raise RequestError(
-            f"{known}-{key.partition}: the topic was made anew and has another id than in the session; ask for metadata",
+            f"{known}-{key.partition}: the topic was created again and has another id than in the session. Refresh metadata",
             ErrorCode.INCONSISTENT_TOPIC_ID,
         ) from None
     return name
@@ -319,7 +319,7 @@ def _diverging(call: Call, topic_partition: TopicPartition, asked: Asked) -> tup
     RequestError, also for an epoch that the log never had."""
     epoch, end_offset = call.broker.reader.end_offset_for_epoch(topic_partition, asked.last_fetched_epoch)
     if epoch < 0:
-        raise OffsetOutOfRangeError(f"{topic_partition}: where leader epoch {asked.last_fetched_epoch} ends is not known")
+        raise OffsetOutOfRangeError(f"{topic_partition}: the end of leader epoch {asked.last_fetched_epoch} is unknown")
     if epoch < asked.last_fetched_epoch or end_offset < asked.fetch_offset:
         return epoch, end_offset
     return None

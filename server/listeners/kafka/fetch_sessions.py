@@ -179,7 +179,7 @@ class FetchSessions:
             )
         if session.by_id != by_id:
             raise RequestError(
-                f"fetch session {session_id} names topics in another way", ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+                f"fetch session {session_id} identifies topics in another way", ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
             )
         session.epoch = 1 if epoch == INT32_MAX else epoch + 1
         session.used_s = now = self.now()
@@ -214,4 +214,4 @@ class FetchSessions:
 
 
 def _not_found(session_id: int) -> RequestError:
-    return RequestError(f"there is no fetch session {session_id}", ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    return RequestError(f"no fetch session {session_id}", ErrorCode.FETCH_SESSION_ID_NOT_FOUND)

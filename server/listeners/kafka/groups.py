@@ -89,7 +89,7 @@ async def sync_group(call: Call, body: messages.SyncGroupRequest) -> messages.Sy
         assignments=tuple((each.member_id, each.assignment) for each in body.assignments),
     )
     if call.version >= FIRST_SYNC_WITH_PROTOCOL and None in (body.protocol_type, body.protocol_name):
-        raise RequestError("protocol type and name are not both given", ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        raise RequestError("protocol type and name must both be given", ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     answer = SyncAnswer(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     with call.session.parked(LONGEST_WAIT_S, _kept_bytes(request.assignments)):
         answer = await call.broker.groups.sync(request)
@@ -193,7 +193,7 @@ async def delete_groups(call: Call, body: messages.DeleteGroupsRequest) -> messa
 async def _deleted(call: Call, group: str) -> messages.DeleteGroupsDeletableGroupResult:
     try:
         if not group:
-            raise RequestError("a group without a name has nothing here", ErrorCode.GROUP_ID_NOT_FOUND)
+            raise RequestError("a group needs a name here", ErrorCode.GROUP_ID_NOT_FOUND)
         await call.broker.groups.delete(group)
     except RequestError as exc:
         return reported(messages.DeleteGroupsDeletableGroupResult, exc, group_id=group)

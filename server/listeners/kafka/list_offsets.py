@@ -181,7 +181,7 @@ def check_leader_epoch(broker: Broker, topic_partition: TopicPartition, epoch: i
     current = broker.reader.snapshot(topic_partition).leader_epoch
     if epoch < current:
         raise RequestError(
-            f"{topic_partition}: leader epoch {epoch} is below the current one, {current}; ask for metadata",
+            f"{topic_partition}: leader epoch {epoch} is below the current one, {current}. Refresh metadata",
             ErrorCode.FENCED_LEADER_EPOCH,
         )
     if epoch > current:

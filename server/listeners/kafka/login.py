@@ -55,7 +55,7 @@ class KafkaLogin:
             admitted, expected = _TOKENS, "a last token"
         elif self.login.is_under_way:
             admitted, expected = _TOKENS, "a first token"
-        return None if key in admitted else f"{key.name} came where {expected} was expected"
+        return None if key in admitted else f"received {key.name}, expected {expected}"
 
     def choose(self, mechanism: str, *, tokens_follow: bool) -> SaslHandshakeResponse:
         """Begin to log in, or to renew a login. The mechanisms are listed in any case: clients look for theirs there."""

@@ -103,7 +103,9 @@ def _known(call: Call, asked: MetadataRequestTopic, *, may_create: bool) -> Topi
     by_id = asked.topic_id != NO_TOPIC_ID
     try:
         if call.version < FIRST_WITH_TOPIC_IDS and (by_id or asked.name is None):
-            raise InvalidRequestError(f"Metadata v{call.version} asks by name; by id v{FIRST_WITH_TOPIC_IDS} does")
+            raise InvalidRequestError(
+                f"Metadata v{call.version} identifies topics by name. By id needs v{FIRST_WITH_TOPIC_IDS}"
+            )
         name = call.topic_name(asked.name or "", asked.topic_id, by_id=by_id)
         call.check_authorized(*_SEE_TOPIC, name)
         try:
@@ -203,7 +205,7 @@ def _check_cursor(cursor: TopicPartitionCursor | None, names: Sequence[str], *, 
     if cursor.partition_index < 0:
         raise InvalidRequestError(f"the cursor is at partition {cursor.partition_index}")
     if is_asked_by_name and cursor.topic_name not in names:
-        raise InvalidRequestError(f"the cursor is at topic {cursor.topic_name!r}, which is not asked for")
+        raise InvalidRequestError(f"the cursor is at topic {cursor.topic_name!r}, which the request does not name")
 
 
 @attrs.define

@@ -160,7 +160,7 @@ class KafkaProduce(PendingProduce):
     def refuse_all(self) -> None:
         """Refuse all partitions, with the authorization error that Kafka has for a missing transactional id."""
         error = RequestError(
-            "a batch is transactional, and the request names no transactional id",
+            "a batch is transactional, but the request names no transactional id",
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         )
         for slot in range(len(self.results)):
@@ -299,7 +299,7 @@ def _check_odd_records(call: Call, acks: int, topic_partition: TopicPartition, r
     _check_readable(topic_partition, records)
     try:
         if not records:
-            raise InvalidRecordError(f"{topic_partition}: there are no records in the request")
+            raise InvalidRecordError(f"{topic_partition}: the request has no records")
         _check_format(call, topic_partition, records)
         if acks not in ACKS:
             raise RequestError(f"{topic_partition}: acks={acks}, expected one of {ACKS}", ErrorCode.INVALID_REQUIRED_ACKS)
@@ -322,14 +322,16 @@ def _check_format(call: Call, topic_partition: TopicPartition, records: Bytes) -
         raise InvalidRecordError(f"{topic_partition}: the records have magic {records[MAGIC_POSITION]}, expected {MAGIC}")
     size = _first_size(records)
     if len(records) < LOG_OVERHEAD or len(records) < size:
-        raise InvalidRecordError(f"{topic_partition}: there is no whole batch in {len(records)} bytes")
+        raise InvalidRecordError(f"{topic_partition}: no whole batch in {len(records)} bytes")
     has_header = len(records) >= RECORD_BATCH_OVERHEAD
     if call.version < FIRST_WITH_ZSTD and has_header and parse_header(records).attributes & COMPRESSION_MASK == ZSTD:
         raise UnsupportedCompressionTypeError(f"{topic_partition}: zstd needs Produce v{FIRST_WITH_ZSTD}")
     if size < RECORD_BATCH_OVERHEAD:
         raise CorruptRecordError(f"{topic_partition}: a batch of {size} bytes has less than a batch's header")
     if len(records) >= size + LOG_OVERHEAD and len(records) - size >= _first_size(records[size:]):
-        raise InvalidRecordError(f"{topic_partition}: a produce has one record batch for a partition, there is more behind it")
+        raise InvalidRecordError(
+            f"{topic_partition}: a produce request may have one record batch for a partition, this one has more"
+        )
 
 
 def _first_size(records: Bytes) -> int:

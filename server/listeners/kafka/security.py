@@ -172,13 +172,13 @@ def _check_filter(components: Sequence[messages.DescribeClientQuotasComponentDat
         if not kind:
             raise InvalidRequestError("an entity type is empty")
         if kind not in ENTITY_TYPES:
-            raise UnsupportedVersionError(f"entity type {kind!r}: there are {', '.join(ENTITY_TYPES)}")
+            raise UnsupportedVersionError(f"entity type {kind!r}: use one of {', '.join(ENTITY_TYPES)}")
         if counts[kind] > 1:
-            raise InvalidRequestError(f"entity type {kind} is there more than once")
+            raise InvalidRequestError(f"entity type {kind} is given more than once")
         if component.match_type not in (EXACT, DEFAULT, ANY):
             raise InvalidRequestError(f"match type {component.match_type}: 0 is exact, 1 the default, 2 any")
         if (component.match is None) == (component.match_type == EXACT):
-            raise InvalidRequestError(f"entity type {kind}: a name belongs to match type 0, exact, and to no other")
+            raise InvalidRequestError(f"entity type {kind}: only match type 0, exact, has a name")
     if IP in counts and len(counts) > 1:
         raise InvalidRequestError("addresses are not combined with users and client ids")
 
@@ -230,7 +230,7 @@ def _named(entry: messages.AlterClientQuotasEntryData) -> Named:
 def _checked(entry: messages.AlterClientQuotasEntryData, *, is_repeated: bool) -> tuple[QuotaEntity, Values]:
     values = {op.key: None if op.remove else op.value for op in entry.ops}
     if is_repeated or len(values) < len(entry.ops):
-        raise InvalidRequestError("an entity, or one of its keys, is there more than once")
+        raise InvalidRequestError("an entity, or one of its keys, is given more than once")
     entity = checked_entity((each.entity_type, each.entity_name) for each in entry.entity)
     for key, value in values.items():
         if value is not None:
@@ -334,7 +334,7 @@ def sasl_handshake(call: Call, body: messages.SaslHandshakeRequest) -> messages.
     """Version 0 is followed by bare tokens, version 1 by SaslAuthenticate."""
     login = call.login
     if login is None:
-        raise RequestError("nobody logs in here", ErrorCode.ILLEGAL_SASL_STATE)
+        raise RequestError("no listener accepts logins", ErrorCode.ILLEGAL_SASL_STATE)
     return login.choose(body.mechanism, tokens_follow=call.version == 0)
 
 

@@ -118,8 +118,8 @@ class Turn:
         """End the connection after an unhandled exception kept an actor from responding to this request. The actor itself
         continues."""
         session = self.session
-        report_bug(session.transport.counters, f"the answer to a {self.request.api.name} of {session.peer}", error)
-        session.fail("the answer to its request met a bug of the server")
+        report_bug(session.transport.counters, f"the response to a {self.request.api.name} of {session.peer}", error)
+        session.fail("unhandled exception in the server while sending its response")
 
     def _end(self, body: object | None, errors: Sequence[int], buffers: list[Bytes]) -> None:
         session, name = self.session, self.request.api.name
@@ -250,10 +250,10 @@ class KafkaSession(Session[Request]):
         counters = self.transport.counters
         if isinstance(error, MemoryError):
             counters.end(OUT_OF_MEMORY)
-            self.fail(f"there was no memory for its {request.api.name} of {request.size_bytes} bytes")
+            self.fail(f"no memory for its {request.api.name} of {request.size_bytes} bytes")
         else:
             report_bug(counters, f"{request.api.name} v{request.version} of {self.peer}", error)
-            self.fail("its request met a bug of the server")
+            self.fail("unhandled exception in the server while handling its request")
 
     def let_go(self, request: Request) -> None:
         self.give_back(request.size_bytes + LENGTH_BYTES)

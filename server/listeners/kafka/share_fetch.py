@@ -236,7 +236,7 @@ def _checked(call: Call, batches: Iterable[messages.ShareAcknowledgementBatch], 
         if min(types) < 0 or max(types) > highest:
             raise InvalidRequestError(f"types of acknowledgement are 0 to {highest}, not {min(types)} to {max(types)}")
         if AcknowledgeType.RENEW in types and not renews:
-            raise InvalidRequestError("the request renews locks and says that it does not")
+            raise InvalidRequestError("the request renews locks but its flag says that it does not")
         yield Acknowledgement(first, last, types)
         before = last
 

@@ -277,14 +277,14 @@ async def _make(call: Call, topics: Sequence[InternalTopic]) -> str:
         return f"; Unauthorized to CREATE on topics {', '.join(refused)}."
     failed: list[str] = []
     if (total := sum(topic.partitions for topic in topics)) > MAX_PARTITIONS_PER_REQUEST:
-        failed.append(f"{topics[0].name} (all have {total} partitions, {MAX_PARTITIONS_PER_REQUEST} may be made at once)")
+        failed.append(f"{topics[0].name} (all have {total} partitions, a request may create {MAX_PARTITIONS_PER_REQUEST})")
     async for topic in in_turns(() if failed else topics, TOPICS_PER_TURN):
         try:
             await create_topic(call, _creatable(topic))
             note_change(call.broker.security.audit, call, KAFKA, "StreamsGroupHeartbeat", [topic.name], [])
         except RequestError as exc:
             if exc.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                LOGGER.warning("the internal topic %s could not be made: %s", topic.name, exc)
+                LOGGER.warning("cannot create internal topic %s: %s", topic.name, exc)
                 failed.append(f"{topic.name} ({exc.message})")
                 note_change(call.broker.security.audit, call, KAFKA, "StreamsGroupHeartbeat", [topic.name], [exc.code])
     if not failed:

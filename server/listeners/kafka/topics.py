@@ -64,9 +64,9 @@ async def _delete(call: Call, asked: Asked, repeated: set[Asked]) -> messages.De
     error: RequestError | None = None
     try:
         if (name is None) == (topic_id == NO_TOPIC_ID):
-            raise InvalidRequestError("a topic to delete has a name or an id, not both and not neither")
+            raise InvalidRequestError("a topic to delete needs either a name or an id")
         if asked in repeated:
-            raise InvalidRequestError("the topic is there more than once")
+            raise InvalidRequestError("the topic is given more than once")
         by_name = call.topic_name(name or "", topic_id, by_id=name is None)
         topic_id = call.broker.topics.id_of(by_name)
         name = by_name
@@ -88,7 +88,7 @@ async def create_partitions(call: Call, body: messages.CreatePartitionsRequest) 
         error: RequestError | None = None
         try:
             if counts[topic.name] > 1:
-                raise InvalidRequestError(f"topic {topic.name!r} is there {counts[topic.name]} times")
+                raise InvalidRequestError(f"topic {topic.name!r} is given {counts[topic.name]} times")
             await _grow(call, topic, validate_only=body.validate_only)
         except RequestError as exc:
             error = exc.as_answer()
@@ -154,7 +154,7 @@ async def create_topics(call: Call, body: messages.CreateTopicsRequest) -> messa
     topics = {topic.name: topic for topic in body.topics}.values()
     if (total := sum(_asked_partitions(call, topic) for topic in topics)) > MAX_PARTITIONS_PER_REQUEST:
         error = RequestError(
-            f"the request asks for {total} partitions in all, a request may make {MAX_PARTITIONS_PER_REQUEST}; send several",
+            f"the request creates {total} partitions, a request may create {MAX_PARTITIONS_PER_REQUEST}. Send several",
             ErrorCode.POLICY_VIOLATION,
         )
         refused = messages.CreateTopicsCreatableTopicResult
@@ -163,7 +163,7 @@ async def create_topics(call: Call, body: messages.CreateTopicsRequest) -> messa
     async for topic in in_turns(topics, TOPICS_PER_TURN):
         try:
             if counts[topic.name] > 1:
-                raise InvalidRequestError(f"topic {topic.name!r} is there {counts[topic.name]} times")
+                raise InvalidRequestError(f"topic {topic.name!r} is given {counts[topic.name]} times")
             results.append(await create_topic(call, topic, validate_only=body.validate_only))
         except RequestError as exc:
             results.append(reported(messages.CreateTopicsCreatableTopicResult, exc, name=topic.name))
@@ -187,7 +187,7 @@ async def create_topic(
     lenient = call.door.lenient
     await call.broker.topics.create(topic.name, 1, configs, lenient=lenient, validate_only=True)
     if without := sorted(given.keys() - configs.keys()):
-        raise InvalidConfigError(f"topic {topic.name!r}: no value is given for {', '.join(without)}; leave the key out")
+        raise InvalidConfigError(f"topic {topic.name!r}: no value given for {', '.join(without)}. Leave the key out")
     partitions = _partitions(call, topic)
     if call.session.quotas.is_active:
         await call.broker.topics.create(topic.name, partitions, configs, lenient=lenient, validate_only=True)
@@ -212,7 +212,7 @@ def _partitions(call: Call, topic: messages.CreateTopicsCreatableTopic) -> int:
         if not lenient:
             check_reach(replicas, nodes)
     if replicas > len(nodes):
-        LOGGER.info("topic %s: %d replicas were asked for, it has %d", topic.name, replicas, REPLICAS)
+        LOGGER.info("topic %s: client requested %d replicas, the topic has %d", topic.name, replicas, REPLICAS)
     return call.broker.config.num_partitions if partitions == BY_DEFAULT else partitions
 
 
@@ -243,12 +243,12 @@ def check_counts(partitions: int, replication_factor: int) -> None:
     """Raises RequestError for impossible numbers of partitions or replicas."""
     if replication_factor < BY_DEFAULT or replication_factor == 0:
         raise RequestError(
-            f"replication factor {replication_factor}: it is above 0, or -1 for the default",
+            f"replication factor {replication_factor}: use a number above 0, or -1 for the default",
             ErrorCode.INVALID_REPLICATION_FACTOR,
         )
     if partitions < BY_DEFAULT or partitions == 0:
         raise RequestError(
-            f"{partitions} partitions: their number is above 0, or -1 for the default", ErrorCode.INVALID_PARTITIONS
+            f"{partitions} partitions: use a number above 0, or -1 for the default", ErrorCode.INVALID_PARTITIONS
         )
 
 
@@ -256,8 +256,8 @@ def check_reach(replication_factor: int, nodes: Collection[int]) -> None:
     """Raises RequestError when there are fewer nodes than replicas."""
     if replication_factor > len(nodes):
         raise RequestError(
-            f"replication factor {replication_factor} cannot be reached: {len(nodes)} broker(s) are registered; say -1 or "
-            f"{len(nodes)}, or run the server with lenient=true",
+            f"replication factor {replication_factor} is impossible: {len(nodes)} broker(s) are registered. Use "
+            f"-1 or {len(nodes)}, or run the server with lenient=true",
             ErrorCode.INVALID_REPLICATION_FACTOR,
         )
 
@@ -273,14 +273,14 @@ def partitions_of(assignments: Sequence[tuple[int, Sequence[int]]], nodes: Colle
         if len(replicas) != len(assignments[0][1]):
             raise _wrong(f"partition {number} has {len(replicas)} replicas, others have {len(assignments[0][1])}")
     if sorted(numbers) != list(range(len(numbers))):
-        raise _wrong(f"partitions {numbers} are assigned; they are numbered from 0 without a gap")
+        raise _wrong(f"partitions {numbers} are assigned, but numbers must start at 0 without a gap")
     return len(numbers)
 
 
 def check_addition(assignments: Sequence[Sequence[int]], additional: int, nodes: Collection[int], *, lenient: bool) -> None:
     """Raises RequestError unless these are the nodes of as many partitions as are added."""
     if len(assignments) != additional:
-        raise _wrong(f"{additional} partitions are added, {len(assignments)} are assigned")
+        raise _wrong(f"the request adds {additional} partitions and assigns {len(assignments)}")
     for replicas in assignments:
         check_assignment(replicas, nodes, lenient=lenient)
 
@@ -293,14 +293,14 @@ def check_assignment(replicas: Sequence[int], nodes: Collection[int], *, lenient
         if replicas.count(node) > 1:
             raise _wrong(f"an assignment names broker {node} more than once")
         if node not in nodes and not lenient:
-            raise _wrong(f"an assignment names broker {node}, registered is {', '.join(map(str, nodes))}")
+            raise _wrong(f"an assignment names broker {node}, registered: {', '.join(map(str, nodes))}")
 
 
 def check_exclusive(partitions: int, replication_factor: int) -> None:
     """Raises RequestError when numbers are given beside an assignment."""
     for name, count in (("replication factor", replication_factor), ("number of partitions", partitions)):
         if count != BY_DEFAULT:
-            raise InvalidRequestError(f"the partitions are assigned by hand, so the {name} has to be -1, not {count}")
+            raise InvalidRequestError(f"the partitions are assigned by hand, so the {name} must be -1, not {count}")
 
 
 def _wrong(message: str) -> RequestError:

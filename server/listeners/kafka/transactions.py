@@ -35,7 +35,7 @@ async def init_producer_id(call: Call, body: messages.InitProducerIdRequest) -> 
     """A fresh id, or that of the transactional id; without one the timeout means nothing, whatever clients send."""
     expected = None if body.producer_id == NO_PRODUCER_ID else (body.producer_id, body.producer_epoch)
     if (expected is None) != (body.producer_epoch == NO_PRODUCER_EPOCH):
-        raise InvalidRequestError(f"producer id {body.producer_id} and epoch {body.producer_epoch}: both are given, or none")
+        raise InvalidRequestError(f"producer id {body.producer_id} and epoch {body.producer_epoch}: give both or neither")
     producer_id, epoch = await call.broker.producers.init(body.transactional_id, body.transaction_timeout_ms, expected)
     return messages.InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
 

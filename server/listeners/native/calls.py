@@ -138,7 +138,7 @@ class NativeCalls(Asker):
         if not found.changes_answer:
             return self._serve(correlation_id, asked)
         if found.refused and _is_unanswered(asked):
-            error = AuthorizationError("the produce has topics that the client may not write", DENIED[ResourceType.TOPIC])
+            error = AuthorizationError("the request writes to topics that the client may not write", DENIED[ResourceType.TOPIC])
             self.session.fail(error)
             return None
         self.session.amends[correlation_id] = partial(found.amend, self)

@@ -83,7 +83,7 @@ def _states(names: tuple[str, ...] | None) -> frozenset[TransactionState] | None
     by_name = {name: state for state, name in STATE_NAMES.items()}
     unknown = [name for name in names if name not in by_name]
     if unknown:
-        raise InvalidRequestError(f"{unknown[0]!r} is no state of a transaction; there are {', '.join(by_name)}")
+        raise InvalidRequestError(f"{unknown[0]!r} is not a state of a transaction. Use one of {', '.join(by_name)}")
     return frozenset(by_name[name] for name in names)
 
 

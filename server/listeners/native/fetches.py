@@ -47,8 +47,8 @@ def _of_range(message: messages.FetchRequest, asked: messages.FetchPartition) ->
     times = asked.times
     if times is None:
         raise InvalidRequestError(
-            f"fetch.partitions[{message.partitions.index(asked)}].offset is missing or -1, expected int from 0 to {INT64_MAX}; "
-            "only with start_timestamp or end_timestamp it may be"
+            f"fetch.partitions[{message.partitions.index(asked)}].offset is missing or -1, expected int from 0 to "
+            f"{INT64_MAX}. Leave it out only with start_timestamp or end_timestamp"
         )
     return FetchPartition(asked.topic_partition, asked.offset, asked.max_bytes, times)
 

@@ -138,7 +138,7 @@ async def _described(broker: Broker, group: str) -> messages.DescribedGroup:
         told = group_of(broker, group, tuple(shared))
         if told.state == GroupState.DEAD.value:
             raise RequestError(
-                f"there is no group {group!r}; `triolog groups list` shows those there are", ErrorCode.GROUP_ID_NOT_FOUND
+                f"there is no group {group!r}. `triolog groups list` lists the groups", ErrorCode.GROUP_ID_NOT_FOUND
             )
     except RequestError as exc:
         return messages.DescribedGroup(group, exc.as_answer())
@@ -228,7 +228,7 @@ async def alter_quotas(broker: Broker, message: messages.AlterQuotasRequest) -> 
         try:
             entity = checked_entity((each.type, each.name) for each in quota.entity)
             if entity in changes:
-                raise InvalidRequestError("an entity is there more than once")
+                raise InvalidRequestError("an entity is given more than once")
             changes[entity] = _checked(entity, quota)
         except RequestError as exc:
             error = exc.as_answer()
@@ -241,7 +241,7 @@ async def alter_quotas(broker: Broker, message: messages.AlterQuotasRequest) -> 
 def _checked(entity: QuotaEntity, quota: messages.Quota) -> dict[str, float | None]:
     values = {each.key: each.value for each in quota.values}
     if len(values) < len(quota.values):
-        raise InvalidRequestError("a key is there more than once")
+        raise InvalidRequestError("a key is given more than once")
     for key, value in values.items():
         if value is not None:
             check_quota(entity, key, value)

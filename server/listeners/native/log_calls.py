@@ -141,7 +141,7 @@ async def lease_segments(broker: Broker, message: messages.LeaseSegmentsRequest)
         if isinstance(found, LeasedPartition):
             answers.append(_leased(found))
         else:
-            error = found or InvalidRequestError(f"{topic_partition} is not part of lease {lease.lease_id}; take another one")
+            error = found or InvalidRequestError(f"{topic_partition} is not part of lease {lease.lease_id}. Take another one")
             answers.append(messages.LeasePartitionResponse(*topic_partition, error.as_answer()))
     return messages.LeaseSegmentsResponse(lease.lease_id, tuple(answers))
 
@@ -185,7 +185,7 @@ def metadata(broker: Broker, message: messages.MetadataRequest) -> Procedure[mes
                 described.append(messages.TopicMetadata(name, exc.as_answer()))
         else:
             partitions = tuple((yield from mapped(_partition, topic.partitions, PARTITIONS_PER_TURN)))
-            described.append(messages.TopicMetadata(topic.name, None, topic.topic_id, topic.configs, partitions))
+            described.append(messages.TopicMetadata(topic.name, None, topic.topic_id, topic.config, partitions))
     return messages.MetadataResponse(tuple(described))
 
 
@@ -195,9 +195,9 @@ def _partition(each: PartitionDescription) -> messages.PartitionMetadata:
         error=each.error,
         log_start_offset=each.log_start_offset,
         high_watermark=each.high_watermark,
-        size_bytes=max(0, each.size_bytes),
+        size_bytes=each.size_bytes,
         segments=each.segments,
-        waiting=None if each.waiting is None else each.waiting.message,
+        waiting=each.waiting,
     )
 
 

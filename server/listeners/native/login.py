@@ -22,7 +22,7 @@ from .session import NativeSession, TakeUp
 
 ADMITTED: Final = frozenset({messages.HelloRequest.api, messages.AuthenticateRequest.api})
 """Calls that are taken without a login."""
-NOBODY_LOGS_IN: Final = "nobody logs in here: the server's native_security has no SASL"
+NOBODY_LOGS_IN: Final = "logins are not supported here: the server's native_security has no SASL"
 
 
 def mechanisms_of(broker: Broker) -> tuple[str, ...]:
@@ -34,8 +34,8 @@ def mechanisms_of(broker: Broker) -> tuple[str, ...]:
     taken = enabled if security.has_tls else tuple(name for name in enabled if name != PLAIN)
     if not taken:
         raise InvalidConfigError(
-            "native_security is sasl_plaintext, where passwords are not taken, and sasl_enabled_mechanisms has PLAIN only: "
-            "enable SCRAM-SHA-512, or use sasl_ssl"
+            "native_security is sasl_plaintext, which does not accept passwords, but sasl_enabled_mechanisms has "
+            "only PLAIN. Enable SCRAM-SHA-512, or use sasl_ssl"
         )
     return taken
 
@@ -62,7 +62,7 @@ class NativeLogin:
         if request.api not in ADMITTED and (not login.has_logged_in or login.has_expired):
             why = EXPIRED if login.has_logged_in else f"{request.api[:40]!r} needs a login"
             offered = ", ".join(login.mechanisms)
-            login.end(f"{why}; send authenticate first, with {offered}")
+            login.end(f"{why}. Send authenticate first, with {offered}")
             return None
         return self.admitted(request)
 
@@ -73,7 +73,7 @@ class NativeLogin:
             if not login.is_under_way:
                 login.begin(message.mechanism)
             elif message.mechanism != login.mechanism:
-                raise login.failed(f"a token of {login.mechanism} was expected")
+                raise login.failed(f"expected a token of {login.mechanism}")
             taken = await login.take(message.data)
         except RequestError as exc:
             if exc.code is not ErrorCode.ILLEGAL_SASL_STATE:

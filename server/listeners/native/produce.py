@@ -133,10 +133,10 @@ def check_transaction(transactional_id: str | None, topic_partition: TopicPartit
     """InvalidTxnStateError when a batch is transactional and the request names no transactional id, or the other way round."""
     if header.is_transactional and transactional_id is None:
         raise InvalidTxnStateError(
-            f"{topic_partition}: the batch of producer {header.producer_id} is transactional; name its transactional_id"
+            f"{topic_partition}: the batch of producer {header.producer_id} is transactional. Name its transactional_id"
         )
     if transactional_id is not None and not header.is_transactional:
         raise InvalidTxnStateError(
             f"{topic_partition}: the records are not transactional, but the request names transactional id "
-            f"{transactional_id!r}; batches of a transaction have attribute bit 4"
+            f"{transactional_id!r}. Batches of a transaction have attribute bit 4"
         )

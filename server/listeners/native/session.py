@@ -89,7 +89,7 @@ class NativeSession(Session[NativeRequest]):
 
     def _end_without_hello(self) -> None:
         if self.connection.state is not State.READY:
-            LOGGER.debug("%s said no hello within %d s", self.peer, HELLO_TIMEOUT_S)
+            LOGGER.debug("%s sent no hello within %d s", self.peer, HELLO_TIMEOUT_S)
             self.end_reading()
 
     # ---- answers: called from any task, never wait -------------------------------------------------------------------
@@ -103,7 +103,7 @@ class NativeSession(Session[NativeRequest]):
         try:
             pieces = self.connection.send_response(correlation_id, error, body)
         except LocalProtocolError as exc:
-            too_large = RecordTooLargeError(f"the answer does not fit a frame: {exc}; ask for fewer bytes or partitions")
+            too_large = RecordTooLargeError(f"the response does not fit a frame: {exc}. Request fewer bytes or partitions")
             pieces = self.connection.send_response(correlation_id, too_large)
             error, body = too_large, None
         if self.quotas.is_active and self._taken[correlation_id].api in CONSUMING:
@@ -135,7 +135,7 @@ class NativeSession(Session[NativeRequest]):
     def end_stalled(self, why: str) -> None:
         line = f"{self.peer} (client {self.client_id}) is disconnected: {why}"
         self.transport.counters.said.warn(LOGGER, STALLED, line)
-        self.fail(RequestError(f"{why}; send it anew, faster", ErrorCode.REQUEST_TIMED_OUT))
+        self.fail(RequestError(f"{why}. Send it again, faster", ErrorCode.REQUEST_TIMED_OUT))
 
     def _broke_protocol(self, error: RemoteProtocolError) -> None:
         line = f"{self.peer} (client {self.client_id}) broke the protocol and is disconnected: {error}"
@@ -147,7 +147,7 @@ class NativeSession(Session[NativeRequest]):
     def met_bug(self, error: Exception) -> None:
         """End the connection for an error that nobody expected, which its peer is told and no other."""
         report_bug(self.transport.counters, f"a request of {self.peer} (client {self.client_id})", error)
-        said = "the request met a bug of the server; its log says which"
+        said = "unhandled exception in the server. See its log"
         self.fail(RequestError(said, ErrorCode.UNKNOWN_SERVER_ERROR))
 
     def expire_after(self, correlation_id: int, who: Expires, seconds: float) -> None:

@@ -205,7 +205,7 @@ class SharePartitionState:
             first, last = max(said.first_offset, batch.first), min(said.last_offset, batch.last)
             if not all(run.is_owned_by(member) for run in batch.overlapping(first, last)):
                 raise RequestError(
-                    f"member {member!r} acknowledges the offsets {first} to {last}, which are not all acquired by it",
+                    f"member {member!r} acknowledges the offsets {first} to {last}, but has not acquired all of them",
                     ErrorCode.INVALID_RECORD_STATE,
                 )
             for kind, start, stop in _alike(said, first, last):
@@ -242,7 +242,7 @@ class SharePartitionState:
             return
         target = TARGETS.get(AcknowledgeType(kind)) if kind in TARGETS else None
         if target is None:
-            raise RequestError(f"there is no acknowledgement of type {kind}", ErrorCode.INVALID_REQUEST)
+            raise RequestError(f"unknown acknowledgement type {kind}", ErrorCode.INVALID_REQUEST)
         for run in batch.between(*offsets):
             self._aim(change, batch, run, target)
             change.counted[OUTCOMES[AcknowledgeType(kind)]] += run.count

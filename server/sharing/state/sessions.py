@@ -84,7 +84,7 @@ class ShareSessions:
         self.remove(group_id, member_id)
         if len(self._sessions) >= self._max_sessions or self._partitions + len(partitions) > MAX_PARTITIONS:
             raise RequestError(
-                f"there are {len(self._sessions)} share sessions of {self._partitions} partitions, as many as there may be",
+                f"{len(self._sessions)} share sessions of {self._partitions} partitions exist, the maximum",
                 ErrorCode.SHARE_SESSION_LIMIT_REACHED,
             )
         session = ShareSession(group_id, member_id, connection, partitions=dict.fromkeys(partitions))
@@ -133,7 +133,7 @@ class ShareSessions:
     def acknowledge(self, group_id: str, member_id: str, epoch: int) -> ShareSession:
         """Return the session of a request that only acknowledges: it begins none."""
         if epoch == INITIAL_SHARE_EPOCH:
-            raise RequestError("an acknowledgement begins no share session", ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+            raise RequestError("an acknowledgement cannot begin a share session", ErrorCode.INVALID_SHARE_SESSION_EPOCH)
         return self.go_on(group_id, member_id, epoch)
 
     def remove(self, group_id: str, member_id: str) -> ShareSession | None:
@@ -169,7 +169,7 @@ class ShareSessions:
         session = self.find(group_id, member_id)
         if session is None:
             raise RequestError(
-                f"group {group_id!r}: there is no share session of member {member_id!r}", ErrorCode.SHARE_SESSION_NOT_FOUND
+                f"group {group_id!r}: no share session of member {member_id!r}", ErrorCode.SHARE_SESSION_NOT_FOUND
             )
         return session
 

@@ -123,7 +123,7 @@ def applied(before: StoredShare | None, value: ShareStateValue) -> StoredShare:
             batches=overlaid((), batches, value.start_offset),
         )
     if before is None:
-        raise InvalidRecordError("an update of a share-partition comes without a snapshot before it")
+        raise InvalidRecordError("an update of a share-partition has no snapshot before it")
     start_offset = before.start_offset if value.start_offset == NO_START_OFFSET else value.start_offset
     return attrs.evolve(
         before,
@@ -189,6 +189,6 @@ def _read(batch: ShareStateBatch) -> StateBatch:
     if state is None or not 0 <= batch.first_offset <= batch.last_offset or batch.delivery_count < 0:
         raise InvalidRecordError(
             f"the offsets {batch.first_offset} to {batch.last_offset} of a share-partition are in state "
-            f"{batch.delivery_state} after {batch.delivery_count} deliveries; states are {sorted(_STATES)}"
+            f"{batch.delivery_state} after {batch.delivery_count} deliveries. States are {sorted(_STATES)}"
         )
     return StateBatch(batch.first_offset, batch.last_offset, state, batch.delivery_count)

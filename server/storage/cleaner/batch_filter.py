@@ -393,7 +393,7 @@ class OffsetMap:
         self._slots = _largest_prime(memory_bytes // ENTRY_BYTES)
         self.max_entries = int(self._slots * load_factor)
         if self.max_entries < 1:
-            raise ValueError(f"an offset map of {memory_bytes} bytes holds no entry; {3 * ENTRY_BYTES} bytes hold one")
+            raise ValueError(f"an offset map of {memory_bytes} bytes is too small. It needs at least {3 * ENTRY_BYTES} bytes")
         # Zeroed lazily by the system: pages that no key falls on take no memory.
         self._table = memoryview(bytearray(self._slots * ENTRY_BYTES)).cast("Q")
         self._hash = blake2b(digest_size=_HASH_BYTES, key=secrets.token_bytes(_HASH_BYTES))

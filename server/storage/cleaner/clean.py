@@ -197,7 +197,7 @@ def _map_segment(
                 if not offsets.entries:
                     raise CleaningError(
                         f"{job.topic_partition}: the offset map of {job.map_bytes} bytes holds {offsets.max_entries} keys, "
-                        f"fewer than the batch at offset {base_offset} has; raise cleaner_dedupe_buffer_bytes"
+                        f"fewer than the batch at offset {base_offset} has. Raise cleaner_dedupe_buffer_bytes"
                     )
                 return False
             offsets.put_all(keyed.items())
@@ -347,7 +347,7 @@ def read_batches(
             position += at
             if len(view) < min(wanted, remaining) or 0 < remaining - at < needed:
                 raise CorruptRecordError(
-                    f"{path} ends inside the batch at position {position} of {segment.size}; see `triolog verify`"
+                    f"{path} ends inside the batch at position {position} of {segment.size}. See `triolog verify`"
                 )
             wanted = max(READ_BYTES, needed)
 

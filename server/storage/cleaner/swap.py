@@ -61,12 +61,12 @@ def replace_segments(log: Log, new: Sequence[CleanedState], old: Sequence[LogSeg
             or segment.base_offset not in log.segments
             or log.segments.floor(segment.base_offset) is not segment
         ):
-            raise SegmentsChangedError(f"{segment.log.path} is not an inactive segment of {log.topic_partition} any more")
+            raise SegmentsChangedError(f"{segment.log.path} is no longer an inactive segment of {log.topic_partition}")
     bases = [state.base_offset for state in new]
     for base_offset in bases:
         cleaned = f"{log.directory}/{segment_file(base_offset, LOG_SUFFIX)}{CLEANED_SUFFIX}"
         if (yield FileSize(cleaned)) is None:
-            raise SegmentsChangedError(f"{cleaned} is gone; {log.topic_partition} stays as it is until the next compaction")
+            raise SegmentsChangedError(f"{cleaned} is gone. {log.topic_partition} stays unchanged until the next compaction")
     yield from _forget_derived(log, old)
     for base_offset in reversed(bases):
         for suffix in SEGMENT_SUFFIXES:
@@ -100,12 +100,12 @@ def replace_group(log: Log, job: CleaningJob, group: CleanedGroup, truncations: 
     """
     assert group.cleaned is not None
     if log.truncations != truncations or "compact" not in log.config.cleanup_policy:
-        raise SegmentsChangedError(f"{log.topic_partition} was cut back, or its cleanup.policy changed, during a compaction")
+        raise SegmentsChangedError(f"{log.topic_partition} was truncated, or its cleanup.policy changed, during a compaction")
     taken = set(group.base_offsets)
     old = [segment for segment in log.segments if segment.base_offset in taken]
     before = [(segment.base_offset, segment.size) for segment in job.segments if segment.base_offset in taken]
     if [(segment.base_offset, segment.size) for segment in old] != before:
-        raise SegmentsChangedError(f"segments of {log.topic_partition} were taken out during a compaction")
+        raise SegmentsChangedError(f"segments of {log.topic_partition} were removed during a compaction")
     yield from replace_segments(log, [group.cleaned], old)
     return log.truncations
 
@@ -183,7 +183,7 @@ def complete_swaps(fs: FileSystem, directory: str) -> None:
             for base_offset in logs
         ]
         LOGGER.warning(
-            "%s: a compaction was interrupted while it replaced offsets %d to %d; it is finished",
+            "%s: finishing an interrupted compaction that replaced offsets %d to %d",
             directory,
             min(logs),
             max(ends),
@@ -212,7 +212,7 @@ def discard_cleaned(fs: FileSystem, directory: str) -> None:
     swaps = [name for name in names if name.endswith(SWAP_SUFFIX) and (base_offset_of(name) or 0) >= first]
     for group in (swaps, cleaned):
         for name in group:
-            LOGGER.info("%s/%s is left over from a compaction and is deleted", directory, name)
+            LOGGER.info("deleting %s/%s, a leftover of a compaction", directory, name)
             fs.unlink(f"{directory}/{name}")
         if group:
             fs.sync_directory(directory)

@@ -115,7 +115,7 @@ class Catalogue:
         kept = []
         for topic in found.newest:
             if topic.topic_id in going:
-                LOGGER.info("the deletion of topic %s is completed", topic.name)
+                LOGGER.info("finished the deletion of topic %s", topic.name)
                 self._complete_deletion(topic, found)
             else:
                 kept.append(topic)
@@ -150,12 +150,12 @@ class Catalogue:
             if count > MAX_STORED_PARTITIONS:
                 raise LogDirectoryError(
                     f"{found.partitions[there[-1]][1]} would be partition {count - 1} of a topic {name!r}, which can have "
-                    f"{MAX_STORED_PARTITIONS}; a log directory holds nothing but partitions: move it away"
+                    f"{MAX_STORED_PARTITIONS}. A log directory holds only partitions: move it away"
                 )
             topic_id = topic_id_at(self.fs, found.partitions[there[0]][1]) or random_uuid()
             config = dict(configs.get(name, adopted_configs(name)))
             LOGGER.info(
-                "topic %s with %d partitions has no entry in topics.json and is adopted with %s",
+                "topic %s with %d partitions has no entry in topics.json: adopted with %s",
                 name,
                 count,
                 " ".join(f"{key}={value}" for key, value in config.items()) or "the default configuration",
@@ -183,12 +183,12 @@ class Catalogue:
         for extra in sorted((here, other), key=lambda each: known[each[1]] is not None):
             if ids and known[extra[1]] in {None, *ids} and holds_nothing(self.fs, extra[1]):
                 kept = other if extra is here else here
-                LOGGER.warning("%s was begun and then made in %s: it is removed", extra[1], kept[1])
+                LOGGER.warning("removing the incomplete %s: it was created again in %s", extra[1], kept[1])
                 delete_directory(self.fs, extra[1])
                 extra[0].sync_names()
                 found.partitions[topic_partition] = kept
                 return
-        raise LogDirectoryError(f"{topic_partition} is in {other[1]} and in {path}; move one of them away")
+        raise LogDirectoryError(f"{topic_partition} is in {other[1]} and in {path}. Move one of them away")
 
     def _undo_creations(self, directory: LogDirectory, contents: Contents, topics: Mapping[str, Topic], found: Found) -> None:
         """Remove what creations that no topics.json names have left in a directory; it stays removed after a power cut."""
@@ -206,11 +206,12 @@ class Catalogue:
                 directory.sync_names()
             except OSError as exc:
                 found.unfinished.append(creation)
-                LOGGER.error("%s: what a creation of topic %s left cannot be removed: %s", directory.path, creation.name, exc)
+                LOGGER.error(
+                    "%s: cannot remove leftovers of a failed creation of topic %s: %s", directory.path, creation.name, exc
+                )
             if removed:
                 LOGGER.warning(
-                    "%s: topic %s was being given partitions %d to %d when the server ended; nobody was told so, and the %d "
-                    "that were there are removed",
+                    "%s: removed unfinished partitions of topic %s: %d to %d unacknowledged when the server ended, %d existed",
                     directory.path,
                     creation.name,
                     creation.first_partition,

@@ -88,7 +88,7 @@ _NOT_OURS: Final = frozenset({errno.EACCES, errno.EPERM, errno.EINVAL, errno.ERO
 _EMPTY_MEANS: Final = {
     RECOVERY_POINT_FILE: "so more than needed is recovered",
     HIGH_WATERMARK_FILE: "so nothing is held against the recovery points",
-    LOG_START_FILE: "so what each partition keeps of it in its derived.json counts",
+    LOG_START_FILE: "so each partition's log start offset comes from its derived.json",
 }
 
 
@@ -187,7 +187,7 @@ class LogDirectory:
             self.node_id = None if node_id is None else int(node_id)
             self.directory_id = decode_uuid(fields["directory.id"]) if "directory.id" in fields else None
         except ValueError as exc:
-            raise CheckpointError(f"{path} cannot be read: {exc}; {META_PROPERTIES_REMEDY}") from exc
+            raise CheckpointError(f"cannot read {path}: {exc}. {META_PROPERTIES_REMEDY}") from exc
 
     def settle_identity(self, cluster_id: str, node_id: int, source: Mapping[str, str] | None = None) -> None:
         """Take on the server's identity, or refuse: a directory belongs to one cluster and one node. `source`: where each value
@@ -196,8 +196,8 @@ class LogDirectory:
             if found is not None and found != expected:
                 where = f" by {source[name]}" if source else ""
                 raise LogDirectoryError(
-                    f"{self.path}/{META_PROPERTIES_FILE} has {name}={found}, this server is {expected}{where}: "
-                    "the directory belongs to another server, or one of the two is damaged: put the right one back from a copy"
+                    f"{self.path}/{META_PROPERTIES_FILE} has {name}={found}, this server is {expected}{where}: the "
+                    "directory belongs to another server, or one of the two is damaged. Restore the right one from a copy"
                 )
         if self.directory_id is not None and self.cluster_id is not None and self.node_id is not None:
             return
@@ -211,7 +211,7 @@ class LogDirectory:
         except OSError as exc:
             if not is_out_of_space(exc):
                 raise
-            LOGGER.warning("%s: who the directory belongs to is written when there is space: %s", self.path, exc)
+            LOGGER.warning("%s: the owner of the directory is written once space is free: %s", self.path, exc)
 
     def _write_identity(self) -> None:
         if self._unwritten_identity is not None:
@@ -243,7 +243,7 @@ class LogDirectory:
         if high_watermark < recovery_point:
             LOGGER.log(
                 logging.WARNING if self.stopped_here else logging.INFO,  # in a Kafka of several brokers it may be so
-                "%s: %s/%s says that it ends at offset %d, %s says %d; the smaller one counts",
+                "%s: %s/%s records the end offset %d, %s records %d: using the smaller one",
                 topic_partition,
                 self.path,
                 RECOVERY_POINT_FILE,
@@ -257,7 +257,7 @@ class LogDirectory:
         try:
             return maybe_read(self.fs, f"{self.path}/{name}", decode_offsets) or {}
         except (CheckpointError, ValueError) as exc:
-            LOGGER.warning("%s; it is taken as empty, %s", exc, _EMPTY_MEANS[name])
+            LOGGER.warning("%s: treating it as empty, %s", exc, _EMPTY_MEANS[name])
             return {}
 
     def write_checkpoints(self, offsets: Mapping[TopicPartition, Offsets]) -> None:
@@ -341,7 +341,7 @@ class LogDirectory:
         try:
             return read_creations(self.fs, self.path, self.topics_generation)
         except CheckpointError as exc:
-            LOGGER.warning("%s; what was being made is adopted with the default configuration", exc)
+            LOGGER.warning("%s: adopting unfinished topics with the default configuration", exc)
             return []
 
     def write_topics(self, generation: int, topics: list[Topic], deleted_topic_ids: Iterable[uuid.UUID] = ()) -> None:
@@ -463,9 +463,9 @@ def _saying_who(directory: str, path: str) -> Iterator[None]:
         said = b""
         with contextlib.suppress(OSError):
             said = _said(path)
-        holder = said.decode("utf-8", "replace").strip() or "another process (Kafka or triolog)"
+        holder = said.decode("utf-8", "replace").strip() or "Kafka or triolog"
         raise LogDirectoryError(
-            f"log directory {directory} is locked by {holder}; stop it first, or choose another directory"
+            f"another server ({holder}) holds the lock of log directory {directory}. Stop it first, or choose another directory"
         ) from exc
 
 

@@ -55,10 +55,10 @@ def _check_vacant(fs: FileSystem, directory: str) -> None:
         taken = [name for name in logs if fs.file_size(f"{directory}/{name}")]
     except OSError as exc:
         raise LogDirectoryError(
-            f"{directory} cannot be looked at: {exc}; it may hold records of a partition that is not served: move it away first"
+            f"cannot check {directory}: {exc}. It may hold records of a partition that is not served. Move it away first"
         ) from exc
     if taken:
-        raise LogDirectoryError(f"{directory}/{taken[0]} holds records of a partition that is not served; move it away first")
+        raise LogDirectoryError(f"{directory}/{taken[0]} holds records of a partition that is not served. Move it away first")
 
 
 def check_topic_id(fs: FileSystem, directory: str, topic_id: uuid.UUID) -> None:
@@ -66,8 +66,8 @@ def check_topic_id(fs: FileSystem, directory: str, topic_id: uuid.UUID) -> None:
     found = read_topic_id(fs, directory)
     if found not in (None, topic_id):
         raise InconsistentTopicIdError(
-            f"{directory}/{PARTITION_METADATA_FILE} has topic id {encode_uuid(found)}, the topic has {encode_uuid(topic_id)}: "
-            "the directory was left by another topic of that name; move it away"
+            f"{directory}/{PARTITION_METADATA_FILE} has topic id {encode_uuid(found)}, the topic has "
+            f"{encode_uuid(topic_id)}: the directory belongs to another topic of that name. Move it away"
         )
 
 

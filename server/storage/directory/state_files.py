@@ -83,21 +83,21 @@ def decode_checked(
         version = document["format_version"]
         if version != FORMAT_VERSION:
             raise CheckpointError(
-                f"{path} has format version {version}, {FORMAT_VERSION} is known: a newer triolog wrote it, or it is "
-                f"damaged; {remedy}"
+                f"{path} has format version {version}, known is {FORMAT_VERSION}: a newer triolog wrote it, or it is "
+                f"damaged. {remedy}"
             )
         found = document.pop(CHECKSUM_KEY) if editable is None else document.pop(CHECKSUM_KEY, None)
         if editable is not None and (unknown := document.keys() - editable):
             raise CheckpointError(
-                f"{path} has a field {min(unknown)!r}, which format version {FORMAT_VERSION} has not: {advice}"
+                f"{path} has a field {min(unknown)!r} that format version {FORMAT_VERSION} does not have. {advice}"
             )
         if (editable is None or found is not None) and found != (computed := _checksum(document)):
-            raise CheckpointError(f"{path} has {CHECKSUM_KEY} {found}, its content has {computed}: {advice or remedy}")
+            raise CheckpointError(f"{path} has {CHECKSUM_KEY} {found}, its content has {computed}. {advice or remedy}")
         return read(document)
     except UNREADABLE_JSON as exc:
         if editable is None:
-            raise CheckpointError(f"{path} cannot be read ({type(exc).__name__}); {remedy}") from None
-        raise CheckpointError(f"{path} cannot be read: {type(exc).__name__}: {exc}; {remedy}") from exc
+            raise CheckpointError(f"cannot read {path} ({type(exc).__name__}). {remedy}") from None
+        raise CheckpointError(f"cannot read {path}: {type(exc).__name__}: {exc}. {remedy}") from exc
 
 
 def _checksum(document: Mapping[str, Any]) -> int:
@@ -113,8 +113,8 @@ def read_state(fs: FileSystem, path: str, decode: Callable[[str, bytes], T]) -> 
             raise
         name = os.path.basename(path)
         raise CheckpointError(
-            f"{exc}; or `triolog repair {os.path.dirname(path)}` returns to {name}{PREVIOUS_SUFFIX}, "
-            "which lacks the last change"
+            f"{exc}. Or `triolog repair {os.path.dirname(path)}` returns to {name}{PREVIOUS_SUFFIX}, which lacks "
+            "the last change"
         ) from exc
 
 
@@ -179,7 +179,7 @@ class OverridesFile:
 
     def decode(self, path: str, data: bytes) -> Overrides:
         """Raises CheckpointError naming the file and what is wrong with it."""
-        remedy = f"copy the one of another log directory, or of a backup, over it; without the file {self.without_it}"
+        remedy = f"Copy the file of another log directory, or of a backup, over it. Without the file {self.without_it}"
         return decode_checked(path, data, self._overrides, remedy=remedy)
 
     def _overrides(self, document: dict[str, Any]) -> Overrides:
@@ -204,13 +204,13 @@ BROKERS: Final = OverridesFile(
 
 GROUPS: Final = OverridesFile("groups.json", "groups", "groups are configured as the server is")
 
-CLIENT_METRICS: Final = OverridesFile("client-metrics.json", "subscriptions", "no metrics are asked for")
+CLIENT_METRICS: Final = OverridesFile("client-metrics.json", "subscriptions", "no metrics are requested")
 
 
 SECURITY_FILE: Final = "security.json"
 REMEDY: Final = (
-    "copy the one of another log directory, or of a backup, over it; "
-    "without the file there are neither SCRAM users nor ACLs nor quotas"
+    "Copy the file of another log directory, or of a backup, over it. Without the file there are neither "
+    "SCRAM users nor ACLs nor quotas"
 )
 
 CredentialKey = tuple[str, ScramMechanism]

@@ -43,8 +43,8 @@ from .state_files import CHECKSUM_KEY, FORMAT_VERSION, decode_checked, encode_ch
 
 TOPICS_FILE: Final = "topics.json"
 _FIELDS: Final = frozenset({"format_version", "generation", "topics", "deleted_topic_ids"})
-_REMEDY: Final = "copy the one of another log directory, or of a backup, over it"
-_ADVICE: Final = f"{_REMEDY}; or, if its content is right because you edited it, take the line {CHECKSUM_KEY!r} out"
+_REMEDY: Final = "Copy the file of another log directory, or of a backup, over it"
+_ADVICE: Final = f"{_REMEDY}. Or, if its content is right because you edited it, remove the line {CHECKSUM_KEY!r}"
 _AROUND_BYTES: Final = 200
 """More than the lines around the entries have."""
 _DELETED_BYTES: Final = 32
@@ -121,7 +121,7 @@ def decode_deleted_topic_ids(path: str, data: bytes) -> set[uuid.UUID]:
     try:
         return {decode_uuid(text) for text in json.loads(data).get("deleted_topic_ids", ())}
     except UNREADABLE_JSON as exc:
-        raise CheckpointError(f"{path} cannot be read: {type(exc).__name__}: {exc}; {_REMEDY}") from exc
+        raise CheckpointError(f"cannot read {path}: {type(exc).__name__}: {exc}. {_REMEDY}") from exc
 
 
 def checked_name(found: Any) -> str:
@@ -175,8 +175,8 @@ def encode_creations(generation: int, creations: Iterable[Creation]) -> bytes:
 
 def decode_creations(path: str, data: bytes) -> tuple[int, list[Creation]]:
     """(generation, creations). Raises CheckpointError naming the file and what is wrong with it."""
-    advice = "delete it; topics that appear with another configuration were being made"
-    return decode_checked(path, data, _read_creations, remedy="delete it", editable=_CREATIONS_FIELDS, advice=advice)
+    advice = "Delete it. Topics that appear with another configuration were being created"
+    return decode_checked(path, data, _read_creations, remedy="Delete it", editable=_CREATIONS_FIELDS, advice=advice)
 
 
 def _read_creations(document: dict[str, Any]) -> tuple[int, list[Creation]]:
@@ -192,7 +192,8 @@ def _decode_creation(entry: dict[str, Any]) -> Creation:
     )
     if not 0 <= creation.first_partition < creation.partitions:
         raise ValueError(
-            f"topic {creation.name!r} was to get partitions {creation.first_partition} to {creation.partitions - 1}"
+            f"an interrupted creation gave topic {creation.name!r} partitions {creation.first_partition} to "
+            f"{creation.partitions - 1}"
         )
     return creation
 

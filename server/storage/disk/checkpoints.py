@@ -54,7 +54,7 @@ HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
 LOG_START_FILE: Final = "log-start-offset-checkpoint"
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
 META_PROPERTIES_FILE: Final = "meta.properties"
-META_PROPERTIES_REMEDY: Final = "put it back from a copy, or move it away: the directory then gets a new identity"
+META_PROPERTIES_REMEDY: Final = "Restore it from a copy, or move it away: the directory then gets a new identity"
 PARTITION_METADATA_FILE: Final = "partition.metadata"
 LOCK_FILE: Final = ".lock"
 
@@ -116,13 +116,13 @@ def checkpoint_entries(path: str, data: bytes, fields: int, *, version: str = _V
     if not data:
         return []
     if (count := data.count(b"\n")) > MAX_CHECKPOINT_ENTRIES + 2:
-        raise CheckpointError(f"{path} has {count} lines; a checkpoint has at most {MAX_CHECKPOINT_ENTRIES} entries")
+        raise CheckpointError(f"{path} has {count} lines. A checkpoint has at most {MAX_CHECKPOINT_ENTRIES} entries")
     try:
         lines = data.decode().split("\n")
     except UnicodeDecodeError as exc:
         raise CheckpointError(f"{path} is not UTF-8 text: {exc}") from exc
     if lines.pop() != "":
-        raise CheckpointError(f"{path} ends in the middle of a line: it was cut off")
+        raise CheckpointError(f"{path} ends in the middle of a line: it is truncated")
     if lines[0] != version:
         raise CheckpointError(f"{path} has version {lines[0]!r}, {version} is known")
     if len(lines) == 1:
@@ -131,9 +131,9 @@ def checkpoint_entries(path: str, data: bytes, fields: int, *, version: str = _V
     entries = [line.split() for line in lines[2:]]
     for line, entry in zip(lines[2:], entries, strict=True):
         if len(entry) != fields:
-            raise CheckpointError(f"{path}: the line {line!r} has {len(entry)} fields, {fields} were expected")
+            raise CheckpointError(f"{path}: the line {line!r} has {len(entry)} fields, expected {fields}")
     if len(entries) != expected:
-        raise CheckpointError(f"{path} has {len(entries)} entries and says that it has {expected}")
+        raise CheckpointError(f"{path} has {len(entries)} entries, but its count is {expected}")
     return entries
 
 
@@ -153,7 +153,7 @@ def encode_uuid(value: uuid.UUID) -> str:
 def decode_uuid(text: str) -> uuid.UUID:
     """Raises ValueError for anything but the text of 16 bytes."""
     if not _UUID.fullmatch(text):
-        raise ValueError(f"{text!r} is no id: that has 22 characters of A-Z, a-z, 0-9, '-' and '_'")
+        raise ValueError(f"{text!r} is not an id: an id has 22 characters of A-Z, a-z, 0-9, '-' and '_'")
     return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))
 
 
@@ -178,7 +178,7 @@ def decode_partition_metadata(path: str, data: bytes) -> uuid.UUID:
     except (KeyError, ValueError) as exc:
         raise CheckpointError(f"{path} is not `version: 0` and `topic_id: <id>`: {exc}") from exc
     if version < 0 or topic_id.int == 0:
-        raise CheckpointError(f"{path} has version {version} and topic id {encode_uuid(topic_id)}; neither may be that")
+        raise CheckpointError(f"{path} has version {version} and topic id {encode_uuid(topic_id)}. Neither is possible")
     return topic_id
 
 
@@ -208,13 +208,13 @@ def decode_meta_properties(path: str, data: bytes) -> dict[str, str]:
     """
     fields = _fields(data, "=")
     if "version" not in fields and "broker.id" not in fields:
-        raise CheckpointError(f"{path} has neither version nor broker.id, so it was cut off; {META_PROPERTIES_REMEDY}")
+        raise CheckpointError(f"{path} has neither version nor broker.id, so it is truncated. {META_PROPERTIES_REMEDY}")
     version = fields.setdefault("version", "0")
     if version not in ("0", "1"):
-        raise CheckpointError(f"{path} has version {version}, 0 and 1 are known; {META_PROPERTIES_REMEDY}")
+        raise CheckpointError(f"{path} has version {version}, 0 and 1 are known. {META_PROPERTIES_REMEDY}")
     missing = [key for key in ("cluster.id", "node.id") if version == "1" and key not in fields]
     if missing:
-        raise CheckpointError(f"{path} is of version 1 and lacks {' and '.join(missing)}; {META_PROPERTIES_REMEDY}")
+        raise CheckpointError(f"{path} is of version 1 and lacks {' and '.join(missing)}. {META_PROPERTIES_REMEDY}")
     return fields
 
 
@@ -279,7 +279,9 @@ def maybe_read(fs: FileSystem, path: str, decode: Callable[[str, bytes], T]) -> 
 def check_size(path: str, size: int) -> None:
     """Raises FileTooLargeError when a file of this size could not be read again."""
     if size > limit_of(path):
-        raise FileTooLargeError(f"{os.path.basename(path)} would have {size} bytes, at most {limit_of(path)} can be read again")
+        raise FileTooLargeError(
+            f"{os.path.basename(path)} would have {size} bytes, more than the {limit_of(path)} that can be read"
+        )
 
 
 def offset_lines_bytes(topic: str, partitions: int) -> int:
@@ -293,7 +295,7 @@ def check_offset_checkpoints(size: int, entries: int) -> None:
     check_size("recovery-point-offset-checkpoint", size)
     if entries > MAX_CHECKPOINT_ENTRIES:
         raise FileTooLargeError(
-            f"there would be {entries} partitions, checkpoints of {MAX_CHECKPOINT_ENTRIES} can be read again"
+            f"{entries} partitions would exist, more than the {MAX_CHECKPOINT_ENTRIES} that a checkpoint can hold"
         )
 
 
@@ -305,7 +307,7 @@ def read_cleaner_offsets(fs: FileSystem, directory: str) -> dict[TopicPartition,
     try:
         return maybe_read(fs, f"{directory}/{CLEANER_OFFSET_FILE}", decode_offsets) or {}
     except (CheckpointError, OSError, ValueError) as exc:
-        LOGGER.warning("%s; compacted logs are cleaned from their start", exc)
+        LOGGER.warning("%s: cleaning compacted logs from their start", exc)
         return {}
 
 
@@ -333,8 +335,8 @@ def decode_producer_id_block(path: str, data: bytes) -> int:
     entries = decode_checkpoint(path, data, fields=1)
     if len(entries) != 1 or entries[0][0] < 0:
         raise CheckpointError(
-            f"{path} has to hold one line with the first free producer id, not {entries}; write `0`, `1` and a number above "
-            "every producer id that `triolog dump` shows in the directory into it, one per line"
+            f"{path} must hold one line with the first free producer id, not {entries}. Write `0`, `1` and a "
+            "number above every producer id that `triolog dump` shows in the directory into it, one per line"
         )
     return entries[0][0]
 

@@ -294,7 +294,7 @@ class Map(NamedTuple):
             with opened(fs, path) as fd:
                 length = fs.size(fd)
                 if length < self.size:
-                    raise SnapshotExpiredError(f"{path} has {length} bytes where {self.size} were expected")
+                    raise SnapshotExpiredError(f"{path} has {length} bytes, expected {self.size}")
                 return fs.map(fd, length)
         except FileNotFoundError as exc:
             raise SnapshotExpiredError(f"{path} is gone") from exc
@@ -326,7 +326,7 @@ class Sync(NamedTuple):
     def run(self, fs: FileSystem) -> None:
         file = self.file
         if file.failed_sync is not None:
-            raise SyncFailedError(file.failed_sync, f"{os.strerror(file.failed_sync)} (when it was synced before)", file.path)
+            raise SyncFailedError(file.failed_sync, f"{os.strerror(file.failed_sync)} (in an earlier sync)", file.path)
         try:
             fs.sync(file.descriptor())
         except OSError as exc:

@@ -315,7 +315,7 @@ def read_file(fs: FileSystem, path: str, *, max_bytes: int) -> bytes:
     with opened(fs, path) as fd:
         size = fs.size(fd)
         if size > max_bytes:
-            raise FileTooLargeError(f"{path} has {size} bytes, at most {max_bytes} are read; put the right file there")
+            raise FileTooLargeError(f"{path} has {size} bytes, at most {max_bytes} are read. Replace it with the right file")
         return fs.read(fd, size, 0)
 
 
@@ -426,7 +426,7 @@ def open_regular(path: str, flags: int, mode: int = 0o666) -> int:
     if not stat.S_ISREG(kind := os.fstat(fd).st_mode):
         os.close(fd)
         code = errno.EISDIR if stat.S_ISDIR(kind) else errno.EINVAL
-        raise OSError(code, "is a directory" if stat.S_ISDIR(kind) else "is no regular file", path)
+        raise OSError(code, "is a directory" if stat.S_ISDIR(kind) else "is not a regular file", path)
     return fd
 
 

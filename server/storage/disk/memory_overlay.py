@@ -170,7 +170,7 @@ class MemoryOverlay:
             data = self._fs.read(fd, _within(file, size, position), position)
             return data + _of_tail(file, size - len(data), position + len(data)) if file.tail else data
         if not file.is_kept:
-            raise self._no_space("what was set aside of a damaged log is not kept in memory")
+            raise self._no_space("memory does not keep bytes that were set aside from a damaged log")
         return file.read(size, position)
 
     def read_cached(self, fd: int, size: int, position: int) -> Bytes | None:
@@ -192,7 +192,7 @@ class MemoryOverlay:
             self._take_bytes(file.path.rpartition("/")[0], len(data))
             file.size, file.tail = position - len(file.tail), file.tail + data
         else:
-            raise self._no_space("bytes of logs are not kept in memory")
+            raise self._no_space("memory does not keep bytes of logs")
 
     def truncate(self, fd: int, size: int) -> None:
         file = self._by_fd(fd, writing=True)
@@ -202,7 +202,7 @@ class MemoryOverlay:
             kept = size if file.size is None else min(size, file.size)
             file.size, file.tail = kept, file.tail[: size - kept]
         else:
-            raise self._no_space("bytes of logs are not kept in memory")
+            raise self._no_space("memory does not keep bytes of logs")
 
     def allocate(self, fd: int, size: int) -> None:
         if size > self.size(fd):
@@ -243,7 +243,7 @@ class MemoryOverlay:
         self._put(target, file)
 
     def link(self, source: str, target: str) -> None:
-        raise self._no_space(f"{target} is not made in memory")
+        raise self._no_space(f"{target} is not created in memory")
 
     def unlink(self, path: str) -> None:
         if self._find(path) is None:
@@ -287,10 +287,10 @@ class MemoryOverlay:
 
     def make_directory(self, path: str) -> None:
         if not self._fs.is_directory(path):
-            raise self._no_space(f"{path} is not made in memory")
+            raise self._no_space(f"{path} is not created in memory")
 
     def remove_directory(self, path: str) -> None:
-        raise self._no_space(f"{path} stays as it is on the device")
+        raise self._no_space(f"{path} stays unchanged on the device")
 
     def sync_directory(self, path: str) -> None:
         self._fs.sync_directory(path)
@@ -315,7 +315,7 @@ class MemoryOverlay:
     def _take_bytes(self, directory: str, missing: int) -> None:
         held = self.held_bytes
         if missing and held + missing > self._max_bytes:
-            raise self._no_space(f"{held} bytes are kept in memory instead, and {missing} more are above {self._max_bytes}")
+            raise self._no_space(f"memory holds {held} bytes instead, and {missing} more would exceed {self._max_bytes}")
         self._taken[directory] = self._taken.get(directory, 0) + missing
 
     def _copy(self, file: _Through) -> _Memory:

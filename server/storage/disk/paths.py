@@ -80,7 +80,7 @@ def check_topic_name(topic: str) -> None:
     if len(topic) > MAX_TOPIC_NAME_CHARS:
         raise InvalidTopicError(f"the topic name has {len(topic)} characters, at most {MAX_TOPIC_NAME_CHARS} are possible")
     if not _TOPIC.fullmatch(topic):
-        raise InvalidTopicError(f"the topic name {topic!r} holds something else than a-z, A-Z, 0-9, '.', '_' and '-'")
+        raise InvalidTopicError(f"the topic name {topic!r} has characters other than a-z, A-Z, 0-9, '.', '_' and '-'")
 
 
 def is_internal(topic: str) -> bool:
@@ -127,6 +127,6 @@ def parse_partition_directory(directory: str) -> TopicPartition:
 
 def _foreign(directory: str) -> LogDirectoryError:
     return LogDirectoryError(
-        f"found directory {directory!r}, which is not of the form topic-partition or topic-partition.unique-delete; "
-        "a log directory holds nothing else: move it away"
+        f"found directory {directory!r}, which is not of the form topic-partition or "
+        "topic-partition.unique-delete. A log directory holds nothing else: move it away"
     )

@@ -116,7 +116,7 @@ def _whole_batches(piece: memoryview) -> tuple[int, int]:
         header = parse_header(piece, at)
         size = header.size_bytes
         if header.magic != MAGIC or size < RECORD_BATCH_OVERHEAD:
-            raise CorruptRecordError(f"magic {header.magic} and batch length {header.batch_length} {at} bytes behind it")
+            raise CorruptRecordError(f"magic {header.magic} and batch length {header.batch_length} {at} bytes after it")
         if at + size > len(piece):
             break
         check_batch(piece[at : at + size], header)
@@ -174,4 +174,4 @@ def force_batches(fs: FileSystem, path: str, start: int, end: int, from_offset: 
 
 
 def _lost(path: str, why: str) -> LostWriteError:
-    return LostWriteError(errno.EIO, f"what the device did not take is lost, the file reads differently: {why}", path)
+    return LostWriteError(errno.EIO, f"bytes that the device did not accept are lost, the file reads differently: {why}", path)

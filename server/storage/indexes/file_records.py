@@ -187,24 +187,24 @@ class FileSlice(NamedTuple):
 def whole_file(file: FileHandle, size: int) -> FileSlice:
     """All of a segment's file. Raises StorageError when it is larger than positions can say."""
     if size > MAX_SEGMENT_BYTES:
-        raise StorageError(f"{file.path} has {size} bytes; a segment has at most {MAX_SEGMENT_BYTES}; move it away")
+        raise StorageError(f"{file.path} has {size} bytes. A segment has at most {MAX_SEGMENT_BYTES}. Move it away")
     return FileSlice(file, 0, size)
 
 
 def reaches_over_end(path: str, position: int, size: int, end: int) -> CorruptRecordError:
     return CorruptRecordError(
-        f"{path}: the batch at position {position} takes {size} bytes or more, and the {end - position} up to position {end} "
-        f"are all there are; see `triolog dump {path}`"
+        f"{path}: the batch at position {position} takes {size} bytes or more, but only {end - position} "
+        f"follow up to position {end}. See `triolog dump {path}`"
     )
 
 
 def not_a_batch(path: str, position: int, header: BatchHeader) -> CorruptRecordError:
     if header.magic in (0, 1):
-        found = f"magic {header.magic}, a legacy message format; let Kafka convert the log to magic {MAGIC} first"
+        found = f"magic {header.magic}, a legacy message format. Let Kafka convert the log to magic {MAGIC} first"
     else:
         found = f"magic {header.magic} and batch length {header.batch_length}"
-        found += f"; magic {MAGIC} and a length of at least {RECORD_BATCH_OVERHEAD - LOG_OVERHEAD} were expected"
-    return CorruptRecordError(f"{path}: no record batch at position {position}: {found}; see `triolog dump {path}`")
+        found += f". Expected magic {MAGIC} and a length of at least {RECORD_BATCH_OVERHEAD - LOG_OVERHEAD}"
+    return CorruptRecordError(f"{path}: no record batch at position {position}: {found}. See `triolog dump {path}`")
 
 
 LENGTH_BITS: Final = 32

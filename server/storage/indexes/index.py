@@ -150,8 +150,8 @@ class AbstractIndex:
         relative = offset - self.base_offset
         if not 0 <= relative <= INT32_MAX:
             raise SegmentOffsetOverflowError(
-                f"{self.path}: offset {offset} lies {relative} above the base offset {self.base_offset}; "
-                f"0 to {INT32_MAX} can be stored"
+                f"{self.path}: offset {offset} is {relative} above the base offset {self.base_offset}. 0 to "
+                f"{INT32_MAX} can be stored"
             )
         return relative
 
@@ -159,8 +159,8 @@ class AbstractIndex:
         """An entry leads to where it cannot: say so, once."""
         if not self.is_doubted:
             LOGGER.warning(
-                "%s is damaged: an entry leads to no batch that it can mean; the segment is read without it, which takes "
-                "longer; stop the server and run `triolog reindex` on the directory",
+                "%s is damaged: an entry does not point to a matching batch. The segment is read without it, which "
+                "is slower. Stop the server and run `triolog reindex` on the directory.",
                 self.path,
             )
         self.is_doubted = True
@@ -169,8 +169,7 @@ class AbstractIndex:
         """Do without the file from now on: lookups look through the segment from its start."""
         if not self.is_distrusted:
             LOGGER.warning(
-                "%s is damaged: %s; the segment is read without it, which takes longer; to rebuild the index, stop the server "
-                "and start it again",
+                "%s is damaged: %s. The segment is read without it, which is slower. To rebuild the index, restart the server.",
                 self.path,
                 why,
             )
@@ -244,7 +243,7 @@ class AbstractIndex:
     def entry(self, slot: int) -> Procedure[tuple[int, int]]:
         """The pair in `slot`. Raises ValueError outside of 0 to entries - 1."""
         if not 0 <= slot < self.tail.entries:
-            raise ValueError(f"{self.path}: slot {slot} was asked for, there are {self.tail.entries} entries")
+            raise ValueError(f"{self.path}: slot {slot} requested, the index has {self.tail.entries} entries")
         return self.entry_at((yield from self.mapped(self.tail.entries)), slot)
 
     @classmethod
@@ -315,7 +314,7 @@ class AbstractIndex:
             before = entry
         if entries != tail.entries or (before is not None and before != tail[1:]):
             raise CorruptIndexError(
-                f"{self.path}: {entries} entries end with {before}, {tail.entries} with {tail[1:]} were written"
+                f"{self.path}: {entries} entries end with {before}, but {tail.entries} with {tail[1:]} were written"
             )
 
     def truncate_to(self, offset: int) -> Procedure[None]:
@@ -396,7 +395,7 @@ class OffsetIndex(AbstractIndex):
         SegmentOffsetOverflowError when it does not fit. The first entry may carry the base offset itself.
         """
         if tail.entries >= self.max_entries:
-            raise ValueError(f"{self.path} is full: it has all of its {self.max_entries} entries; roll the segment")
+            raise ValueError(f"{self.path} is full: it has all of its {self.max_entries} entries. Roll the segment")
         if tail.entries and offset <= tail.key:
             raise InvalidOffsetError(f"{self.path}: offset {offset} is not above the last one, {tail.key}")
         return IndexTail(tail.entries + 1, offset, position), OFFSET_ENTRY.pack(self.relative_offset(offset), position)
@@ -456,8 +455,8 @@ class TimeIndex(AbstractIndex):
         """
         if not skip_full_check and tail.entries >= self.max_entries - 1:
             raise ValueError(
-                f"{self.path} is full: {tail.entries} of {self.max_entries} entries are taken, the last is reserved; "
-                "roll the segment"
+                f"{self.path} is full: {tail.entries} of {self.max_entries} entries are used, the last is reserved. "
+                "Roll the segment"
             )
         if tail.entries and offset < tail.value:
             raise InvalidOffsetError(f"{self.path}: offset {offset} is below the last one, {tail.value}")

@@ -78,7 +78,7 @@ class TransactionIndex:
         """Raises ValueError unless the marker lies behind the last entry's."""
         if last_offset is not None and txn.last_offset <= last_offset:
             raise ValueError(
-                f"{self.path}: the marker at offset {txn.last_offset} does not lie behind the last entry's at {last_offset}"
+                f"{self.path}: the marker at offset {txn.last_offset} is not after the last entry's at {last_offset}"
             )
 
     def take(self, entries: int, last_offset: int | None) -> None:
@@ -95,14 +95,14 @@ class TransactionIndex:
             self.take(0, None)
             return
         if size % ENTRY_BYTES:
-            raise CorruptIndexError(f"{self.path} has {size} bytes, that is no whole number of entries of {ENTRY_BYTES}")
+            raise CorruptIndexError(f"{self.path} has {size} bytes, not a multiple of an entry's {ENTRY_BYTES}")
         self.take(size // ENTRY_BYTES, None)
         last_offset = -1
         for txn in (yield from self.read_entries(self.entries)):
             if txn.last_offset < self.base_offset or txn.last_offset <= last_offset:
                 raise CorruptIndexError(
-                    f"{self.path}: the marker at offset {txn.last_offset} lies before the base offset {self.base_offset} or "
-                    f"not behind the one at {last_offset}"
+                    f"{self.path}: the marker at offset {txn.last_offset} is before the base offset {self.base_offset} or "
+                    f"not after the one at {last_offset}"
                 )
             if txn.first_offset >= txn.last_offset:
                 raise CorruptIndexError(
@@ -120,7 +120,7 @@ class TransactionIndex:
         size = entries * ENTRY_BYTES
         data = yield Read(self.file, 0, size)
         if len(data) < size:
-            raise SnapshotExpiredError(f"{self.path} has {len(data)} bytes where {size} were expected")
+            raise SnapshotExpiredError(f"{self.path} has {len(data)} bytes, expected {size}")
         return decode_entries(self.path, data)
 
     def trim(self) -> Procedure[None]:
@@ -143,7 +143,9 @@ class TransactionIndex:
             or any(two <= one for one, two in itertools.pairwise(ends))
             or last_offset not in (None, *ends[-1:])
         ):
-            raise CorruptIndexError(f"{self.path}: markers at {ends[-3:]} end it, {entries} up to {last_offset} were written")
+            raise CorruptIndexError(
+                f"{self.path}: its last markers are {ends[-3:]}, but {entries} up to {last_offset} were written"
+            )
 
     def truncate_to(self, offset: int) -> Procedure[None]:
         """Drop the entries of markers at or behind `offset`."""

@@ -148,8 +148,8 @@ def _known_answer(
         expected_offset = append.expected_offset if rest is None else rest.last_offset + 1
         if next_offset != expected_offset:
             return ExpectedOffsetError(
-                f"{log.topic_partition}: the log ends at offset {next_offset}, expected_offset is {append.expected_offset}; "
-                "nothing was appended; read what is new and decide again",
+                f"{log.topic_partition}: the log ends at offset {next_offset}, expected_offset is "
+                f"{append.expected_offset}. Nothing was appended. Read the new records and decide again",
                 next_offset,
             )
     if append.size > log.config.segment_bytes:
@@ -188,8 +188,9 @@ def _check_whole(log: Log, stored: StoredBatches) -> None:
     lost = gaps_within(log.gaps, stored.first.first_offset, stored.last.last_offset + 1)
     if lost:
         raise OutOfOrderSequenceError(
-            f"{log.topic_partition}: of batches that are stored at offsets {stored.first.first_offset} to "
-            f"{stored.last.last_offset} damage took out {lost[0]}; send what is to be stored as another producer"
+            f"{log.topic_partition}: of batches stored at offsets {stored.first.first_offset} to "
+            f"{stored.last.last_offset}, {lost[0]} was lost to corruption. Send the records again as another "
+            "producer"
         )
 
 

@@ -116,7 +116,7 @@ def decode_facts(path: str, data: bytes) -> Facts:
     try:
         document = json.loads(data)
         if document["format_version"] != FORMAT_VERSION:
-            raise CheckpointError(f"{path} has format version {document['format_version']}, {FORMAT_VERSION} is known")
+            raise CheckpointError(f"{path} has format version {document['format_version']}, known is {FORMAT_VERSION}")
         found = document.pop("crc32c", None)
         if unknown := document.keys() - _FIELDS:
             raise ValueError(f"it has a field {min(unknown)!r}")
@@ -127,10 +127,10 @@ def decode_facts(path: str, data: bytes) -> Facts:
         dropped = Dropped(*map(int, document.get("dropped", ())))
         log_start_offset = int(document["log_start_offset"])
         if not 0 <= log_start_offset <= INT64_MAX:
-            raise ValueError(f"{log_start_offset} is no offset")
+            raise ValueError(f"{log_start_offset} is not an offset")
         return Facts(log_start_offset, indexes, dropped, lookups)
     except UNREADABLE_JSON as exc:
-        raise CheckpointError(f"{path} cannot be read: {type(exc).__name__}: {exc}") from exc
+        raise CheckpointError(f"cannot read {path}: {type(exc).__name__}: {exc}") from exc
 
 
 def _lookup_facts(
@@ -180,9 +180,7 @@ class DerivedFiles:
         try:
             facts = read_facts(fs, directory)
         except (CheckpointError, ValueError) as exc:
-            LOGGER.warning(
-                "%s; transaction indexes and the log start offset are taken as they are, and it is made anew", str(exc)
-            )
+            LOGGER.warning("%s: trusting transaction indexes and the log start offset, and rebuilding the file", str(exc))
             return cls(is_unreadable=True), 0
         if facts is None:
             return cls(), 0
@@ -197,10 +195,10 @@ class DerivedFiles:
             return
         found = yield from _facts_of(segment)
         if found is None:
-            raise CorruptIndexError(f"{path} is missing or empty; {FILE_NAME} says that it had {known.index_bytes} bytes")
+            raise CorruptIndexError(f"{path} is missing or empty, but {FILE_NAME} records {known.index_bytes} bytes")
         if found != known:
             raise CorruptIndexError(
-                f"{path} has {found.index_bytes} bytes with CRC {found.crc:#010x}; {FILE_NAME} says that it had "
+                f"{path} has {found.index_bytes} bytes with CRC {found.crc:#010x}, but {FILE_NAME} records "
                 f"{known.index_bytes} with CRC {known.crc:#010x}"
             )
 
@@ -212,13 +210,13 @@ class DerivedFiles:
         for index, content in zip(segment.indexes, (known.offset_index, known.time_index), strict=True):
             if index.size_in_bytes != content.size_bytes:
                 raise CorruptIndexError(
-                    f"{index.path} has {index.size_in_bytes} bytes; {FILE_NAME} says that it had {content.size_bytes}"
+                    f"{index.path} has {index.size_in_bytes} bytes, but {FILE_NAME} records {content.size_bytes}"
                 )
             index.known_content = content
         if segment.max_timestamp != known.max_timestamp:
             raise CorruptIndexError(
-                f"{segment.time_index.path} says that the largest timestamp is {segment.max_timestamp}; {FILE_NAME} says "
-                f"{known.max_timestamp}"
+                f"{segment.time_index.path} has the largest timestamp {segment.max_timestamp}, but {FILE_NAME} "
+                f"records {known.max_timestamp}"
             )
 
     def note(self, segment: LogSegment, *, is_closed: bool = True) -> Procedure[None]:
@@ -268,7 +266,7 @@ class DerivedFiles:
             if must:
                 raise
             if not self.is_refused:
-                LOGGER.warning("%s/%s cannot be written and is tried again with the next change: %s", directory, FILE_NAME, exc)
+                LOGGER.warning("cannot write %s/%s, trying again with the next change: %s", directory, FILE_NAME, exc)
             self.is_refused = True
             return
         self._written, self.is_refused, self._unwritten = facts, False, 0

@@ -99,8 +99,8 @@ def accepted(gaps: Sequence[OffsetGap], start_offset: int, now_ms: int) -> tuple
     InvalidRequestError where none starts there."""
     gap = gap_at(gaps, start_offset)
     if gap is None or gap.start_offset != start_offset:
-        near = f"offset {start_offset} lies in the one from {gap.start_offset}; " if gap is not None else ""
-        raise InvalidRequestError(f"no gap starts at offset {start_offset}; {near}`triolog gaps list` shows those there are")
+        near = f"Offset {start_offset} is in the gap from {gap.start_offset}. " if gap is not None else ""
+        raise InvalidRequestError(f"no gap starts at offset {start_offset}. {near}`triolog gaps list` lists the gaps")
     return tuple(each._replace(accepted_ms=now_ms) if each is gap and not gap.is_accepted else each for each in gaps)
 
 
@@ -127,7 +127,7 @@ def decode_gaps(path: str, data: bytes) -> tuple[OffsetGap, ...]:
     for start, end, file, *times in entries:
         start_offset, end_offset = checkpoint_number(path, start), checkpoint_number(path, end)
         if start_offset >= end_offset:
-            raise CheckpointError(f"{path}: {start} {end} is no range of offsets")
+            raise CheckpointError(f"{path}: {start} {end} is not a range of offsets")
         gaps.append(OffsetGap(start_offset, end_offset, file, *(_read_ms(path, each) for each in times)))
     return merge_gaps(gaps)
 
@@ -136,7 +136,7 @@ def _read_ms(path: str, text: str) -> int:
     if text == "-":
         return UNKNOWN_MS
     if not text.isdecimal() or int(text) > INT64_MAX:
-        raise CheckpointError(f"{path}: {text} is no time in ms since the epoch, nor `-`")
+        raise CheckpointError(f"{path}: {text} is not a time in ms since the epoch, nor `-`")
     return int(text)
 
 

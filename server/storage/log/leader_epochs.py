@@ -121,5 +121,5 @@ def decode_leader_epochs(path: str, data: bytes) -> LeaderEpochs:
     entries = [EpochEntry(epoch, start) for epoch, start in decode_checkpoint(path, data, fields=2)]
     for slot, (epoch, start) in enumerate(entries):
         if epoch > INT32_MAX:
-            raise CheckpointError(f"{path}: entry {slot} says epoch {epoch} from offset {start}; an epoch has 31 bits")
+            raise CheckpointError(f"{path}: entry {slot} has epoch {epoch} from offset {start}. An epoch has 31 bits")
     return LeaderEpochs(entries)

@@ -285,7 +285,7 @@ class Log:
             if active.transaction_index.entries or self.derived.is_write_due:
                 yield from self.write_derived()
         elif active.size:
-            raise ValueError(f"{self.topic_partition}: a segment with data starts at {base_offset} already")
+            raise ValueError(f"{self.topic_partition}: a segment with data already starts at {base_offset}")
         yield from take_snapshot(self.directory, self.producers, durable=False)
         if self.sync_metadata:
             self.unsynced_snapshot = self.producers.snapshot_offset

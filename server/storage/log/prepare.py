@@ -128,22 +128,22 @@ def prepare_steps(
                 limits.check_batches(len(batches))
                 yield None
         if consumed != len(records):
-            raise CorruptRecordError(
-                f"the last batch is incomplete: {len(records) - consumed} bytes are left behind {consumed}"
-            )
+            raise CorruptRecordError(f"the last batch is incomplete: {len(records) - consumed} bytes are left after {consumed}")
         if len(batches) > 1:
             limits.check_batches(len(batches))
         if not batches:
-            raise InvalidRecordError("there is no record batch in the request")
+            raise InvalidRecordError("the request has no record batch")
         if one_batch and len(batches) > 1:
-            raise InvalidRecordError(f"there are {len(batches)} record batches, exactly one per partition was expected")
+            raise InvalidRecordError(f"the request has {len(batches)} record batches, expected exactly one per partition")
     except RequestError as exc:
         error = type(exc)(f"{topic_partition}: {exc.message}", exc.code)
         error.record_errors = exc.record_errors
         raise error from exc
     producers = {(header.producer_id, header.producer_epoch) for header, _ in batches}
     if len(producers) > 1:
-        raise InvalidRecordError(f"{topic_partition}: the append has batches of {len(producers)} producers; send them apart")
+        raise InvalidRecordError(
+            f"{topic_partition}: the append has batches of {len(producers)} producers. Send them separately"
+        )
     return PreparedAppend.of(tuple(batches), origin=origin, least_timestamp=least)
 
 
@@ -184,12 +184,12 @@ def _check_one(
 ) -> Procedure[tuple[BatchHeader, Bytes, int]]:
     """The batch as it is to be stored, and the least timestamp of its records, as far as that is known."""
     if from_client and header.base_offset != 0:
-        raise InvalidRecordError(f"the batch has base offset {header.base_offset}; producers send 0, the log gives offsets")
+        raise InvalidRecordError(f"the batch has base offset {header.base_offset}. Producers send 0, the log assigns offsets")
     size = len(batch)
     if size > config.max_message_bytes:
         raise RecordTooLargeError(
-            f"the batch has {size} bytes, above max.message.bytes={config.max_message_bytes}; "
-            "send smaller batches or raise the topic's limit"
+            f"the batch has {size} bytes, above max.message.bytes={config.max_message_bytes}. Send smaller "
+            "batches or raise the topic's limit"
         )
     yield from checked(batch, header)
     _check_counts(header, from_client=from_client)
@@ -197,7 +197,7 @@ def _check_one(
         limits.check_records(header)
     if header.attributes & LOG_APPEND_TIME_FLAG:
         if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME or header.max_timestamp == NO_TIMESTAMP:
-            raise InvalidTimestampError("the batch declares LogAppendTime; only the log sets that")
+            raise InvalidTimestampError("the batch declares LogAppendTime. Only the log sets that")
         batch = memoryview(with_timestamp(batch, TimestampType.CREATE_TIME, header.max_timestamp))
         header = parse_header(batch)
     if config.record_validation is RecordValidation.HEADER and config.compression_type is None:
@@ -233,16 +233,16 @@ def _check_one(
 def _check_counts(header: BatchHeader, *, from_client: bool) -> None:
     count, offsets = header.records_count, header.last_offset_delta + 1
     if offsets <= 0 or count <= 0 or offsets != count:
-        raise InvalidRecordError(f"the batch says {count} records and {offsets} offsets; both must be equal and positive")
+        raise InvalidRecordError(f"the batch has {count} records and {offsets} offsets. Both must be equal and positive")
     if not from_client:
         return
     if header.attributes & CONTROL_FLAG:
-        raise InvalidRecordError("the batch is a control batch; only the log writes those")
+        raise InvalidRecordError("the batch is a control batch. Only the log writes those")
     if header.attributes & TRANSACTIONAL_FLAG and not header.has_producer_id:
-        raise InvalidRecordError("the batch is transactional and names no producer")
+        raise InvalidRecordError("the batch is transactional but names no producer")
     if header.base_sequence < 0 and header.has_producer_id:
         raise InvalidRecordError(
-            f"producer {header.producer_id} sent base sequence {header.base_sequence}; it cannot be negative"
+            f"producer {header.producer_id} sent base sequence {header.base_sequence}. It cannot be negative"
         )
 
 
@@ -257,22 +257,22 @@ def _check_timestamps(smallest: int, largest: int, config: LogConfig, now_ms: in
     if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
         return
     if smallest < NO_TIMESTAMP:
-        raise InvalidTimestampError(f"timestamp {smallest} lies before 1970; only -1, no timestamp, is negative")
+        raise InvalidTimestampError(f"timestamp {smallest} is before 1970. Only -1, no timestamp, may be negative")
     if smallest != NO_TIMESTAMP and now_ms - smallest > config.message_timestamp_before_max_ms:
         raise InvalidTimestampError(
-            f"timestamp {smallest} lies {now_ms - smallest} ms before the server's clock {now_ms}, more than "
+            f"timestamp {smallest} is {now_ms - smallest} ms before the server's clock {now_ms}, more than "
             f"message.timestamp.before.max.ms={config.message_timestamp_before_max_ms}"
         )
     if largest != NO_TIMESTAMP and largest - now_ms > config.message_timestamp_after_max_ms:
         raise InvalidTimestampError(
-            f"timestamp {largest} lies {largest - now_ms} ms after the server's clock {now_ms}, more than "
+            f"timestamp {largest} is {largest - now_ms} ms after the server's clock {now_ms}, more than "
             f"message.timestamp.after.max.ms={config.message_timestamp_after_max_ms}"
         )
 
 
 def _check_key(config: LogConfig, *, has_key: bool) -> None:
     if not has_key and "compact" in config.cleanup_policy:
-        raise InvalidRecordError("a record has no key, and the topic is compacted: only keyed records can be kept")
+        raise InvalidRecordError("a record has no key, but the topic is compacted: it accepts only records with a key")
 
 
 def _refused_records(data: bytes, header: BatchHeader, config: LogConfig, now_ms: int) -> Procedure[RequestError]:
@@ -299,7 +299,7 @@ def _refused_records(data: bytes, header: BatchHeader, config: LogConfig, now_ms
     first = errors[0][1]
     shown = ", ".join(str(index) for index, _ in errors[:SHOWN]) + (", .." if len(errors) > SHOWN else "")
     count = f"{len(errors)} or more" if len(errors) == MAX_RECORD_ERRORS else str(len(errors))
-    error = type(first)(f"{first.message}; {count} of {header.records_count} records are refused: {shown}", first.code)
+    error = type(first)(f"{first.message}. {count} of {header.records_count} records are refused: {shown}", first.code)
     error.record_errors = tuple((index, each.message) for index, each in errors)
     return error
 
@@ -444,8 +444,8 @@ def prepare_records(
                     builder.append_encoded(stamp, key, value, encoded)
         if builder.estimated_size_bytes > most_bytes:
             raise RecordTooLargeError(
-                f"{topic_partition}: {index + 1} of {len(records)} records take {builder.estimated_size_bytes} bytes, at most "
-                f"{most_bytes} are allowed; send fewer at a time"
+                f"{topic_partition}: {index + 1} of {len(records)} records take {builder.estimated_size_bytes} bytes, "
+                f"at most {most_bytes} are allowed. Send fewer at a time"
             )
         unsaid += STEPS_PER_RECORD + len(headers)
         if unsaid > STEPS_PER_PAUSE:

@@ -385,4 +385,4 @@ def flush_and_roll(log: Log) -> Procedure[None]:
     except OSError as exc:
         if not is_out_of_space(exc):
             raise
-        raise AppendFailedError(f"{log.topic_partition}: its last segment cannot be closed yet: {exc}; free space") from exc
+        raise AppendFailedError(f"{log.topic_partition}: its last segment cannot be closed yet: {exc}. Free space") from exc

@@ -60,7 +60,7 @@ def check_fetch_offset(snapshot: LogSnapshot, offset: int) -> None:
     if not snapshot.log_start_offset <= offset <= snapshot.log_end_offset:
         raise OffsetOutOfRangeError(
             f"{snapshot.topic_partition}: offset {offset} is not in {snapshot.log_start_offset} to "
-            f"{snapshot.log_end_offset}; seek to the earliest or the latest offset"
+            f"{snapshot.log_end_offset}. Seek to the earliest or the latest offset"
         )
 
 
@@ -199,15 +199,15 @@ def refused_gap(snapshot: LogSnapshot, offset: int, gap: OffsetGap, *, by_policy
     """Return the error for a reader that is at a gap."""
     topic, partition = snapshot.topic_partition
     next_step = (
-        f"`triolog gaps accept {topic} {partition} {gap.start_offset}` lets readers pass over them, gap.policy=skip over all "
-        f"such offsets of the topic; or go on from {gap.end_offset}"
+        f"`triolog gaps accept {topic} {partition} {gap.start_offset}` lets readers skip it, gap.policy=skip "
+        f"all gaps of the topic. Or continue from {gap.end_offset}"
         if by_policy
-        else f"go on from {gap.end_offset}, or fetch with gaps skipped"
+        else f"Continue from {gap.end_offset}, or fetch with gaps skipped"
     )
     kept = "nothing was left of the bytes" if gap.file == NO_FILE else f"the bytes are kept in {gap.file}"
     return OffsetInGapError(
-        f"{snapshot.topic_partition}: offset {offset} was damaged on disk with all of {gap.start_offset} to "
-        f"{gap.end_offset - 1}; {kept}; {next_step}",
+        f"{snapshot.topic_partition}: offset {offset} was lost to corruption, with all of {gap.start_offset} "
+        f"to {gap.end_offset - 1}; {kept}; {next_step}",
         snapshot.topic_partition,
         (gap.start_offset, gap.end_offset),
         by_policy=by_policy,

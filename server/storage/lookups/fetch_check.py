@@ -219,7 +219,7 @@ def _last_between(view: SegmentView, start: int, stop: int) -> Procedure[list[_P
 
     reached = yield from view.bytes_from(start, stop).visit_headers(see)
     if reached < stop:
-        raise _damaged(view.log.path, reached, f"the {stop - reached} bytes up to position {stop} are no whole batch")
+        raise _damaged(view.log.path, reached, f"the {stop - reached} bytes up to position {stop} are not a whole batch")
     return found
 
 
@@ -262,6 +262,6 @@ def _misplaced_error(view: SegmentView, wrong: _Placed) -> CorruptRecordError:
 
 def _damaged(path: str, position: int, reason: str) -> CorruptRecordError:
     return CorruptRecordError(
-        f"{path}: the batch at position {position} is damaged: {reason}; stop the server and run `triolog repair` on the "
-        "directory, or go on behind it"
+        f"{path}: the batch at position {position} is damaged: {reason}. Stop the server and run `triolog "
+        "repair` on the directory, or continue after it"
     )

@@ -42,11 +42,11 @@ def split_points(
     OffsetOutOfRangeError, InvalidRequestError when the range is the wrong way round.
     """
     if start > end:
-        raise InvalidRequestError(f"{snapshot.topic_partition}: the range {start} to {end} is the wrong way round")
+        raise InvalidRequestError(f"{snapshot.topic_partition}: the range {start} to {end} is reversed")
     if not snapshot.log_start_offset <= start <= end <= snapshot.high_watermark:
         raise OffsetOutOfRangeError(
-            f"{snapshot.topic_partition}: {start} to {end} does not lie in {snapshot.log_start_offset} to "
-            f"{snapshot.high_watermark}; look up the earliest and the latest offset again"
+            f"{snapshot.topic_partition}: {start} to {end} is not in {snapshot.log_start_offset} to "
+            f"{snapshot.high_watermark}. Look up the earliest and the latest offset again"
         )
     if start == end:
         return []

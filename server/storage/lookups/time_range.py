@@ -48,7 +48,7 @@ def check_range(snapshot: LogSnapshot, times: TimeRange) -> None:
         raise InvalidRequestError(f"{snapshot.topic_partition}: start_timestamp is {times.start}, expected 0 or more")
     if times.end < times.start:
         raise InvalidRequestError(
-            f"{snapshot.topic_partition}: end_timestamp {times.end} lies before start_timestamp {times.start}"
+            f"{snapshot.topic_partition}: end_timestamp {times.end} is before start_timestamp {times.start}"
         )
 
 

@@ -65,7 +65,9 @@ def offset_for_timestamp(
         return _known(TimestampAndOffset(NO_TIMESTAMP, snapshot.log_start_offset, snapshot.earliest_epoch))
     if timestamp == MAX_TIMESTAMP:
         return _largest(snapshot, isolation)
-    raise ValueError(f"{snapshot.topic_partition}: timestamp {timestamp} is none of -1 latest, -2 earliest, -3 max timestamp")
+    raise ValueError(
+        f"{snapshot.topic_partition}: timestamp {timestamp} is not one of -1 latest, -2 earliest, -3 max timestamp"
+    )
 
 
 def _known(answer: TimestampAndOffset) -> Procedure[TimestampAndOffset]:

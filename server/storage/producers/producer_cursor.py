@@ -88,8 +88,8 @@ class ProducerCursor:
         entry = self.entry(header.producer_id)
         if joins_transaction and header.base_sequence and (entry is None or not entry.batches):
             raise OutOfOrderSequenceError(
-                f"{topic_partition}: producer {header.producer_id} begins a transaction with sequence {header.base_sequence}; "
-                "nothing is known of it here, so 0 was expected"
+                f"{topic_partition}: producer {header.producer_id} begins a transaction with sequence "
+                f"{header.base_sequence}. It is unknown here, so the first sequence must be 0"
             )
         if len(headers) > 1:
             _check_consecutive(topic_partition, headers)
@@ -125,9 +125,9 @@ class ProducerCursor:
         count = len(known) + sum(each not in known for each in changed)
         if count >= most:
             raise RequestError(
-                f"{topic_partition}: producer {producer_id} is new and {count} are remembered, as many as "
-                f"max_producers_per_partition={most} allows; keep producers instead of making new ones, or wait until older "
-                "ones are forgotten (producer_id_expiration_ms)",
+                f"{topic_partition}: producer {producer_id} is new, but {count} are remembered, the maximum of "
+                f"max_producers_per_partition={most}. Reuse producers, or wait until older ones are forgotten "
+                "(producer_id_expiration_ms)",
                 ErrorCode.POLICY_VIOLATION,
             )
 
@@ -155,13 +155,13 @@ class ProducerCursor:
         is_late = marker.producer_epoch == entry.epoch and entry.current_txn_first_offset is not None
         if marker.producer_epoch < entry.epoch or (is_late and marker.transaction_version >= EPOCH_PER_TRANSACTION):
             raise InvalidProducerEpochError(
-                f"{topic_partition}: the marker for producer {marker.producer_id} has epoch {marker.producer_epoch} and "
-                f"transaction version {marker.transaction_version}, the log knows epoch {entry.epoch}"
+                f"{topic_partition}: the marker for producer {marker.producer_id} has epoch {marker.producer_epoch} "
+                f"and transaction version {marker.transaction_version}, the log has epoch {entry.epoch}"
             )
         if marker.coordinator_epoch < entry.coordinator_epoch:
             raise TransactionCoordinatorFencedError(
                 f"{topic_partition}: the marker for producer {marker.producer_id} comes from coordinator epoch "
-                f"{marker.coordinator_epoch}, the log knows {entry.coordinator_epoch}"
+                f"{marker.coordinator_epoch}, the log has {entry.coordinator_epoch}"
             )
 
     def check_open(self, topic_partition: TopicPartition, producer_id: int, first_offset: int) -> None:
@@ -232,8 +232,8 @@ def _first_before(headers: Sequence[BatchHeader], last: BatchMetadata) -> BatchM
 def _check_epoch(topic_partition: TopicPartition, entry: ProducerEntry, header: BatchHeader) -> None:
     if header.producer_epoch < entry.epoch:
         raise InvalidProducerEpochError(
-            f"{topic_partition}: producer {header.producer_id} sent epoch {header.producer_epoch}, the log knows "
-            f"{entry.epoch}: a newer instance has taken over"
+            f"{topic_partition}: producer {header.producer_id} sent epoch {header.producer_epoch}, the log has "
+            f"{entry.epoch}: a newer instance took over"
         )
 
 
@@ -241,7 +241,7 @@ def _check_transaction(topic_partition: TopicPartition, entry: ProducerEntry, he
     if entry.current_txn_first_offset is not None and not header.is_transactional:
         raise InvalidTxnStateError(
             f"{topic_partition}: producer {header.producer_id} has a transaction open since offset "
-            f"{entry.current_txn_first_offset}; a batch outside of it cannot come between"
+            f"{entry.current_txn_first_offset}. It cannot send a batch outside of it"
         )
 
 
@@ -249,7 +249,7 @@ def _check_consecutive(topic_partition: TopicPartition, headers: Sequence[BatchH
     for before, header in pairwise(headers):
         if header.base_sequence != increment_sequence(before.last_sequence, 1):
             raise OutOfOrderSequenceError(
-                f"{topic_partition}: producer {header.producer_id} sent sequence {header.base_sequence} behind "
+                f"{topic_partition}: producer {header.producer_id} sent sequence {header.base_sequence} after "
                 f"{before.last_sequence} in one append"
             )
 
@@ -260,15 +260,15 @@ def _check_sequence(topic_partition: TopicPartition, entry: ProducerEntry, heade
         if first == 0 or entry.epoch == NO_PRODUCER_EPOCH:
             return
         raise OutOfOrderSequenceError(
-            f"{topic_partition}: producer {header.producer_id} begins its epoch {header.producer_epoch} with sequence {first}, "
-            "a new epoch begins with 0"
+            f"{topic_partition}: producer {header.producer_id} begins its epoch {header.producer_epoch} with "
+            f"sequence {first}. A new epoch begins with 0"
         )
     last = entry.batches[-1].last_sequence if entry.batches else NO_SEQUENCE
     if first == last + 1 or (first == 0 and last == INT32_MAX):
         return
     raise OutOfOrderSequenceError(
-        f"{topic_partition}: producer {header.producer_id}, epoch {header.producer_epoch}, sent sequence {first} after {last}; "
-        "a batch between them is missing, or this is an old one"
+        f"{topic_partition}: producer {header.producer_id}, epoch {header.producer_epoch}, sent sequence "
+        f"{first} after {last}. A batch between them is missing, or this is an old one"
     )
 
 

@@ -108,7 +108,7 @@ def decode_snapshot(path: str, data: bytes) -> list[ProducerEntry]:
     covered = unseal(path, data, VERSION, _COUNT.size)
     (count,) = _COUNT.unpack_from(covered)
     if len(covered) != _COUNT.size + count * _ENTRY.size:
-        raise CorruptSnapshotError(f"{path} says {count} entries and has {len(covered) - _COUNT.size} bytes of them")
+        raise CorruptSnapshotError(f"{path} should have {count} entries, but has {len(covered) - _COUNT.size} bytes of them")
     return [_entry(*_ENTRY.unpack_from(covered, _COUNT.size + slot * _ENTRY.size)) for slot in range(count)]
 
 
@@ -172,7 +172,7 @@ def load_newest(directory: str, offsets: Sequence[int], log_start_offset: int, a
                 continue
             entries = decode_snapshot(path, data)
         except (CorruptSnapshotError, FileTooLargeError) as exc:
-            LOGGER.warning("%s; it is deleted and an older one is taken", str(exc))
+            LOGGER.warning("%s: deleted, using an older one", str(exc))
             yield from delete_snapshot(directory, offset)
             continue
         completed = yield from _with_earlier(directory, offset, entries, crc_of(data))
@@ -197,7 +197,7 @@ def _with_earlier(
         data = yield ReadFile(path)
         return None if data is None else with_earlier(path, data, entries, snapshot_crc)
     except (CorruptSnapshotError, FileTooLargeError) as exc:
-        LOGGER.warning("%s; it is passed over", str(exc))
+        LOGGER.warning("%s: skipped", str(exc))
         return None
 
 
@@ -261,7 +261,7 @@ def decode_earlier(path: str, data: bytes) -> tuple[int, dict[int, list[BatchMet
     covered = unseal(path, data, BATCHES_VERSION, _HEAD.size)
     snapshot_crc, count = _HEAD.unpack_from(covered)
     if len(covered) != _HEAD.size + count * _BATCH.size:
-        raise CorruptSnapshotError(f"{path} says {count} batches and has {len(covered) - _HEAD.size} bytes of them")
+        raise CorruptSnapshotError(f"{path} should have {count} batches, but has {len(covered) - _HEAD.size} bytes of them")
     found: dict[int, list[BatchMetadata]] = {}
     make = BatchMetadata._make
     for row in _BATCH.iter_unpack(covered[_HEAD.size :]):
@@ -288,7 +288,7 @@ def with_earlier(path: str, data: bytes, entries: Iterable[ProducerEntry], snaps
             entry = entry._replace(batches=batches)
         completed.append(entry)
     if earlier:
-        raise CorruptSnapshotError(f"{path} has batches of producer {min(earlier)}, of which the snapshot has none")
+        raise CorruptSnapshotError(f"{path} has batches of producer {min(earlier)}, which the snapshot does not have")
     return completed
 
 
@@ -366,7 +366,7 @@ def remember_earlier(producers: ProducerState, views: Sequence[SegmentView]) -> 
         try:
             yield from view.bytes_from(position).visit_headers(see)
         except (CorruptRecordError, OSError) as exc:
-            LOGGER.warning("%s; batches of producers behind it are not known again when they are sent again", str(exc))
+            LOGGER.warning("%s: retries of batches from later producers are not recognized", str(exc))
     for producer_id, batches in found.items():
         entry = entries[producer_id]
         entries[producer_id] = entry._replace(batches=(*batches, *entry.batches))

@@ -80,8 +80,8 @@ class LoadedFiles:
             missing = segment_file(base_offset_of(names[0]) or 0, LOG_SUFFIX)
             raise StorageError(
                 f"{segment.log.path} ends before offset {next_offset} and the next file is {following.log.path}, but "
-                f"{', '.join(names)} tell of a segment between them: {missing} is missing; put it back, or delete these files "
-                "to go on without its records"
+                f"{', '.join(names)} belong to a segment between them: {missing} is missing. Put it back, or delete "
+                "these files to continue without its records"
             )
 
 
@@ -96,7 +96,7 @@ def load_files(fs: FileSystem, directory: str, config: LogConfig, created_ms: in
     orphans, traces = [], []
     for name in names:
         if name.endswith((DELETED_SUFFIX, TEMPORARY_SUFFIX)):
-            LOGGER.info("%s/%s is left over and is deleted", directory, name)
+            LOGGER.info("deleting the leftover %s/%s", directory, name)
             fs.unlink(f"{directory}/{name}")
             continue
         stem, _, suffix = name.partition(".")
@@ -132,11 +132,11 @@ def _finish_taking_out(fs: FileSystem, directory: str) -> None:
 def _segment(fs: FileSystem, directory: str, name: str, config: LogConfig, created_ms: int) -> LogSegment:
     base_offset = base_offset_of(name)
     if base_offset is None or name != segment_file(base_offset, LOG_SUFFIX):
-        raise StorageError(f"{directory}/{name} is not named after a base offset of 20 digits; move it away")
+        raise StorageError(f"{directory}/{name} is not named after a base offset of 20 digits. Move it away")
     segment = LogSegment.at(directory, base_offset, config, created_ms=created_ms)
     size = fs.file_size(segment.log.path)
     if size is None or fs.is_directory(segment.log.path):
-        raise StorageError(f"{segment.log.path} is no file; move it away")
+        raise StorageError(f"{segment.log.path} is not a file. Move it away")
     whole_file(segment.log, size)
     segment.size = size
     return segment
@@ -146,7 +146,7 @@ def _load_leader_epochs(fs: FileSystem, directory: str) -> LeaderEpochs:
     try:
         return maybe_read(fs, f"{directory}/{LEADER_EPOCH_FILE}", decode_leader_epochs) or LeaderEpochs()
     except (CheckpointError, ValueError) as exc:
-        LOGGER.warning("leader epochs are forgotten, and read from the batches: %s", str(exc))
+        LOGGER.warning("leader epochs lost, reading them from the batches: %s", str(exc))
         return LeaderEpochs()
 
 
@@ -155,7 +155,7 @@ def _load_gaps(fs: FileSystem, directory: str) -> tuple[OffsetGap, ...]:
         return read_gaps(fs, directory)
     except CheckpointError as exc:
         kept = f"{directory}/{GAPS_FILE}.corrupt"
-        LOGGER.warning("gaps are forgotten, so reading steps over them; the file is kept as %s: %s", kept, str(exc))
+        LOGGER.warning("list of gaps lost, so readers skip them without notice. The file is kept as %s: %s", kept, str(exc))
         fs.rename(f"{directory}/{GAPS_FILE}", kept)
         return ()
 
@@ -187,7 +187,7 @@ def load_indexes(segment: LogSegment, end_offset: int | None) -> Procedure[Ends]
     walk = _Walk(segment, offset_index, time_index)
     yield from walk.run()
     if segment.size and not time_index.entries and not (yield from _has_no_timestamps(segment)):
-        raise CorruptIndexError(f"{time_index.path} is empty and the log has timestamps")
+        raise CorruptIndexError(f"{time_index.path} is empty but the log has timestamps")
     last_marker = segment.transaction_index.last_offset
     if last_marker is not None and last_marker >= walk.next_offset:
         raise CorruptIndexError(
@@ -197,7 +197,7 @@ def load_indexes(segment: LogSegment, end_offset: int | None) -> Procedure[Ends]
     limit = segment.base_offset + INT32_MAX + 1
     limit = limit if end_offset is None else min(limit, end_offset)
     if walk.next_offset > limit:
-        raise CorruptIndexError(f"{segment.log.path} ends before offset {walk.next_offset}, which is behind {limit}, its limit")
+        raise CorruptIndexError(f"{segment.log.path} ends before offset {walk.next_offset}, which is after its limit {limit}")
     segment.offset_index, segment.time_index = offset_index, time_index
     segment.max_timestamp, segment.offset_of_max_timestamp = time_index.last_entry
     return Ends(walk.first_timestamp, walk.next_offset, walk.last_epoch, walk.first)
@@ -236,9 +236,9 @@ class _Walk:
             stop = yield from segment.view().bytes_from(self._position).visit_headers(self._see)
         if stop != segment.size or (self._is_first and segment.size) or not self._is_led_to:
             raise CorruptIndexError(
-                f"{self._offsets.path}: the last entry says that offset {self._indexed} is found from position "
-                f"{self._position} on, where no batch starts from which headers lead to the end of a log of {segment.size} "
-                "bytes, or none ends with that offset"
+                f"{self._offsets.path}: the last entry puts offset {self._indexed} at position {self._position}, "
+                f"where no batch starts from which headers lead to the end of a log of {segment.size} bytes, or none "
+                "ends with that offset"
             )
         if self._slot < len(self._due):
             timestamp, offset = self._due[self._slot]
@@ -246,7 +246,7 @@ class _Walk:
         if self._earlier is not None:
             yield from self._check_earlier(*self._earlier)
         if times.entries and self._largest > times.tail.key:
-            raise self._is_wrong(*times.last_entry, f"a batch behind it has {self._largest}")
+            raise self._is_wrong(*times.last_entry, f"a batch after it has {self._largest}")
 
     def _see(self, header: BatchHeader, at: int) -> None:
         if at == 0:
@@ -293,7 +293,7 @@ class _Walk:
 
     def _is_wrong(self, timestamp: int, offset: int, why: str) -> CorruptIndexError:
         return CorruptIndexError(
-            f"{self._times.path}: an entry says that timestamp {timestamp} is the largest up to offset {offset}; {why}"
+            f"{self._times.path}: an entry claims that timestamp {timestamp} is the largest up to offset {offset}; {why}"
         )
 
 
@@ -334,7 +334,7 @@ def _contradiction(epochs: LeaderEpochs, offset: int, epoch: int) -> str | None:
     known = epochs.epoch_for_offset(offset)
     if epoch in (NO_PARTITION_LEADER_EPOCH, known):
         return None
-    return f"it says that offset {offset} has {'no epoch' if known is None else f'epoch {known}'}, its batch has {epoch}"
+    return f"it has {'no epoch' if known is None else f'epoch {known}'} for offset {offset}, its batch has {epoch}"
 
 
 def _headers_around(fs: FileSystem, segments: Sequence[LogSegment], offset: int) -> Iterator[BatchHeader]:

@@ -176,7 +176,7 @@ def contain(
                 damage.size,
                 damage.position,
                 damage.reason,
-                "they are put right" if damage.stamp else "they are taken out and kept beside it",
+                "repaired" if damage.stamp else "moved to a file beside the log",
             )
         for gap in gaps:
             LOGGER.warning(
@@ -193,10 +193,10 @@ def cut_off(fs: FileSystem, rebuild: SegmentRebuild, *, durable: bool) -> Segmen
         position, path = trailing[0].position, segment.log.path
         kept = cut_tail(fs, path, position, segment.size, durable=durable)
         LOGGER.warning(
-            "%s: %d bytes behind the last good batch were cut off%s: %s",
+            "%s: cut off %d bytes after the last good batch%s: %s",
             path,
             segment.size - position,
-            "" if kept == NO_FILE else f" and are kept in {kept}",
+            "" if kept == NO_FILE else f", kept in {kept}",
             trailing[0].reason,
         )
         del rebuild.damages[len(rebuild.damages) - len(trailing) :]
@@ -230,6 +230,6 @@ def split_overflow(
         fs.sync_directory(directory)
     leave_out(fs, path, misplaced, durable=durable)
     raise SegmentOffsetOverflowError(
-        f"{path}: offset {headers[0].last_offset} at position {first.position} does not lie 0 to {INT32_MAX} above the base "
-        f"offset; it and all behind it are in {target} now"
+        f"{path}: offset {headers[0].last_offset} at position {first.position} is not 0 to {INT32_MAX} above "
+        f"the base offset. It and all later batches are in {target} now"
     )

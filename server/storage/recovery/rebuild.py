@@ -199,7 +199,7 @@ class OpenedProducers:
         try:
             producers = self.at(first)
         except CorruptRecordError as exc:
-            LOGGER.warning("%s; the whole log is scanned", str(exc))
+            LOGGER.warning("%s: scanning the whole log", str(exc))
             scanned, producers = list(self.segments), ProducerState(self.segments.first.base_offset)
             producers.log_start_offset = self.log_start_offset
             first = scanned[0].base_offset
@@ -222,7 +222,7 @@ class OpenedProducers:
         is_replayed = not snapshots and log.log_end_offset > log.log_start_offset
         if is_replayed:
             LOGGER.warning(
-                "%s has no producer snapshot; the headers of all of its %d bytes are looked through, and one is written",
+                "%s has no producer snapshot: reading the batch headers of all %d bytes to write one",
                 log.directory,
                 log.size_in_bytes,
             )
@@ -232,7 +232,7 @@ class OpenedProducers:
         except CorruptRecordError as exc:
             if not is_replayed:
                 raise
-            LOGGER.warning("%s; the producers of %s, and what they have open, are forgotten", str(exc), log.topic_partition)
+            LOGGER.warning("%s: the producers of %s and their open transactions are lost", str(exc), log.topic_partition)
             return ProducerState(log.log_end_offset)
 
     def settle(self, log: Log) -> None:

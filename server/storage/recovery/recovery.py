@@ -82,12 +82,12 @@ def open_log(fs: FileSystem, request: OpenLog, syncs: FileSystem | None = None) 
             return _Opening(fs, request, fs if syncs is None else syncs).run()
         except SegmentOffsetOverflowError as exc:
             syncs = fs
-            LOGGER.warning("%s; the segment is split", str(exc))
+            LOGGER.warning("%s: splitting the segment", str(exc))
         except LostWriteError as exc:
             if scans == MOST_SCANS:
                 raise
             scans, syncs = scans + 1, fs
-            LOGGER.warning("%s; the log is scanned again", str(exc))
+            LOGGER.warning("%s: scanning the log again", str(exc))
 
 
 class _Opening:
@@ -137,8 +137,7 @@ class _Opening:
         if not is_raised and not is_lowered:
             return
         LOGGER.warning(
-            "%s: %s/%s says that its records begin at offset %d, %s/%s that they begin at %d; the %s one counts, and the "
-            "checkpoint is put right",
+            "%s: %s/%s records the log start offset %d, %s/%s records %d: using the %s one, and repairing the checkpoint",
             request.topic_partition,
             request.directory.rpartition("/")[0],
             LOG_START_FILE,
@@ -166,7 +165,7 @@ class _Opening:
             producers, scanned = self.producers.before(scanned)
             self._scan(scanned, producers)
         for path in self.loaded.orphans:
-            LOGGER.warning("%s has no log and is deleted; records that it may have pointed to are lost", path)
+            LOGGER.warning("deleting %s, which has no log: records that it may have pointed to are lost", path)
             fs.unlink(path)
         log = self._make_log()
         if not log.truncations:
@@ -185,7 +184,7 @@ class _Opening:
             self._check_marker(segment, ends.next_offset - 1)
             self.ends[segment.base_offset], next_offset = ends, ends.next_offset
         except (CorruptIndexError, CorruptRecordError) as exc:
-            LOGGER.warning("%s; the segment is scanned and its indexes are rebuilt", str(exc))
+            LOGGER.warning("%s: scanning the segment and rebuilding its indexes", str(exc))
             next_offset = self._rebuild(segment)
         self.loaded.check_hole(segment, next_offset, self.request.log_start_offset)
 
@@ -215,7 +214,7 @@ class _Opening:
     def _read_epochs(self, taken: Sequence[LogSegment], why: str) -> None:
         """Take the leader epochs from the batches. Epochs do not descend, so a segment that ends with the epoch of the segment
         before it need not be scanned."""
-        LOGGER.warning("%s/%s: %s; leader epochs are read from the batches", self.request.directory, LEADER_EPOCH_FILE, why)
+        LOGGER.warning("%s/%s: %s: reading leader epochs from the batches", self.request.directory, LEADER_EPOCH_FILE, why)
         self.epochs.clear()
         for segment in taken:
             if self.ends[segment.base_offset].last_epoch not in (NO_PARTITION_LEADER_EPOCH, self.epochs.latest_epoch):
@@ -260,7 +259,7 @@ class _Opening:
             segment = rebuild.segment
             set_aside(self.fs, segment.log.path, 0, segment.size, durable=self.durable)
             self.behind_cut.append(segment)
-            LOGGER.warning("%s lies behind the cut and is taken out; no good batch is in it", segment.log.path)
+            LOGGER.warning("removing %s from the log: it is after the cut and has no good batch", segment.log.path)
 
     def _finish(self, rebuild: SegmentRebuild, *, gap_end: int | None = None) -> None:
         """Take what is damaged out of the segment, and let it have its indexes."""
@@ -284,9 +283,9 @@ class _Opening:
             following = self.segments.higher(rebuild.segment.base_offset)
             behind = "" if following is None else f" and before {following.log.path}"
             raise StorageError(
-                f"{path}: {len(misplaced)} whole batches, the first at position {misplaced[0].position}, have offsets that "
-                f"cannot be here{behind}: {misplaced[0].reason}; a file of another log or another segment lies under this "
-                "name: put the right one back or move it away"
+                f"{path}: {len(misplaced)} whole batches, the first at position {misplaced[0].position}, have "
+                f"impossible offsets{behind}: {misplaced[0].reason}. A file of another log or another segment has "
+                "this name: replace it with the right one or move it away"
             )
 
     def _make_log(self) -> Log:
@@ -329,7 +328,7 @@ class _Opening:
         if is_promised and log.log_end_offset < promised <= log.log_end_offset + INT32_MAX:
             lost = OffsetGap(log.log_end_offset, promised, NO_FILE, self.request.now_ms())
             LOGGER.warning(
-                "%s ends at offset %d and was known to reach offset %d: offsets %d to %d are lost",
+                "%s ends at offset %d but once reached offset %d: offsets %d to %d are lost",
                 log.active.log.path,
                 log.log_end_offset,
                 promised,
@@ -410,7 +409,7 @@ class _Opening:
             forcing.run(log, self.rebuilt, self.producers.written)
             if gone := delete_oldest_tails(fs, log.directory, log.gaps):
                 LOGGER.warning(
-                    "%s: what torn appends left behind is kept %d times; deleted: %s", log.directory, MOST_TAILS, gone
+                    "%s: keeping the bytes of the newest %d torn appends, deleted: %s", log.directory, MOST_TAILS, gone
                 )
         self._settle_derived(log)
         log.recovery_point = log.log_end_offset
@@ -462,11 +461,11 @@ def _find_end(fs: FileSystem, log: Log, log_start_checkpoint: int, ends: Ends | 
             if segment.size
         ]
         LOGGER.warning(
-            "%s: the log ends at %d, before its log start offset %d; it goes on empty from there%s",
+            "%s: the log ends at %d, before its log start offset %d: continuing empty from there%s",
             log.topic_partition,
             log.log_end_offset,
             log.log_start_offset,
-            f", and what it had is kept in {', '.join(kept)}" if kept else "",
+            f", keeping its old data in {', '.join(kept)}" if kept else "",
         )
         drive(fs, truncate_fully_and_start_at(log, log.log_start_offset))
         close_files(fs, log)

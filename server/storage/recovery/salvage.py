@@ -213,7 +213,7 @@ def scan_batches(
         size = fs.size(fd)
         stop = size if end is None else min(end, size)
         if stop > MAX_SEGMENT_BYTES:
-            raise StorageError(f"{path} has {size} bytes; a segment has at most {MAX_SEGMENT_BYTES}; move it away")
+            raise StorageError(f"{path} has {size} bytes. A segment has at most {MAX_SEGMENT_BYTES}. Move it away")
         yield from _Scan(LogWindow(fs, fd, stop), start, base_offset, end_offset, torn_from).run()
 
 
@@ -324,9 +324,9 @@ class _Scan:
 
     def _reason(self, position: int, header: BatchHeader) -> str:
         if not any(header):
-            return "zeros where a batch should start"
+            return "zeros instead of a batch"
         if header.magic in (0, 1):
-            return f"magic {header.magic}, a legacy message format; magic {MAGIC} is stored"
+            return f"magic {header.magic}, a legacy message format. Only magic {MAGIC} is stored"
         if header.magic != MAGIC or header.size_bytes < RECORD_BATCH_OVERHEAD:
             return f"no batch starts there: magic {header.magic}, batch length {header.batch_length}"
         if position + header.size_bytes > self.end:
@@ -353,10 +353,12 @@ class _Scan:
         """The batch there is whole; are its first 17 bytes, and if not, what were they?"""
         following = self._good_header(position + size)
         if self.lost_bytes >= RECORD_BATCH_OVERHEAD and not self._may_stand_behind_a_loss(header, following):
-            return self._lost(position, size, f"offset {header.base_offset} behind {self.lost_bytes} damaged bytes cannot be")
+            return self._lost(
+                position, size, f"offset {header.base_offset} is impossible after {self.lost_bytes} damaged bytes"
+            )
         base_offset = self._true_base_offset(header, following)
         if base_offset is None:
-            reason = f"offsets {header.base_offset} to {header.last_offset} do not lie in {self.expected} to {self.limit}"
+            reason = f"offsets {header.base_offset} to {header.last_offset} are not in {self.expected} to {self.limit}"
             return self._lost(position, size, reason, is_misplaced=True)
         epoch = self._true_epoch(header.partition_leader_epoch, following)
         true = header._replace(
@@ -370,7 +372,7 @@ class _Scan:
             if getattr(header, field) != getattr(true, field)
         ]
         stamp = STAMP.pack(*true[:4])
-        return Damage(position, size, f"{', '.join(wrong)}; the rest carries its CRC", base_offset, true.next_offset, stamp)
+        return Damage(position, size, f"{', '.join(wrong)}. The rest matches its CRC", base_offset, true.next_offset, stamp)
 
     def _may_stand_behind_a_loss(self, header: BatchHeader, following: BatchHeader | None) -> bool:
         """Return whether a batch may follow lost ones. Its offset is then greater than expected. Otherwise its first bytes were

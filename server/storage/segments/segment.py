@@ -171,7 +171,7 @@ class LogSegment:
         """
         if not 0 <= largest_offset - self.base_offset <= INT32_MAX:
             raise SegmentOffsetOverflowError(
-                f"{self.log.path}: offset {largest_offset} does not lie 0 to {INT32_MAX} above the base offset"
+                f"{self.log.path}: offset {largest_offset} is not 0 to {INT32_MAX} above the base offset"
             )
         if cursor.size + size > MAX_SEGMENT_BYTES:
             raise ValueError(f"{self.log.path}: {cursor.size} + {size} bytes are above {MAX_SEGMENT_BYTES}")
@@ -461,7 +461,7 @@ class LogSegments:
         Raises ValueError when `start` is above `stop`.
         """
         if start > stop:
-            raise ValueError(f"the offsets [{start}, {stop}) are the wrong way round")
+            raise ValueError(f"the offsets [{start}, {stop}) are reversed")
         if start == stop:
             return []
         low = max(0, bisect_right(self._bases, start) - 1)

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 import attrs
+import triolog
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages.records import ProduceRequest
 from triolog.server.config.broker_config import Address
-from triolog.server.embedded import MEMORY, BlockingBroker
+from triolog.server.embedded import MEMORY
 
 from tests.kafka.differential.answers import Reading
 from tests.kafka.differential.symbols import Names, resolved
@@ -205,7 +206,7 @@ def _both(
     folder: Path, classes: str, calls: KafkaCalls, settings: dict[str, str], *, lenient: bool
 ) -> Iterator[tuple[Side, Side]]:
     with (
-        BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0), lenient=lenient) as broker,
+        triolog.blocking.open(MEMORY, kafka=Address("127.0.0.1", 0), lenient=lenient) as broker,
         KafkaBroker(folder / "kafka", classes, calls, settings=settings) as kafka,
     ):
         kafka.format()

@@ -223,7 +223,7 @@ def test_an_unknown_key_is_refused(key: int) -> None:
 def test_versions_that_are_not_served_are_refused() -> None:
     for api in APIS.values():
         for version in {-1, api.lowest_read - 1, api.highest + 1, 32767} if api.key is not ApiKey.API_VERSIONS else ():
-            said = rf"{api.name} v{version} is not served here; v{api.lowest_read} to"
+            said = rf"{api.name} v{version} is not served here, only v{api.lowest_read} to"
             with pytest.raises(RemoteProtocolError, match=said) as caught:
                 received(frame(header(api.key, version) + bytes(100)))
             assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION

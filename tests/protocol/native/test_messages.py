@@ -80,7 +80,7 @@ def test_any_answer_is_a_message_or_the_servers_error(api: str, body: dict[str, 
         complaint = ""
     except errors.RemoteProtocolError as exc:
         complaint = str(exc)
-    assert not complaint or complaint.startswith(f"the server's answer: {api}")
+    assert not complaint or complaint.startswith(f"the server's response: {api}")
 
 
 PARTITION = {"topic": "t", "partition": 0}
@@ -93,7 +93,7 @@ STAGE = {"application": "q", "version": 0}
         (
             "produce",
             {"partitons": []},
-            "produce has unknown key 'partitons'; known: acks, partitions, timeout_ms, transactional_id",
+            "produce has unknown key 'partitons'. Known: acks, partitions, timeout_ms, transactional_id",
         ),
         ("produce", {"partitions": [], "transactional_id": ""}, "produce.transactional_id is str '', expected str"),
         ("produce", {}, "produce.partitions is missing, expected array"),
@@ -107,7 +107,7 @@ STAGE = {"application": "q", "version": 0}
         (
             "produce",
             {"partitions": [{**PARTITION, "records": b""}, {**PARTITION, "records": b"", "recods": 1}]},
-            "produce.partitions[1] has unknown key 'recods'; known: expected_offset, partition, records, topic",
+            "produce.partitions[1] has unknown key 'recods'. Known: expected_offset, partition, records, topic",
         ),
         ("produce", {"partitions": [PARTITION]}, "produce.partitions[0].records is missing, expected bin or array of records"),
         (
@@ -187,7 +187,7 @@ STAGE = {"application": "q", "version": 0}
         (
             "alter_configs",
             {"topics": [{"name": "t", "unset": ["k"]}]},
-            "alter_configs.topics[0] has unknown key 'unset'; known: delete, name, set",
+            "alter_configs.topics[0] has unknown key 'unset'. Known: delete, name, set",
         ),
         ("init_producer", {"transactional_id": "x" * 256}, "init_producer.transactional_id is str of 256 characters"),
         (
@@ -214,15 +214,15 @@ STAGE = {"application": "q", "version": 0}
         (
             "commit_offsets",
             {"group": "g", "partitions": [], "transaction": {"id": "x"}},
-            "commit_offsets.transaction has unknown key 'id'; known: producer_epoch, producer_id, transactional_id",
+            "commit_offsets.transaction has unknown key 'id'. Known: producer_epoch, producer_id, transactional_id",
         ),
         ("commit_offsets", {"group": "g" * 256, "partitions": []}, "commit_offsets.group is str of 256 characters"),
         ("fetch_offsets", {"group": "g" * 32_768}, "fetch_offsets.group is str of 32768 characters"),
-        ("list_groups", {"group": "g"}, "list_groups has unknown key 'group'; known: "),
+        ("list_groups", {"group": "g"}, "list_groups has unknown key 'group'. Known: "),
         ("delete_groups", {"groups": ["a", 1]}, "delete_groups.groups[1] is int 1, expected str of 1 to 32767 characters"),
         ("delete_topics", {"topics": ["a", "x" * 250]}, "delete_topics.topics[1] is str of 250 characters"),
         ("hello", {"client_id": ""}, "hello.client_id is str '', expected str of 1 to 255 characters"),
-        ("hello", {b"client_id": ""}, "hello has unknown key b'client_id'; known: client_id, software"),
+        ("hello", {b"client_id": ""}, "hello has unknown key b'client_id'. Known: client_id, software"),
     ],
 )
 def test_wrong_body_names_the_key_what_was_found_and_what_was_expected(api: str, body: dict[str, Any], complaint: str) -> None:

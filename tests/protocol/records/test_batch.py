@@ -224,7 +224,7 @@ def test_an_incomplete_batch_at_the_end_is_not_seen() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"magic": 0}, f"position {len(THREE)}: legacy message format, magic 0, is unsupported; expected magic 2"),
+        ({"magic": 0}, f"position {len(THREE)}: legacy message format, magic 0, is unsupported. Expected magic 2"),
         ({"magic": 1, "batch_length": 20}, f"position {len(THREE)}: legacy message format, magic 1"),
         ({"magic": 3}, f"position {len(THREE)}: magic is 3, expected 2"),
         ({"magic": -1}, f"position {len(THREE)}: magic is -1, expected 2"),

@@ -176,7 +176,7 @@ def test_the_smallest_timestamp_is_of_the_records_that_have_one() -> None:
 
 
 def test_less_than_a_header_is_no_batch() -> None:
-    with pytest.raises(CorruptRecordError, match="60 bytes are no record batch"):
+    with pytest.raises(CorruptRecordError, match="60 bytes are not a record batch"):
         list(iter_records(THREE[:60]))
 
 

@@ -346,7 +346,7 @@ def test_what_is_set_by_hand_stays() -> None:
 
 
 def test_budgets_by_hand_that_do_not_fit_are_refused_with_all_that_is_taken() -> None:
-    with pytest.raises(InvalidConfigError, match="raise it, or lower a budget that is set") as raised:
+    with pytest.raises(InvalidConfigError, match="Raise it, or lower a budget that is set") as raised:
         config(max_memory_bytes=256 * MIB, max_broker_in_flight_bytes=100 * MIB)
     assert f"max_broker_in_flight_bytes, twice: {200 * MIB}" in raised.value.message
     assert f"leaves {256 * MIB - FIXED_BYTES} for budgets" in raised.value.message

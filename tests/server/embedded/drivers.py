@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 import pytest
 import sniffio
 import trio
+import triolog
 from triolog.protocol.types import TopicPartition
 from triolog.server.embedded import BlockingBroker, EmbeddedBroker, aio, opening
 from triolog.server.embedded import blocking as blocking_face
@@ -181,7 +182,7 @@ class ClientFace(Face):
 
 @asynccontextmanager
 async def _connected(connect: Callable[..., Any], path: Any = None, **options: Any) -> AsyncIterator[Any]:
-    with BlockingBroker(path, **options) as broker:
+    with triolog.blocking.open(path, native="127.0.0.1:0", **options) as broker:
         async with Face(connect(f"127.0.0.1:{broker.native.port}")) as client:
             yield ClientFace(client.target, broker)
 

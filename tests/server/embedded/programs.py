@@ -9,22 +9,23 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from triolog.server.embedded import BlockingBroker
+import triolog
 from triolog.server.storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE
 
 from tests.support.server_process import DEADLINE_S, environment
 
 PROGRAM: Final = """
 import os, signal, sys, threading
-from triolog.server.embedded import BlockingBroker, ForkedError
+import triolog
+from triolog.server.embedded import ForkedError
 
 def say(*words):
     print(*words, flush=True)
 """
 FACES: Final = {
     "blocking": "",
-    "asyncio": "import asyncio\nfrom triolog.server.embedded.aio import open_broker",
-    "trio": "import trio\nfrom triolog.server.embedded import open_broker",
+    "asyncio": "import asyncio",
+    "trio": "import trio",
 }
 """What else each imports."""
 
@@ -32,8 +33,9 @@ FACES: Final = {
 def program_of(face: str, body: str) -> str:
     """`body` is written with `await` and `async`, which a blocking program has not; `opened(...)` opens a broker."""
     if face == "blocking":
-        return PROGRAM + body.replace("await ", "").replace("async ", "").replace("opened(", "BlockingBroker(")
-    main = body.replace("opened(", "open_broker(").replace("\n", "\n    ")
+        return PROGRAM + body.replace("await ", "").replace("async ", "").replace("opened(", "triolog.blocking.open(")
+    opened = "triolog.open(" if face == "trio" else "triolog.aio.open("
+    main = body.replace("opened(", opened).replace("\n", "\n    ")
     return f"{PROGRAM}{FACES[face]}\nasync def main():\n    {main}\n{face}.run(main{'()' * (face == 'asyncio')})\n"
 
 
@@ -72,5 +74,5 @@ def is_clean(directory: Path) -> bool:
 
 def stored(directory: Path) -> list[bytes | None]:
     """The values of the topic."""
-    with BlockingBroker(directory, native=None) as broker:
+    with triolog.blocking.open(directory) as broker:
         return broker.log("topic").values()

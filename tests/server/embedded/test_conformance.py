@@ -45,9 +45,9 @@ async def values(follow: Any, *, commit: bool = False, count: int | None = None)
 async def test_topics_are_made_described_changed_and_deleted(broker: Any) -> None:
     await broker.create_topic(T, 2, {"segment.ms": "60000"})
     assert await broker.topics() == [T]
-    assert (await broker.describe_topic(T)).configs == {"segment.ms": "60000"}
+    assert (await broker.describe_topic(T)).config == {"segment.ms": "60000"}
     await broker.alter_config(T, {"retention.ms": "-1"}, ["segment.ms"])
-    assert (await broker.describe_topic(T)).configs == {"retention.ms": "-1"}
+    assert (await broker.describe_topic(T)).config == {"retention.ms": "-1"}
     await broker.create_partitions(T, 3)
     assert len((await broker.describe_topic(T)).partitions) == 3
     assert (await broker.statistics()).topic_count == 1
@@ -120,7 +120,7 @@ async def test_a_range_of_times_is_the_filter_of_all_records_in_pages_too(broker
                 found += page
             assert [each.offset for each in found] == wanted
             assert [each.value for each in found] == [b"%d" % each for each in wanted]
-    with pytest.raises(errors.InvalidRequestError, match=r"topic-1: end_timestamp 1 lies before start_timestamp 2"):
+    with pytest.raises(errors.InvalidRequestError, match=r"topic-1: end_timestamp 1 is before start_timestamp 2"):
         await broker.fetch(T, partition=1, start_timestamp=2, end_timestamp=1)
     with pytest.raises(errors.InvalidRequestError, match=r"start_timestamp is (int )?-1, expected"):
         await broker.fetch(T, partition=1, start_timestamp=-1)
@@ -282,11 +282,11 @@ async def test_what_a_follow_cannot_do_is_said(broker: Any) -> None:
     await broker.append(T, [b"0"])
     follow = broker.follow(T)
     await values(follow, count=1)
-    with pytest.raises(errors.InvalidRequestError, match="no group"):
+    with pytest.raises(errors.InvalidRequestError, match="without a group"):
         await follow.commit()
     with pytest.raises(errors.UnknownTopicOrPartitionError):
         await values(broker.follow("gone"))
-    with pytest.raises(ValueError, match="one place"):
+    with pytest.raises(ValueError, match="start, start_offset or start_timestamp"):
         broker.follow(T, start="latest", start_offset=1)
     with pytest.raises(ValueError, match="earliest or latest, not 'newest'"):
         broker.follow(T, start="newest")
@@ -376,10 +376,10 @@ async def test_a_transaction_is_fenced_off_by_the_next_of_its_id(broker: Any) ->
 @on_every_face(faces=EVERYWHERE, topics=[T])
 async def test_a_transaction_by_its_methods(broker: Any) -> None:
     transaction = broker.transaction("id")
-    with pytest.raises(errors.InvalidTxnStateError, match=r"no open transaction|begin one first"):
+    with pytest.raises(errors.InvalidTxnStateError, match=r"no transaction of|Begin one first"):
         await transaction.append(T, [b"x"])
     await transaction.begin()
-    with pytest.raises(errors.InvalidTxnStateError, match=r"begun already|is open"):
+    with pytest.raises(errors.InvalidTxnStateError, match=r"already begun|is open"):
         await transaction.begin()
     await transaction.append(T, [b"never"])
     await transaction.abort()
@@ -536,7 +536,7 @@ async def test_defaults_of_all_topics_and_the_clock_are_the_callers(opened: Any)
 @on_every_face()
 async def test_settings_that_are_wrong_are_refused_before_anything_is_made(opened: Any, tmp_path: Path) -> None:
     for settings, error, said in (
-        ({"durability": "maybe"}, ValueError, "none of fsync"),
+        ({"durability": "maybe"}, ValueError, "not one of fsync"),
         ({"config": {"no.such": "1"}}, errors.InvalidConfigError, r"no\.such"),
         ({"colour": "blue"}, TypeError, "colour"),
     ):
@@ -549,7 +549,7 @@ async def test_settings_that_are_wrong_are_refused_before_anything_is_made(opene
 @on_every_face()
 async def test_a_second_broker_on_a_path_is_refused_by_its_name(opened: Any, tmp_path: Path) -> None:
     async with opened(tmp_path):
-        with pytest.raises(LogDirectoryError, match=f"log directory {tmp_path} is locked by"):
+        with pytest.raises(LogDirectoryError, match=f"holds the lock of log directory {tmp_path}"):
             async with opened(tmp_path):
                 pass
 
@@ -577,13 +577,5 @@ async def test_a_log_appends_and_fetches_as_its_broker_does(broker: Any) -> None
     assert await broker.append(T, [b"c"], key=b"key") == result._replace(base_offset=2, last_offset=2)
     assert [each.offset for each in await broker.log(T).fetch(1, partition=partition)] == [1, 2]
     assert [each.value for each in await broker.log(T).fetch()] == [b"a", b"b", b"c"]
-    with pytest.raises(TypeError, match=r"expected a list of them: append\(\['a'\]\)"):
+    with pytest.raises(TypeError, match=r"expected a list: append\(\['a'\]\)"):
         await broker.log(T).append("a")
-
-
-@on_every_face(topics=[T])
-async def test_former_names_of_a_log_work_for_one_release(broker: Any) -> None:
-    assert await broker.log(T).produce("a", key="key", headers={"name": b"value"}, timestamp_ms=5) == 0
-    assert await broker.log(T).produce_all(["b", b"c", None]) == 1
-    assert await broker.log(T).records(0, offset=1) == await broker.log(T).fetch(1)
-    assert await broker.log(T).values() == [b"a", b"b", b"c", None]

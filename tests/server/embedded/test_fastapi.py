@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
+import triolog
 from fastapi import Depends, FastAPI, HTTPException, Request
 from fastapi.testclient import TestClient
 from triolog.protocol.errors import RequestError
 from triolog.protocol.types import TopicPartition
-from triolog.server.embedded import BlockingBroker
-from triolog.server.embedded.aio import AioBroker, open_broker
+from triolog.server.embedded.aio import AioBroker
 
 from tests.server.embedded.programs import is_clean
 
@@ -34,7 +34,7 @@ async def copy_alarms(broker: AioBroker) -> None:
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     """The broker runs while the application does."""
-    async with open_broker(app.state.path, native=None) as broker:
+    async with triolog.aio.open(app.state.path) as broker:
         for topic in {"readings", "alarms"} - set(await broker.topics()):
             await broker.create_topic(topic, 2)
         app.state.broker = broker
@@ -95,6 +95,6 @@ def test_it_goes_on_where_it_was_when_it_is_started_again(tmp_path: Path) -> Non
         with TestClient(application(tmp_path)) as client:
             client.post(f"/readings/cellar?value={value}")
             assert client.get(f"/alarms/{value - 30}").json() == ["31", "32"][: value - 30]
-    with BlockingBroker(tmp_path, native=None) as broker:
+    with triolog.blocking.open(tmp_path) as broker:
         assert len(list(broker.follow("alarms", max_wait_s=0))) == 2
         assert set(broker.groups.committed("alarms")) == {TopicPartition("readings", each) for each in (0, 1)}

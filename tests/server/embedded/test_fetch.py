@@ -12,13 +12,14 @@ from typing import Any, Final
 import pytest
 import trio
 import trio.testing
+import triolog
 from triolog.protocol.errors import CorruptRecordError, InvalidConfigError, InvalidRecordError
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.records.plain_records import check_records
 from triolog.protocol.types import TopicPartition
 from triolog.server.config.broker_config import BROKER_KEYS, Address, BrokerConfig
 from triolog.server.config.broker_settings import read_settings
-from triolog.server.embedded import LOCALHOST, MEMORY, BlockingBroker, EmbeddedBroker, open_broker
+from triolog.server.embedded import LOCALHOST, MEMORY, EmbeddedBroker
 from triolog.server.embedded.opening import REFUSED, TEST_DEFAULTS, Arguments, broker_config
 
 from tests.support.brokers import PATIENCE_S
@@ -50,7 +51,7 @@ async def append_and_commit(broker: EmbeddedBroker, topic: str, records: Any) ->
 
 @pytest.mark.parametrize("append", [EmbeddedBroker.append, EmbeddedBroker.append_by_key, append_and_commit])
 async def test_what_is_no_record_is_named_and_nothing_is_stored(append: Callable[..., Awaitable[Any]]) -> None:
-    async with open_broker(MEMORY, topics={T: 1}) as broker:
+    async with triolog.open(MEMORY, topics={T: 1}, native="127.0.0.1:0") as broker:
         for records, said in WRONG:
             with pytest.raises(TypeError, match=f"^topic(:|,) {said}"):
                 await append(broker, T, records)
@@ -66,7 +67,7 @@ def test_what_is_a_record_or_batches_is_not_complained_about() -> None:
 
 
 async def test_batches_that_are_none_are_refused_as_ever() -> None:
-    async with open_broker(MEMORY, topics={T: 1}) as broker:
+    async with triolog.open(MEMORY, topics={T: 1}, native="127.0.0.1:0") as broker:
         with pytest.raises(CorruptRecordError):
             await broker.append(T, b"rubbish")
 
@@ -91,7 +92,7 @@ async def append_in_transaction(broker: EmbeddedBroker, name: str, count: int, *
 
 @pytest.mark.parametrize("committed_only", [True, False])
 async def test_a_page_of_markers_does_not_end_the_partition(committed_only: bool) -> None:
-    async with open_broker(MEMORY, native=None) as broker:
+    async with triolog.open(MEMORY) as broker:
         await broker.create_topic(T, config={"segment.bytes": "300"})
         for _ in range(6):
             await append_in_transaction(broker, "till", 3)
@@ -105,7 +106,7 @@ async def test_a_page_of_markers_does_not_end_the_partition(committed_only: bool
 
 async def test_a_page_of_headers_that_compaction_left_does_not_end_the_partition() -> None:
     config = {"cleanup.policy": "compact", "segment.bytes": "300", "min.cleanable.dirty.ratio": "0.01"}
-    async with open_broker(MEMORY, native=None) as broker:
+    async with triolog.open(MEMORY) as broker:
         await broker.create_topic(T, config=config)
         for _ in range(4):  # an idempotent producer's last batch stays as a header
             transaction = broker.transaction("till")
@@ -121,7 +122,7 @@ async def test_a_page_of_headers_that_compaction_left_does_not_end_the_partition
 
 
 async def test_records_of_aborted_and_open_transactions_come_only_when_requested() -> None:
-    async with open_broker(MEMORY, native=None, topics=[T]) as broker:
+    async with triolog.open(MEMORY, topics=[T]) as broker:
         await append_in_transaction(broker, "aborted", 2, aborts=True)
         await broker.append(T, [b"plain"])
         still_open = broker.transaction("open")
@@ -137,7 +138,7 @@ async def test_records_of_aborted_and_open_transactions_come_only_when_requested
 
 
 async def test_a_marker_does_not_end_the_wait_for_a_record() -> None:
-    async with open_broker(MEMORY, native=None, topics=[T]) as broker:
+    async with triolog.open(MEMORY, topics=[T]) as broker:
         found: list[Any] = []
 
         async def wait() -> None:
@@ -175,7 +176,7 @@ async def values(broker: EmbeddedBroker) -> list[bytes | None]:
 
 async def test_a_producer_that_lives_through_a_reset_shares_its_id_with_no_new_one() -> None:
     """Its next record and the first one of a new producer would be the same batch to the log."""
-    async with open_broker(MEMORY, topics=["orders"]) as broker:
+    async with triolog.open(MEMORY, topics=["orders"], native="127.0.0.1:0") as broker:
         before = await new_ids(broker)
         await append(broker, before[0], b"before")
         for _ in range(2):
@@ -190,7 +191,7 @@ async def test_a_producer_that_lives_through_a_reset_shares_its_id_with_no_new_o
 
 async def test_a_copy_and_a_fork_give_out_ids_of_their_own(tmp_path: Path) -> None:
     seen: list[int] = []
-    async with open_broker(MEMORY, topics=["orders"]) as broker:
+    async with triolog.open(MEMORY, topics=["orders"], native="127.0.0.1:0") as broker:
         await broker.snapshot(tmp_path / "early")
         seen += await new_ids(broker)
         await broker.snapshot(tmp_path / "late")
@@ -198,7 +199,7 @@ async def test_a_copy_and_a_fork_give_out_ids_of_their_own(tmp_path: Path) -> No
         async with broker.fork() as fork, fork.fork() as deeper:
             seen += [*await new_ids(fork), *await new_ids(deeper)]
     for name in ("early", "late"):
-        async with open_broker(tmp_path / name) as copy:
+        async with triolog.open(tmp_path / name, native="127.0.0.1:0") as copy:
             seen += await new_ids(copy)
     assert len(set(seen)) == len(seen)
 
@@ -223,7 +224,7 @@ NOT_SHOWN: Final[dict[str, Any]] = {
 
 
 async def config_of(path: Path | str | None, **arguments: Any) -> BrokerConfig:
-    async with open_broker(path, native=None, **arguments) as broker:
+    async with triolog.open(path, **arguments) as broker:
         return broker.core.config
 
 
@@ -267,7 +268,7 @@ async def test_it_takes_every_key_of_serve_as_serve_takes_it(tmp_path: Path) -> 
 @pytest.mark.parametrize("name", sorted(REFUSED))
 def test_a_key_without_a_meaning_in_a_program_is_refused_by_name(tmp_path: Path, name: str) -> None:
     with pytest.raises(InvalidConfigError, match=f"settings: {name} has no meaning in an embedded broker: "):
-        BlockingBroker(tmp_path / "data", settings={name: "x"}).start()
+        triolog.blocking.open(tmp_path / "data", settings={name: "x"}, native="127.0.0.1:0").start()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -279,7 +280,7 @@ def test_what_serve_refuses_is_refused_in_its_words(tmp_path: Path, settings: di
     with pytest.raises(InvalidConfigError) as of_serve:
         read_settings(None, {}, settings)
     with pytest.raises(InvalidConfigError) as found:
-        BlockingBroker(tmp_path / "data", settings=settings).start()
+        triolog.blocking.open(tmp_path / "data", settings=settings, native="127.0.0.1:0").start()
     assert found.value.message[:900] == of_serve.value.message.replace("the command line", "settings")[:900]
     assert list(tmp_path.iterdir()) == []
 
@@ -299,23 +300,23 @@ async def test_arguments_go_before_settings(tmp_path: Path) -> None:
 
 async def test_addresses_may_come_from_settings(tmp_path: Path) -> None:
     keys = dict.fromkeys(("native", "kafka"), "127.0.0.1:0")
-    async with open_broker(tmp_path, settings=keys) as broker:
+    async with triolog.open(tmp_path, settings=keys) as broker:
         assert broker.native is not None
         assert broker.kafka is not None
-    with pytest.raises(InvalidConfigError, match=r"native is said twice: 127\.0\.0\.1:0 by settings, 127\.0\.0\.1:1 by"):
-        async with open_broker(tmp_path, settings=keys, native=Address("127.0.0.1", 1)):
+    with pytest.raises(InvalidConfigError, match=r"127\.0\.0\.1:0 in settings, 127\.0\.0\.1:1 as"):
+        async with triolog.open(tmp_path, settings=keys, native=Address("127.0.0.1", 1)):
             pass
 
 
 async def test_an_address_that_other_machines_reach_is_refused_as_serve_refuses_it(tmp_path: Path) -> None:
     for listener in ({"native": Address("0.0.0.0", 0)}, {"metrics": Address("0.0.0.0", 0)}):
-        with pytest.raises(InvalidConfigError, match=f"{next(iter(listener))} 0.0.0.0:0: other machines reach that"):
-            async with open_broker(tmp_path, **listener):  # type: ignore[arg-type]
+        with pytest.raises(InvalidConfigError, match=f"{next(iter(listener))} 0.0.0.0:0: other machines can reach"):
+            async with triolog.open(tmp_path, **listener):  # type: ignore[arg-type]
                 pass
 
 
 async def test_it_is_told_over_http_how_things_stand() -> None:
-    async with open_broker(metrics=LOCALHOST, topics=["t"]) as broker:
+    async with triolog.open(metrics=LOCALHOST, topics=["t"], native="127.0.0.1:0") as broker:
         assert broker.metrics is not None
         stream = await trio.open_tcp_stream(*broker.metrics)
         async with stream:
@@ -323,10 +324,10 @@ async def test_it_is_told_over_http_how_things_stand() -> None:
             told = b"".join([each async for each in stream])
         assert told.startswith(b"HTTP/1.1 200")
         assert b"triolog_" in told
-    async with open_broker() as broker:
+    async with triolog.open(native="127.0.0.1:0") as broker:
         assert broker.metrics is None
 
 
 def test_the_configuration_of_a_fork_has_no_port_of_the_original() -> None:
-    with BlockingBroker(metrics=LOCALHOST) as broker, broker.fork() as fork:
+    with triolog.blocking.open(metrics=LOCALHOST, native="127.0.0.1:0") as broker, broker.fork() as fork:
         assert (fork.metrics, fork._target.core.config.metrics) == (None, None)

@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import triolog
 from confluent_kafka import Producer
 from triolog.protocol.errors import ErrorCode, InvalidConfigError, RequestError
-from triolog.server.embedded import MEMORY, Address, BlockingBroker, aio, open_broker
+from triolog.server.embedded import MEMORY, Address, BlockingBroker
 from triolog.server.embedded import living as embedded_living
 from triolog.server.fake.clock import MovedClock
 from triolog.server.partitions.faulty_disk import FaultyFileSystem
@@ -34,7 +35,7 @@ T = "orders"
 
 
 def test_an_address_may_be_text() -> None:
-    broker = BlockingBroker(MEMORY, native=None, kafka="127.0.0.1:0").start()
+    broker = triolog.blocking.open(MEMORY, kafka="127.0.0.1:0").start()
     try:
         assert isinstance(broker, BlockingBroker)
         assert isinstance(broker.kafka, Address)
@@ -47,12 +48,12 @@ def test_an_address_may_be_text() -> None:
 @pytest.mark.parametrize("given", ["127.0.0.1", "localhost:kafka", 9092, ":0"])
 async def test_what_is_no_address_is_refused_with_the_name_of_the_argument(name: str, given: Any) -> None:
     with pytest.raises(InvalidConfigError, match=f"{name} is {given!r}, expected HOST:PORT such as 127.0.0.1:0"):
-        async with open_broker(MEMORY, **{name: given}):
+        async with triolog.open(MEMORY, **{name: given}):
             raise AssertionError
 
 
 def test_whatever_a_program_is_given_prints_as_what_it_is() -> None:
-    with BlockingBroker(MEMORY, native=None, kafka="127.0.0.1:0", topics=[T]) as broker:
+    with triolog.blocking.open(MEMORY, kafka="127.0.0.1:0", topics=[T]) as broker:
         Producer({"bootstrap.servers": broker.bootstrap_servers, "client.id": "till"}).list_topics(timeout=60)
         broker.append(T, [b"espresso"])
         fault = broker.faults.add("Produce", hold=True)
@@ -86,7 +87,7 @@ def test_whatever_a_program_is_given_prints_as_what_it_is() -> None:
 
 
 async def test_a_broker_of_a_trio_program_prints_where_it_is() -> None:
-    async with open_broker(MEMORY, native="127.0.0.1:0") as broker:
+    async with triolog.open(MEMORY, native="127.0.0.1:0") as broker:
         assert broker.path in repr(broker)
         assert str(broker.native) in repr(broker)
         await broker.stop()
@@ -99,7 +100,7 @@ def frames(error: BaseException) -> list[str]:
 
 
 def test_an_answer_comes_without_the_way_of_the_call() -> None:
-    with BlockingBroker(MEMORY, native=None, topics=[T]) as broker:
+    with triolog.blocking.open(MEMORY, topics=[T]) as broker:
         for call in (
             lambda: broker.fetch("order"),
             lambda: broker.describe_topic("order"),
@@ -120,7 +121,7 @@ def test_an_answer_comes_without_the_way_of_the_call() -> None:
 
 def test_an_answer_of_an_asyncio_program_comes_without_the_way_of_the_call() -> None:
     async def main() -> list[str]:
-        async with aio.open_broker(MEMORY, native=None) as broker:
+        async with triolog.aio.open(MEMORY) as broker:
             with pytest.raises(RequestError) as caught:
                 await broker.fetch(T)
             return frames(caught.value)
@@ -130,8 +131,8 @@ def test_an_answer_of_an_asyncio_program_comes_without_the_way_of_the_call() -> 
 
 KILLED = """
 import os, signal
-from triolog.server.embedded import BlockingBroker
-broker = BlockingBroker(native=None, topics=["t"]).start()
+import triolog
+broker = triolog.blocking.open(topics=["t"]).start()
 broker.append("t", [b"x"])
 print(broker.path, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
@@ -156,7 +157,7 @@ async def test_what_a_killed_process_has_left_is_removed_by_the_next_broker(pare
     left = data.parent
     assert left.parent == parent
     assert (data / "t-0").is_dir()
-    async with open_broker(native=None) as broker:
+    async with triolog.open() as broker:
         assert not left.exists()
         assert Path(broker.path).parent.parent == parent
     assert list(parent.iterdir()) == []
@@ -169,21 +170,21 @@ async def test_what_is_in_use_or_not_ours_is_left_alone(parent: Path, monkeypatc
     lock = os.open(used, os.O_RDONLY)
     fcntl.flock(lock, fcntl.LOCK_EX)
     (parent / "triolog-run-link").symlink_to(older)
-    async with open_broker(native=None):
+    async with triolog.open():
         assert {each.name for each in parent.iterdir()} >= {used.name, older.name, "triolog-run-link"}
         assert not young.exists()
     os.close(lock)
     young.mkdir()
     monkeypatch.setattr(embedded_living, "YOUNG_S", 60.0)
     embedded_living.remove_left.cache_clear()
-    async with open_broker(native=None):
+    async with triolog.open():
         assert young.exists(), "it may be locked in a moment"
     shutil.rmtree(young)
 
 
 async def test_memory_that_is_full_is_named_and_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that was told to try again would say that its messages have timed out."""
-    async with open_broker(MEMORY, native=None, topics=["t"]) as broker:
+    async with triolog.open(MEMORY, topics=["t"]) as broker:
         if not broker.core.disk.fs.is_instant:
             pytest.skip("no memory for files here")
 
@@ -192,7 +193,7 @@ async def test_memory_that_is_full_is_named_and_not_tried_again(monkeypatch: pyt
 
         with monkeypatch.context() as patched:
             patched.setattr(FaultyFileSystem, "write", full)
-            with pytest.raises(RequestError, match=r"No space left on device.*memory for files is full.*--shm-size") as caught:
+            with pytest.raises(RequestError, match=r"No space left on device.*Memory for files is full.*--shm-size") as caught:
                 await broker.append("t", [b"x"])
         assert caught.value.code is ErrorCode.POLICY_VIOLATION
         assert (await broker.append("t", [b"x"])).base_offset == 0
@@ -209,7 +210,7 @@ WARNS = 'import logging; logging.getLogger("triolog.server.broker").warning("{}"
 """Without any handler a warning would be on standard error."""
 
 NEVER_CLOSED = """
-broker = BlockingBroker(sys.argv[1] or None, topics=["topic"])
+broker = triolog.blocking.open(sys.argv[1] or None, topics=["topic"])
 broker.start()
 broker.append("topic", [b"kept"])
 say(broker.path)
@@ -217,16 +218,16 @@ say(broker.path)
 
 LOOP_CLOSED_EARLY = """
 import asyncio, sys
-from triolog.server.embedded.aio import open_broker
+import triolog
 
 loop = asyncio.new_event_loop()
-broker = loop.run_until_complete(open_broker(sys.argv[1], topics=["topic"]).__aenter__())
+broker = loop.run_until_complete(triolog.aio.open(sys.argv[1], topics=["topic"]).__aenter__())
 loop.run_until_complete(broker.append("topic", [b"kept"]))
 {then}
 loop.close()
 """
 
-WRITES_ON = """async with opened(sys.argv[1], native=None, durability=sys.argv[2], topics=["topic"]) as broker:
+WRITES_ON = """async with opened(sys.argv[1], durability=sys.argv[2], topics=["topic"]) as broker:
     number = 0
     while True:
         await broker.append("topic", [b"%d" % number])
@@ -322,7 +323,7 @@ def test_what_is_logged_is_there_for_a_program_that_wants_it(tmp_path: Path) -> 
     assert "WARNING:triolog.server.broker:wanted" in run(program_of("trio", APPENDS.format(then=wanted)), tmp_path)[2]
 
 
-FORKS = """async with opened(sys.argv[1], topics=["topic"]) as broker:
+FORKS = """async with opened(sys.argv[1], topics=["topic"], native="127.0.0.1:0") as broker:
     child = os.fork()
     if child == 0:
         try:
@@ -339,7 +340,7 @@ FORKS = """async with opened(sys.argv[1], topics=["topic"]) as broker:
     {waits}
 """
 
-TOLD = "this process was forked from the one in which the broker runs"
+TOLD = "this process is a fork of the one in which the broker runs"
 
 
 @pytest.mark.parametrize(
@@ -358,8 +359,8 @@ def test_a_child_says_that_it_has_no_broker_and_leaves_that_of_its_parent_alone(
         host, port = parent.stdout.readline().strip().split(":")
         with BlockingClient((host, int(port))) as client:
             assert [each.name for each in BlockingAdmin(client).list_topics()] == ["topic"]
-        with pytest.raises(LogDirectoryError, match=f"log directory {tmp_path} is locked by triolog, process {parent.pid}"):
-            BlockingBroker(tmp_path, native=None).start()
+        with pytest.raises(LogDirectoryError, match=f"triolog, process {parent.pid}"):
+            triolog.blocking.open(tmp_path).start()
         _, told = parent.communicate("\n", timeout=DEADLINE_S)
     assert (parent.returncode, told) == (0, "")
     assert is_clean(tmp_path)

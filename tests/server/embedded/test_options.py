@@ -11,12 +11,22 @@ from typing import Any, Final
 
 import pytest
 import triolog
-from triolog.server.embedded import BlockingBroker, OpenOptions, aio, open_broker, opening, options
+from triolog.server.embedded import OpenOptions, opening
 
 from tests.server.embedded.drivers import on_every_face
 
 FACES: Final = (triolog.open, triolog.aio.open, triolog.blocking.open)
-PUBLIC: Final = ("server/embedded", "server/fake/views", "tools/pytest_plugin", "triolog/__init__.py", "triolog/aio.py")
+PUBLIC: Final = (
+    "server/embedded",
+    "server/fake/views",
+    "tools/arrow",
+    "tools/client",
+    "tools/pytest_plugin",
+    "protocol/following.py",
+    "triolog/__init__.py",
+    "triolog/aio.py",
+    "triolog/blocking.py",
+)
 ROOT: Final = Path(__file__).parent.parent.parent.parent
 
 
@@ -59,7 +69,7 @@ def _public(body: list[ast.stmt]) -> list[ast.FunctionDef | ast.AsyncFunctionDef
     return [node for node in found if not node.name.startswith("_") or node.name == "__init__"]
 
 
-@pytest.mark.parametrize("face", [triolog.aio.open, triolog.blocking.open, aio.open_broker, BlockingBroker])
+@pytest.mark.parametrize("face", [triolog.aio.open, triolog.blocking.open])
 def test_an_unknown_option_is_refused_with_the_nearest_one(face: Callable[..., Any]) -> None:
     with pytest.raises(TypeError, match=re.escape("open() has no option 'topcis' (did you mean 'topics'?)")):
         face(topcis=["t"])
@@ -74,12 +84,3 @@ async def test_a_broker_opens_no_port_unless_one_is_requested(broker: Any) -> No
 async def test_a_broker_opens_the_ports_that_are_requested(broker: Any) -> None:
     assert broker.native.port > 0
     assert broker.kafka.port > 0
-
-
-def test_former_names_listen_for_native_clients_unless_told_otherwise() -> None:
-    with BlockingBroker() as broker:
-        assert broker.native is not None
-    with BlockingBroker(native=None) as broker:
-        assert broker.native is None
-    assert options.listening({"settings": {"native": "127.0.0.1:1"}}) == {"settings": {"native": "127.0.0.1:1"}}
-    assert inspect.signature(open_broker).parameters.keys() == inspect.signature(aio.open_broker).parameters.keys()

@@ -8,12 +8,11 @@ pytest_plugins = ["pytester"]
 
 TESTS = """
 import pytest_asyncio
-from triolog.server.embedded import MEMORY
-from triolog.server.embedded.aio import open_broker
+import triolog
 
 @pytest_asyncio.fixture
 async def broker():
-    async with open_broker(MEMORY, native=None, topics={"orders": 2}) as broker:
+    async with triolog.aio.open(":memory:", topics={"orders": 2}) as broker:
         yield broker
 
 async def test_an_order_is_followed(broker):

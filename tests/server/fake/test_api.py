@@ -86,7 +86,7 @@ def test_a_program_that_sends_no_content_type_is_answered(control: Control, body
 def test_other_machines_reach_a_control_port_with_a_token_only(server_folder: ServerFolder) -> None:
     refused = server_folder.spawn("--control", "0.0.0.0:0")
     assert refused.wait_exit() == 2
-    assert "--control-token-file has a token asked for" in refused.stderr()
+    assert "--control-token-file" in refused.stderr()
     token = server_folder.path / "token"
     token.write_text("0123456789abcdef")
     server = server_folder.start("--control", "0.0.0.0:0", "--control-token-file", str(token))

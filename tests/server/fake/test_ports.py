@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
+import triolog
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages.records import FetchTopic
 from triolog.server.config.broker_config import Address
-from triolog.server.embedded import MEMORY, BlockingBroker, EmbeddedBroker, aio, open_broker, records
+from triolog.server.embedded import MEMORY, BlockingBroker, EmbeddedBroker, aio, records
 from triolog.server.fake import proxies
 from triolog.server.fake.clock import MovedClock
 from triolog.server.fake.ports import Ports
@@ -114,7 +115,7 @@ def parameters(method: Any) -> list[inspect.Parameter]:
 
 
 def test_a_proxy_that_outlives_its_broker_says_that_the_broker_does_not_run() -> None:
-    with BlockingBroker(topics=["t"]) as broker:
+    with triolog.blocking.open(topics=["t"], native="127.0.0.1:0") as broker:
         log, faults = broker.log("t"), broker.faults
     for call in (log.end_offsets, log.values, faults.clear, broker.topics):
         with pytest.raises(RuntimeError, match="does not run"):
@@ -168,7 +169,7 @@ T = "orders"
 
 
 async def test_a_reset_keeps_cluster_id_and_ports() -> None:
-    async with open_broker(MEMORY, kafka=ANY_PORT, topics=[T]) as broker:
+    async with triolog.open(MEMORY, kafka=ANY_PORT, topics=[T], native="127.0.0.1:0") as broker:
         before = broker.core.cluster_id, broker.core.node_id, broker.kafka, broker.native
         await broker.append(T, [b"gone"])
         await broker.create_topic("gone")
@@ -213,7 +214,7 @@ async def test_a_socket_that_nobody_listens_on_afterwards_is_closed() -> None:
 
 async def test_a_crash_says_of_no_partition_that_it_is_offline(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
-    async with open_broker(tmp_path / "data", native=None, for_tests=True, topics={T: 3}) as broker:
+    async with triolog.open(tmp_path / "data", for_tests=True, topics={T: 3}) as broker:
         for number in range(3):
             async with broker.transaction("till") as transaction:
                 await transaction.append(T, [b"a"], partition=number)
@@ -225,7 +226,10 @@ async def test_a_crash_says_of_no_partition_that_it_is_offline(tmp_path: Path, c
 
 @pytest.mark.parametrize("nodes", [1, 2])
 async def test_connections_of_kafka_clients_go_on_over_a_reset(nodes: int) -> None:
-    async with open_broker(MEMORY, kafka=ANY_PORT, nodes=nodes, topics={T: 1}) as broker, AsyncExitStack() as stack:
+    async with (
+        triolog.open(MEMORY, kafka=ANY_PORT, nodes=nodes, topics={T: 1}, native="127.0.0.1:0") as broker,
+        AsyncExitStack() as stack,
+    ):
         assert broker.kafka is not None
         addresses = [node[1:] for node in broker.life.nodes.addresses.values()] if broker.life.nodes else [broker.kafka]
         clients = [await stack.enter_async_context(connected(each)) for each in addresses]
@@ -242,7 +246,7 @@ async def test_connections_of_kafka_clients_go_on_over_a_reset(nodes: int) -> No
 
 
 async def test_requests_that_wait_are_answered_by_a_reset_and_their_connections_go_on() -> None:
-    async with open_broker(MEMORY, kafka=ANY_PORT, topics={T: 1}) as broker:
+    async with triolog.open(MEMORY, kafka=ANY_PORT, topics={T: 1}, native="127.0.0.1:0") as broker:
         assert broker.kafka is not None
         async with connected(broker.kafka) as one, connected(broker.kafka) as two, connected(broker.kafka) as three:
             topic = FetchTopic(topic_id=broker.core.topics.id_of(T), partitions=[fetch_partition()])
@@ -266,7 +270,7 @@ async def test_requests_that_wait_are_answered_by_a_reset_and_their_connections_
 
 
 async def test_a_connection_with_half_a_request_ends_with_a_reset() -> None:
-    async with open_broker(MEMORY, kafka=ANY_PORT) as broker:
+    async with triolog.open(MEMORY, kafka=ANY_PORT, native="127.0.0.1:0") as broker:
         assert broker.kafka is not None
         async with await trio.open_tcp_stream(*broker.kafka) as client:
             await client.send_all(b"\0\0\0\x10half")

@@ -17,7 +17,7 @@ import trio
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from triolog.protocol.errors import InvalidConfigError
-from triolog.server.embedded import MEMORY, BlockingBroker, aio, blocking, open_broker
+from triolog.server.embedded import MEMORY, BlockingBroker, aio, blocking, opening
 from triolog.server.fake.api import TOKEN_PATH
 
 from tests.support.control_port import Control, started
@@ -154,7 +154,7 @@ def test_users_with_passwords_and_users_with_tokens() -> None:
 
 
 async def test_every_face_issues_tokens() -> None:
-    async with open_broker(security=UNSECURED) as broker:
+    async with opening.open(security=UNSECURED) as broker:
         assert broker.tokens.issue("alice").endswith(".")
         with pytest.raises(ValueError, match="unsecured"):
             broker.tokens.rotate_keys()

@@ -214,7 +214,7 @@ async def test_old_records_are_warned_of_and_expire(tmp_path: Path, caplog: pyte
             await broker.writer.append(PARTITION, value(f"flight {number}", YEAR_2013_MS))
         warnings = [record.getMessage() for record in caplog.records if "retention.ms" in record.getMessage()]
         assert len(warnings) == (0 if kept else 1)
-        assert kept or ("older than retention.ms=604800000" in warnings[0] and "set retention.ms=-1" in warnings[0])
+        assert kept or ("older than retention.ms=604800000" in warnings[0] and "Set retention.ms=-1" in warnings[0])
         assert broker.topics.describe_config(TOPIC)["retention.ms"] == (("-1", "topic") if kept else ("604800000", "default"))
         assert await broker._manager.retention.run_pass() == (0 if kept else 1)
         assert len(await values_from(broker, offset=actor_of(broker).log.log_start_offset)) == (3 if kept else 0)
@@ -250,7 +250,7 @@ async def test_records_of_compacted_and_internal_topics_are_not_deleted(tmp_path
             await broker.logs.delete_records(TopicPartition("__consumer_offsets", 0), 0)
         await broker.topics.create(TOPIC, 1, {"cleanup.policy": "compact"})
         await broker.writer.append(PARTITION, [(START_MS, b"key", b"value", ())])
-        with pytest.raises(RequestError, match=r"^POLICY_VIOLATION.*cleanup\.policy=compact has no delete"):
+        with pytest.raises(RequestError, match=r"^POLICY_VIOLATION.*cleanup\.policy=compact does not contain delete"):
             await broker.logs.delete_records(PARTITION, 1)
         await broker.topics.alter_configs(TOPIC, {"cleanup.policy": "compact,delete"})
         assert await broker.logs.delete_records(PARTITION, 1) == 1
@@ -269,7 +269,7 @@ async def test_without_a_cleanup_policy_only_people_delete_records(tmp_path: Pat
 async def test_it_is_answered_once_the_checkpoint_is_on_the_device(tmp_path: Path, broker: Broker, fs: GateFileSystem) -> None:
     await broker.writer.append(PARTITION, value("x"))
     fs.fail("write", f"{LOG_START_FILE}.tmp", number=errno.ENOSPC)
-    with pytest.raises(LogOfflineError, match=r"cannot be written: .*No space.*; free space, then ask again"):
+    with pytest.raises(LogOfflineError, match=r"cannot be written: .*No space.*. Free space, then try again"):
         await broker.logs.delete_records(PARTITION, 1)
 
     async with held(fs.hold("sync", f"{LOG_START_FILE}.tmp"), broker.logs.delete_records, PARTITION, 1) as nursery:
@@ -324,7 +324,7 @@ async def test_checkpoints_are_tried_again(tmp_path: Path, fs: GateFileSystem, c
         fs.fail("write", f"{HIGH_WATERMARK_FILE}.tmp", number=errno.ENOSPC)
         await broker.writer.append(PARTITION, value("x"))
         await until(lambda: has_written(tmp_path, f"{TOPIC} 0 2\n"))
-    assert any("tried again" in record.getMessage() and "No space" in record.getMessage() for record in caplog.records)
+    assert any("trying again" in record.getMessage() and "No space" in record.getMessage() for record in caplog.records)
 
 
 async def test_a_deletion_that_hangs_does_not_hold_up_checkpoints_and_the_reserve(tmp_path: Path, fs: GateFileSystem) -> None:
@@ -396,7 +396,7 @@ async def test_a_producer_beyond_the_limit_is_refused_until_an_older_one_is_forg
         assert (await broker.writer.append(PARTITION, of(6, 1))).base_offset == 2
         assert (await broker.writer.append(PARTITION, batch(START_MS))).base_offset == 3
     async with one_partition(tmp_path, clock=clock, **limits) as broker:
-        with pytest.raises(RequestError, match="producer 7 is new and 2 are remembered"):
+        with pytest.raises(RequestError, match="producer 7 is new, but 2 are remembered"):
             await broker.writer.append(PARTITION, of(7))
         clock.advance(999)
         await expire_producers(broker._manager.topics, clock, broker.config, broker.disk.errors)

@@ -52,7 +52,7 @@ async def test_users_and_acls_are_there_after_a_restart(tmp_path: Path, fs: Gate
         await broker.security.create_acls([READ, WRITE])
         assert await broker.security.delete_acls([ALL, AclFilter(*WRITE)]) == [[READ, WRITE], [WRITE]]
         fs.fail("write", f"{SECURITY_FILE}.tmp", number=errno.ENOSPC)
-        with pytest.raises(RequestError, match="free space"):
+        with pytest.raises(RequestError, match="Free space"):
             await broker.security.create_acls([WRITE])
         assert broker.security.acls(ALL) == []
         await broker.security.create_acls([READ, READ])
@@ -216,7 +216,7 @@ async def test_a_wrong_change_does_not_count(tmp_path: Path, fs: GateFileSystem,
         with pytest.raises(InvalidConfigError):
             await configs.change("a", lambda _: {LIMIT: "11"})
         fs.fail("write", f"{GROUPS.name}.tmp", number=errno.ENOSPC)
-        with pytest.raises(RequestError, match="free space"):
+        with pytest.raises(RequestError, match="Free space"):
             await configs.change("a", lambda _: {LIMIT: "3"})
         assert (configs.overrides(), configs.of_group("a")[LIMIT]) == ({}, 5)
         await configs.change("a", lambda _: {LIMIT: "4"})

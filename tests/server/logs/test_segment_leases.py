@@ -83,7 +83,7 @@ async def test_a_lease_ends_when_its_time_is_over_unless_renewed(broker: Broker,
     assert len(broker.leases) == 1
     assert leased(renewed) is leased(second)
     assert values_in(leased(second)) == [b"0"]
-    with pytest.raises(InvalidRequestError, match="it has ended, or the server was restarted; take a new one"):
+    with pytest.raises(InvalidRequestError, match="it has ended, or the server was restarted"):
         await broker.leases.renew(first.lease_id, 1)
 
 
@@ -104,7 +104,7 @@ async def test_each_partition_that_cannot_be_leased_says_why(tmp_path: Path, bro
     error = (await broker.leases.take([PARTITION], HOUR_MS)).partitions[PARTITION]
     assert isinstance(error, RequestError)
     assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
-    assert "its segments cannot be linked into" in error.message
+    assert "cannot link segments" in error.message
     await fill(broker, 1)
     assert await values_from(broker) == [b"0"]
     lease = await broker.leases.take([TopicPartition(TOPIC, 9), TopicPartition("no", 0)], HOUR_MS)
@@ -113,11 +113,11 @@ async def test_each_partition_that_cannot_be_leased_says_why(tmp_path: Path, bro
 
 async def test_leases_have_a_longest_time_and_a_largest_number(tmp_path: Path) -> None:
     async with one_partition(tmp_path, max_lease_ms=5000) as broker:
-        with pytest.raises(InvalidRequestError, match="lease_ms is 5001, at most max_lease_ms=5000 is possible"):
+        with pytest.raises(InvalidRequestError, match="lease_ms is 5001, at most max_lease_ms=5000"):
             await broker.leases.take([PARTITION], 5001)
         for _ in range(segment_leases.MAX_LEASES):
             lease = await broker.leases.take([], 5000)
-        with pytest.raises(RequestError, match="there are 1000 leases of segments, as many as there can be"):
+        with pytest.raises(RequestError, match="1000 leases of segments exist"):
             await broker.leases.take([], 5000)
         await broker.leases.renew(lease.lease_id, 0)
         await broker.leases.take([], 5000)
@@ -181,9 +181,9 @@ async def test_a_client_is_told_and_counted_once_for_a_range(
             assert await fetched(broker, 0, "another") == [0]
             assert await fetched(broker, 7, "behind it") == [6]
         assert broker.gaps.passes.counts() == gap_passes.GapCounts({TOPIC: 2}, {}, {})
-        told = [record.getMessage() for record in caplog.records if "goes on behind" in record.message]
+        told = [record.getMessage() for record in caplog.records if "skips gap" in record.message]
         assert told == [
-            f"{PARTITION}: client {client!r} at 127.0.0.1 goes on behind offsets 3 to 5, which damage has taken out"
+            f"{PARTITION}: client {client!r} at 127.0.0.1 skips gap offsets 3 to 5, which was lost to corruption"
             for client in ("consumer", "another")
         ]
         monkeypatch.setattr(gap_passes, "MAX_REMEMBERED", 2)

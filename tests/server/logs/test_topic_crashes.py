@@ -82,7 +82,7 @@ def state_of(broker: Broker) -> State:
     for name in broker.topics.names():
         description = broker.topics.describe(name)
         assert all(partition.error is None for partition in description.partitions), description
-        found[name] = len(description.partitions), dict(description.configs)
+        found[name] = len(description.partitions), dict(description.config)
     return found
 
 

@@ -150,7 +150,7 @@ async def test_a_log_too_large_for_memory_is_offline_until_there_is_space(
     monkeypatch.setattr(log_manager, "waiting_logs_bytes", lambda cap: 10)
     async with waiting_broker(tmp_path, fs) as broker:
         assert "waits for space" in (await refused(values_from, broker)).message
-        assert "it cannot be read meanwhile" in caplog.text
+        assert "cannot be read until then" in caplog.text
         await broker._manager.waiting.check()
         assert "waits for space" in (await refused(values_from, broker)).message
         await find_space(broker, fs)
@@ -178,7 +178,7 @@ async def test_logs_are_served_given_space(tmp_path: Path, fs: GateFileSystem, c
         await broker.topics.create("new")
     for topic in (TOPIC, "__consumer_offsets"):
         assert sum(f"{topic}-0 waits for space" in line for line in caplog.text.splitlines() if "WARNING" in line) == 1
-        assert sum(f"{topic}-0 has found space" in line for line in caplog.text.splitlines() if "INFO" in line) == 1
+        assert sum(f"{topic}-0 has space now" in line for line in caplog.text.splitlines() if "INFO" in line) == 1
     assert (tmp_path / CLEAN_SHUTDOWN_FILE).exists()
     async with running_broker(tmp_path, topic=SETTINGS) as broker:
         assert await values_from(broker) == numbered(0, RECORDS + 9)

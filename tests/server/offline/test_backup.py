@@ -269,7 +269,7 @@ def test_a_target_that_cannot_be_and_one_partition_are_refused(logs: StoppedLogs
     (tmp_path / "full" / "something").touch()
     before = sorted(os.listdir(logs.path))
     for target in ("data/inside", "data", "full"):
-        with pytest.raises(LogDirectoryError, match="name another one"):
+        with pytest.raises(LogDirectoryError, match="Choose another one"):
             made(planned(logs), tmp_path / target)
         assert sorted(os.listdir(logs.path)) == before
     with pytest.raises(LogDirectoryError, match="is one partition"):

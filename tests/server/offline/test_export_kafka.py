@@ -241,7 +241,7 @@ def test_what_an_export_has_staged_of_another_source_is_not_put_in_place(fs: Cra
     log = open_partition(fs, SOURCE, staged)
     log.append(batch(START_MS), sync=True)
     log.close()
-    with pytest.raises(LogDirectoryError, match="holds records that are not ours"):
+    with pytest.raises(LogDirectoryError, match="holds records from elsewhere"):
         export(fs)
 
 
@@ -312,19 +312,19 @@ def _tear_last_log(fs: CrashFileSystem) -> None:
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda fs: fs.unlink(f"{SOURCE}/{CLEAN_SHUTDOWN_FILE}"), "was not stopped in order"),
+        (lambda fs: fs.unlink(f"{SOURCE}/{CLEAN_SHUTDOWN_FILE}"), "has no clean shutdown"),
         (lambda fs: fs.unlink(f"{TARGET}/{META_PROPERTIES_FILE}"), "kafka-storage.sh format"),
         (lambda fs: put(fs, f"{TARGET}/{TOPICS_FILE}", encode_topics(1, [])), "kafka-storage.sh format"),
-        (lambda fs: _unlink_partition(fs, f"{TARGET}/{TRIMMED}"), "^/kafka/trimmed-0 is not there: .*--print-commands"),
-        (lambda fs: fs.make_directory(f"{TARGET}/trimmed-1"), "^/kafka/trimmed-1 should not be there: "),
+        (lambda fs: _unlink_partition(fs, f"{TARGET}/{TRIMMED}"), "^/kafka/trimmed-0 does not exist.*--print-commands"),
+        (lambda fs: fs.make_directory(f"{TARGET}/trimmed-1"), "^/kafka/trimmed-1 should not exist: "),
         (
             lambda fs: put(fs, f"{TARGET}/{EMPTY}/{0:020d}.log", b"x" * 100),
-            "^/kafka/full-1 holds records that are not ours",
+            "^/kafka/full-1 holds records from elsewhere",
         ),
-        (_tear_last_log, "4 bytes behind position"),
+        (_tear_last_log, "4 bytes after position"),
         (
             lambda fs: fs.unlink(f"{SOURCE}/{FULL}/{8:020d}.snapshot"),
-            r"has no .snapshot file at its end \(offset 8; ",  # nobody could tell which transactions are open
+            r"has no .snapshot file at its end \(offset 8, ",  # nobody could tell which transactions are open
         ),
     ],
 )
@@ -340,7 +340,7 @@ def test_what_cannot_be_exported_whole_is_refused_and_nothing_changed(
 
 def test_a_directory_is_locked_for_the_time_of_the_block(tmp_path: Path) -> None:
     with locked(str(tmp_path)):
-        with pytest.raises(LogDirectoryError, match="is locked by triolog"), locked(str(tmp_path)):
+        with pytest.raises(LogDirectoryError, match=r"another server \(triolog"), locked(str(tmp_path)):
             raise AssertionError
     with locked(str(tmp_path)):
         pass

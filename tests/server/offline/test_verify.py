@@ -248,7 +248,7 @@ def test_earlier_batches_that_the_log_has_elsewhere_are_damage_and_repaired(logs
     rewritten(path, lambda batch: batch._replace(last_sequence=batch.last_sequence + 1))
     (damage,) = verified(logs.path).damages
     assert (damage.check, damage.file) == ("snapshot", str(path))
-    assert "is not what the log has there" in damage.reason
+    assert "does not match the log" in damage.reason
     fs = OsFileSystem()
     repair_directory(fs, read_directory(fs, str(logs.path)), Seen(), dry_run=False, acted=lambda _: None)
     assert damages(logs.path) == []
@@ -275,7 +275,7 @@ def test_a_log_start_offset_that_only_the_partition_knows_is_a_remark(logs: Stop
     path.write_bytes(encode_facts(Facts(first + 3, {})))
     seen = verified(logs.path)
     assert seen.damages == []
-    assert [finding.file for finding in seen.remarks if "records begin at offset" in finding.reason] == [str(path)]
+    assert [finding.file for finding in seen.remarks if "records the log start offset" in finding.reason] == [str(path)]
 
 
 def test_names_that_do_not_belong_there_are_damage_or_remarks(logs: StoppedLogs) -> None:
@@ -432,7 +432,7 @@ def test_places_name_the_first_and_count_the_rest() -> None:
     assert places.text is None
     for number in range(MAX_PLACES_NAMED + 2):
         places.add(f"place {number}")
-    assert places.text == "place 0; place 1; place 2; and 2 more"
+    assert places.text == "place 0; place 1; place 2, and 2 more"
 
 
 @pytest.mark.parametrize(("log_start_offset", "is_needed"), [(0, True), (1, True), (2, False)])
@@ -447,4 +447,4 @@ def test_an_index_that_lacks_a_transaction_with_records_left_is_damaged(log_star
     assert damages_below(fs, "/topic-0", log_start_offset) == []
     fs.unlink(f"/topic-0/{FIRST}.txnindex")
     found = [finding.reason for finding in damages_below(fs, "/topic-0", log_start_offset)]
-    assert any("lacks what the log says: producer 1 aborted 0 to 2" in reason for reason in found) == is_needed, found
+    assert any("lacks entries that the log has: producer 1 aborted 0 to 2" in reason for reason in found) == is_needed, found

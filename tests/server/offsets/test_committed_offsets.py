@@ -71,7 +71,7 @@ async def test_a_committed_offset_is_read_back_and_in_the_log_as_kafka_writes_it
     expected = offsets.OffsetCommitValue(5, "note", START_MS, topic_id=broker.topics.id_of(TOPIC))
     assert offsets.decode_offset_commit_value(record.value or b"") == expected
     description = broker.topics.describe(offsets.OFFSETS_TOPIC)
-    assert (description.configs, len(description.partitions)) == (INTERNAL_TOPIC_CONFIG, 1)
+    assert (description.config, len(description.partitions)) == (INTERNAL_TOPIC_CONFIG, 1)
     await commit(broker, 3)
     assert await broker.offsets.fetch("group", None) == [(PARTITION, 3, "")]
     assert await broker.offsets.fetch("other", [PARTITION]) == [(PARTITION, -1, "")]
@@ -365,7 +365,7 @@ async def test_a_topic_goes_though_offsets_stay(tmp_path: Path, fs: GateFileSyst
         fs.fail("write", f"{offsets.OFFSETS_TOPIC}-0/00000000000000000000.log")
         await broker.topics.delete(TOPIC)
         assert TOPIC not in broker.topics.names()
-    assert "offsets for the deleted topic 'topic' are left in __consumer_offsets-0" in caplog.text
+    assert "offsets for the deleted topic 'topic' stay in __consumer_offsets-0" in caplog.text
 
 
 @pytest.mark.parametrize("restarts", [False, True])

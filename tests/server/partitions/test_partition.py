@@ -242,7 +242,7 @@ async def test_a_full_disk_in_the_middle_of_a_write_leaves_nothing(tmp_path: Pat
         await broker.writer.append(PARTITION, value("before"))
         size = path.stat().st_size
         fs.fail("write", ".log", after_bytes=70)
-        with pytest.raises(RequestError, match="nothing of the append is stored"):
+        with pytest.raises(RequestError, match="Nothing of the append is stored"):
             await broker.writer.append(PARTITION, value("torn"))
         assert path.stat().st_size == size, "not only when the next append comes"
         async with held(fs.hold("write", ".log"), send, actor, answers):
@@ -256,7 +256,7 @@ async def test_a_full_disk_in_the_middle_of_a_write_leaves_nothing(tmp_path: Pat
             assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
             assert str(path) in error.message
             assert "No space left" in error.message
-            assert "free space" in error.message
+            assert "Free space" in error.message
         done = len(offsets([answer for answer in answers if not isinstance(answer, RequestError)]))
         log = actor.log
         assert path.stat().st_size == log.active.size >= size
@@ -356,7 +356,7 @@ async def test_a_file_that_cannot_be_opened_for_a_flush_is_no_failed_sync(
         await actor.append(prepared(actor), -1, losing(broker, fs, times=2))
         await until(lambda: actor.log.recovery_point == 1)
         assert actor.log.offline is None
-        assert caplog.text.count("cannot be forced to the device yet") == 1
+        assert caplog.text.count("cannot sync written records to the device yet") == 1
         await broker.writer.append(PARTITION, value("after"))
         await until(lambda: actor.log.recovery_point == 2)
 

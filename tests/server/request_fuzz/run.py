@@ -66,7 +66,7 @@ ENDING: Final = (session.LOGGER.name, kafka_session.LOGGER.name)
 """Who says why a connection ended."""
 PEERS_FAULT: Final = re.compile(
     r"is disconnected: (a produce with acks=0 failed|[A-Z][A-Za-z]+ v\d+: .* elements, a message may have"
-    r"|\w+ came where .* was expected|.*SaslHandshake|.*SaslAuthenticate|.*login"
+    r"|received \w+, expected .*|.*SaslHandshake|.*SaslAuthenticate|.*login"
     rf"|a frame claims \d+ bytes, expected 1 to max_frame_bytes={MAX_UNKNOWN_BYTES}$)"
 )
 

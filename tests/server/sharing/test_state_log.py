@@ -136,7 +136,7 @@ async def test_a_log_that_cannot_be_read_says_so(broker: Broker) -> None:
     await log.initialize(KEY)
     actor_of(broker, LOG).take_offline("it burns")
     log = await opened(broker)
-    with pytest.raises(RequestError, match="the state of share groups cannot be served"):
+    with pytest.raises(RequestError, match="cannot serve the state of share groups"):
         log.find(KEY)
     await log.prune()
 

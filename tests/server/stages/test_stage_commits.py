@@ -160,7 +160,7 @@ async def test_commits_of_an_application_leave_one_producer_in_a_partition(tmp_p
         [entry] = actor_of(broker).log.producers.entries.values()
         assert (entry.epoch, entry.last_sequence) == (4, 0)
         share = await stage(broker, "1", "x", application="another")
-        with pytest.raises(RequestError, match=r"^POLICY_VIOLATION.*max_producers_per_partition=1 allows"):
+        with pytest.raises(RequestError, match=r"^POLICY_VIOLATION.*max_producers_per_partition=1"):
             await broker.stage_commits.commit("another", 0, [share])
         assert broker.stage_commits.last_version("another") is None
         assert len(await values_from(broker)) == 5
@@ -195,8 +195,12 @@ async def test_a_commit_that_was_cancelled_when_it_was_decided_is_carried_out(br
 @pytest.mark.parametrize(
     ("change", "code", "complaint"),
     [
-        ({"size_bytes": 1}, ErrorCode.INVALID_REQUEST, "topic-0: task '1' has 70 bytes staged, 1 were named"),
-        ({"crc": 1}, ErrorCode.CORRUPT_MESSAGE, "topic-0: task '1' has 70 bytes with CRC 0x[0-9a-f]+ staged in .*, 0x00000001"),
+        ({"size_bytes": 1}, ErrorCode.INVALID_REQUEST, "topic-0: task '1' has 70 bytes staged, the commit names 1"),
+        (
+            {"crc": 1},
+            ErrorCode.CORRUPT_MESSAGE,
+            "topic-0: task '1' has 70 bytes with CRC 0x[0-9a-f]+ staged in .*, the commit names 0x00000001",
+        ),
         ({"task": "2"}, ErrorCode.INVALID_REQUEST, "topic-0: task '2' has nothing staged"),
         ({"topic_partition": OTHER}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "has partitions 0 to 0, not 1"),
         ({"topic_partition": TopicPartition("no", 0)}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no topic 'no'"),
@@ -234,7 +238,7 @@ async def test_bytes_that_changed_on_the_device_are_refused(tmp_path: Path, brok
         (b"\0" * 80, "magic"),
         (batch("a")[:-1], "the last batch is incomplete"),
         (batch("a")[:-1] + b"?", "CRC"),
-        (bytes(with_producer(batch("a"), 7, 0, 0)), "a batch to be staged is of producer 7; it must have none"),
+        (bytes(with_producer(batch("a"), 7, 0, 0)), "a batch to stage has producer 7\\. It must have none"),
     ],
 )
 async def test_what_an_append_would_refuse_is_not_staged(broker: Broker, records: bytes, complaint: str) -> None:
@@ -260,7 +264,7 @@ async def test_what_is_staged_has_a_limit(tmp_path: Path) -> None:
             await stage(broker, task, "a")
         with pytest.raises(
             RequestError,
-            match=r"^THROTTLING_QUOTA_EXCEEDED.*12288 bytes are staged for all applications, 69 more would be above",
+            match=r"^THROTTLING_QUOTA_EXCEEDED.*staged 12288 bytes, 69 more",
         ):
             await stage(broker, "4", "a")
         await stage(broker, "3", "b")
@@ -271,9 +275,7 @@ async def test_what_is_staged_has_a_limit(tmp_path: Path) -> None:
 async def test_a_file_that_refused_a_write_takes_no_more(tmp_path: Path, broker: Broker) -> None:
     (tmp_path / STAGE_DIRECTORY).write_bytes(b"in the way")
     for _ in range(2):
-        with pytest.raises(
-            LogOfflineError, match="nothing more can be staged there: abort the task and begin it again as another"
-        ):
+        with pytest.raises(LogOfflineError, match="Nothing more can be staged there: abort the task"):
             await stage(broker, "1", "a")
     (tmp_path / STAGE_DIRECTORY).unlink()
     share = await stage(broker, "2", "a")
@@ -290,7 +292,7 @@ async def test_a_write_that_was_cancelled_leaves_no_hole(broker: Broker) -> None
     with trio.CancelScope() as scope:
         scope.cancel()
         await broker.stages.write(second)
-    with pytest.raises(LogOfflineError, match="was not written"):
+    with pytest.raises(LogOfflineError, match="were not written"):
         await broker.stages.write(third)
 
 
@@ -356,7 +358,7 @@ async def test_a_file_whose_sync_failed_is_written_again(tmp_path: Path, fs: Gat
     async with one_partition(tmp_path, fs=fs) as broker:
         share, name = await stage(broker, "1", "a"), broker.stage_commits.stages.file_name("1", PARTITION)
         fs.fail("sync", name, number=errno.EIO)
-        with pytest.raises(LogOfflineError, match="cannot be forced to the device"):
+        with pytest.raises(LogOfflineError, match=r"cannot (be synced|sync).* to the device"):
             await broker.stage_commits.commit(APPLICATION, 0, [share])
         if not restarts:
             await broker.stage_commits.commit(APPLICATION, 0, [share])
@@ -389,10 +391,10 @@ async def test_a_partition_that_refuses_is_tried_again_and_the_others_are_not_ap
         good = path.read_bytes()
         await decide(broker, shares)
         path.write_bytes(good[:-1] + b"?")
-        with pytest.raises(LogOfflineError, match="is decided, and 1 of its 2 partitions have not all records yet"):
+        with pytest.raises(LogOfflineError, match="is decided, but 1 of its 2 partitions"):
             await broker.stage_commits.commit(APPLICATION, 0, shares)
         assert (await values_from(broker), await values_from(broker, OTHER)) == ([b"a"], [])
-        with pytest.raises(LogOfflineError, match="ask again"):
+        with pytest.raises(LogOfflineError, match="Repeat the request"):
             await broker.stage_commits.commit(APPLICATION, 1, [])
         await broker.stage_commits.abort(APPLICATION, 0)
         path.write_bytes(good)
@@ -425,10 +427,10 @@ async def test_a_file_that_is_missing_after_the_decision_keeps_the_application_w
         await decide(broker, [share])
         [(_, path, _)] = find_staged(OsFileSystem(), str(tmp_path))
         moved = Path(path).rename(tmp_path / "aside")
-        with pytest.raises(LogOfflineError, match=r"what task '1' has staged in .* cannot be read"):
+        with pytest.raises(LogOfflineError, match=r"cannot read the records of task '1' staged in"):
             await broker.stage_commits.commit(APPLICATION, 0, [share])
     async with one_partition(tmp_path) as broker:
-        with pytest.raises(LogOfflineError, match="is not in any log directory in service"):
+        with pytest.raises(LogOfflineError, match="not in any log directory in service"):
             await broker.stage_commits.commit(APPLICATION, 0, [])
         await broker.writer.append(PARTITION, value("x"))
     Path(path).parent.mkdir(exist_ok=True)

@@ -73,7 +73,7 @@ def test_the_shares_are_never_more_than_the_limit_and_what_is_refused_says_what_
                 open_files.check_open_files(connections)
             except InvalidConfigError as exc:
                 assert connections == wanted
-                needed, most = (int(number) for number in re.findall(r"needs (\d+) open.* to (\d+) at most", exc.message)[0])
+                needed, most = (int(number) for number in re.findall(r"needs (\d+) open.* to at most (\d+)", exc.message)[0])
                 open_files.check_open_files(most)
                 limit_is(monkeypatch, needed - 1)
                 with pytest.raises(InvalidConfigError):
@@ -89,7 +89,7 @@ def test_the_shares_are_never_more_than_the_limit_and_what_is_refused_says_what_
 
 def test_a_limit_that_is_too_low_for_any_server_is_said_with_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     limit_is(monkeypatch, open_files.LEAST_LIMIT - 1)
-    with pytest.raises(InvalidConfigError, match=f"may open 63 files, and a server needs {open_files.LEAST_LIMIT} at least"):
+    with pytest.raises(InvalidConfigError, match=f"may open 63 files, but a server needs at least {open_files.LEAST_LIMIT}"):
         open_files.check_open_files(1)
 
 

@@ -83,9 +83,7 @@ def test_a_supervisor_that_goes_is_told_nothing_any_more(tmp_path: Path, caplog:
         supervisor = Supervisor.taken_from(variables(tmp_path))
     assert supervisor.tell("READY=1")
     assert supervisor.tell("STATUS=unheard")
-    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
-        "the supervisor is gone, and told nothing any more"
-    ]
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["supervisor is gone, no more notifications"]
 
 
 @pytest.mark.parametrize("address", ["", "notify", "vsock:2:1234", "/nowhere/notify", "@nobody-listens-here"])

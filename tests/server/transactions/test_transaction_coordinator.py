@@ -99,7 +99,7 @@ async def test_the_log_holds_every_step_in_order(broker: Broker) -> None:
         "EMPTY ONGOING ONGOING PREPARE_COMMIT COMPLETE_COMMIT ONGOING PREPARE_ABORT COMPLETE_ABORT"
     )
     assert {record.key for record in written} == {transactions.encode_transaction_key("mover")}
-    assert broker.topics.describe(transactions.TRANSACTIONS_TOPIC).configs == INTERNAL_TOPIC_CONFIG
+    assert broker.topics.describe(transactions.TRANSACTIONS_TOPIC).config == INTERNAL_TOPIC_CONFIG
 
 
 async def test_ending_again_the_same_way_is_fine_and_writes_nothing(broker: Broker) -> None:

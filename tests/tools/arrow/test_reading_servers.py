@@ -10,6 +10,7 @@ import duckdb
 import pandas as pd
 import polars as pl
 import pytest
+import triolog
 from triolog.server.embedded import BlockingBroker
 from triolog.tools import arrow
 from triolog.tools.arrow import server
@@ -37,7 +38,9 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def broker(stopped: Path, tmp_path: Path) -> Iterator[BlockingBroker]:
     shutil.copytree(stopped, tmp_path / "running")
-    with BlockingBroker(tmp_path / "running", durability="os", config={"retention.ms": "-1"}) as broker:
+    with triolog.blocking.open(
+        tmp_path / "running", durability="os", config={"retention.ms": "-1"}, native="127.0.0.1:0"
+    ) as broker:
         yield broker
 
 
@@ -45,7 +48,7 @@ def broker(stopped: Path, tmp_path: Path) -> Iterator[BlockingBroker]:
 def six(monkeypatch: pytest.MonkeyPatch) -> Iterator[BlockingBroker]:
     """So many records, each of which a reader has to ask for."""
     monkeypatch.setattr(server, "FETCH_BYTES", 1)
-    with BlockingBroker(topics=["t"]) as broker:
+    with triolog.blocking.open(topics=["t"], native="127.0.0.1:0") as broker:
         for number in range(6):
             broker.append("t", [str(number).encode()])
         yield broker
@@ -84,7 +87,7 @@ def test_any_range_is_the_filter_of_a_full_scan(stopped: Path, broker: BlockingB
 def test_a_range_of_times_is_found_by_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 400 records in order of time 10 are meant, and about as many are sent."""
     monkeypatch.setattr(server, "FETCH_BYTES", 700)
-    with BlockingBroker(config={"retention.ms": "-1", "segment.bytes": "4000"}) as broker:
+    with triolog.blocking.open(config={"retention.ms": "-1", "segment.bytes": "4000"}, native="127.0.0.1:0") as broker:
         broker.create_topic("t")
         for number in range(400):
             broker.append("t", [(START_MS + number, None, b"%d" % number, ())])
@@ -100,7 +103,7 @@ def test_a_log_that_was_cut_meanwhile_is_an_error_in_a_range_of_times_too(six: B
     reader = arrow.read(six, "t", start_timestamp=0)
     six.reset()
     six.append("t", [b"new"])
-    with pytest.raises(arrow.ArrowError, match=r"t-0: offsets up to 5 were to be read and the log ends at offset 1 now"):
+    with pytest.raises(arrow.ArrowError, match=r"t-0: offsets up to 5 were requested, but the log now ends at offset 1"):
         reader.read_all()
 
 
@@ -108,14 +111,14 @@ def test_what_is_not_there_is_one_line(broker: BlockingBroker) -> None:
     where = address(broker)
     with pytest.raises(arrow.ArrowError, match=f"{where} has no topic other"):
         arrow.read(broker, "other")
-    with pytest.raises(arrow.ArrowError, match=f"{where} has no partition {TOPIC}-7; topic {TOPIC} has 3 partitions"):
+    with pytest.raises(arrow.ArrowError, match=f"{where} has no partition {TOPIC}-7. Topic {TOPIC} has 3 partitions"):
         arrow.read(broker, TOPIC, partitions=[7])
-    with BlockingBroker() as other:
+    with triolog.blocking.open(native="127.0.0.1:0") as other:
         gone = address(other)
-    with pytest.raises(arrow.ArrowError, match=f"{gone}: .*is `triolog serve` running there"):
+    with pytest.raises(arrow.ArrowError, match=f"{gone}: .*Is `triolog serve` running there"):
         arrow.read(gone, TOPIC)
     with (
-        BlockingBroker(native=None) as silent,
+        triolog.blocking.open() as silent,
         pytest.raises(arrow.ArrowError, match="does not listen for the native protocol"),
     ):
         arrow.read(silent, TOPIC)

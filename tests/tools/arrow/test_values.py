@@ -13,6 +13,7 @@ import fastavro
 import msgpack
 import pyarrow as pa
 import pytest
+import triolog
 from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.types import TopicPartition
@@ -154,9 +155,9 @@ def test_avro_records_become_structs_of_the_same_types() -> None:
     [
         ({"type": "record", "name": "R", "fields": [{"name": "u", "type": ["int", "string"]}]}, "a union of 2 types at u"),
         ({"type": "record", "name": "R", "fields": [{"name": "r", "type": ["null", "R"]}]}, "the Avro type R holds itself"),
-        ("{", "schema is no Avro schema"),
-        ({"type": "nothing"}, "schema is no Avro schema"),
-        ("int", "schema is no Avro schema"),
+        ("{", "schema is not an Avro schema"),
+        ({"type": "nothing"}, "schema is not an Avro schema"),
+        ("int", "schema is not an Avro schema"),
         ({"type": "array", "items": "int"}, "expected a record"),
     ],
 )
@@ -177,7 +178,7 @@ VALUES: Final = [b'{"carrier":"UA","delay":1,"offset":0.5}', b'{"carrier":"B6"}'
 
 @pytest.fixture
 def broker() -> Iterator[BlockingBroker]:
-    with BlockingBroker(topics=["t"]) as broker:
+    with triolog.blocking.open(topics=["t"], native="127.0.0.1:0") as broker:
         broker.append("t", VALUES)
         yield broker
 
@@ -195,7 +196,8 @@ def test_values_become_a_struct_and_what_does_not_parse_null(broker: BlockingBro
     bad = report.bad_values[TopicPartition("t", 0)]
     assert (bad.count, bad.first_offset) == (2, 3)
     assert (
-        "t-0: 2 values are null that are no JSON objects of this schema, the first at offset 3: this is no JSON" in caplog.text
+        "t-0: 2 values are null because they are not JSON objects of this schema, the first at offset 3: this is not a JSON"
+        in caplog.text
     )
 
 
@@ -216,7 +218,7 @@ def test_flattened_fields_are_columns_and_a_field_of_a_columns_name_has_another_
 def test_only_columns_that_are_asked_for_are_decoded_and_the_first_values_tell_the_schema(broker: BlockingBroker) -> None:
     reader = arrow.read(broker, "t", end=3, values="json", flatten=True, columns=["carrier", "delay"])
     assert reader.schema == pa.schema([("carrier", pa.string()), ("delay", pa.int64())])
-    with pytest.raises(arrow.ArrowError, match=r"unknown column carier; did you mean carrier\?"):
+    with pytest.raises(arrow.ArrowError, match=r"unknown column carier\. Did you mean carrier\?"):
         arrow.read(broker, "t", end=3, values="json", flatten=True, columns=["carier"])
     table = arrow.read(broker, "t", values="json", schema=FLIGHT, columns=["offset"]).read_all()
     assert table["offset"].to_pylist() == [0, 1, 2, 3, 4]
@@ -225,7 +227,7 @@ def test_only_columns_that_are_asked_for_are_decoded_and_the_first_values_tell_t
 def test_values_that_do_not_parse_are_an_error_with_count_and_first_offset(broker: BlockingBroker) -> None:
     reader = arrow.read(broker, "t", values="json", schema=FLIGHT)
     with pytest.raises(
-        arrow.ValuesError, match=r"^t-0 offset 3: this is no JSON object; 2 of 2 values from there on"
+        arrow.ValuesError, match=r"^t-0 offset 3: this is not a JSON object; 2 of 2 values from there on"
     ) as caught:
         reader.read_all()
     assert (caught.value.topic, caught.value.partition, caught.value.offset, caught.value.count) == ("t", 0, 3, 2)
@@ -241,9 +243,9 @@ def test_values_that_do_not_parse_are_an_error_with_count_and_first_offset(broke
         ({"values": "avro"}, 'values="avro" needs the schema'),
         ({"values": "json", "schema": "text"}, "schema is 'text', expected a pyarrow.Schema or a struct type"),
         ({"values": "json", "errors": "ignore"}, "errors is 'ignore', expected raise or null"),
-        ({"flatten": True}, "schema and flatten are for values that are decoded"),
-        ({"values": "json", "start": 2, "end": 3}, "there is no value to infer a schema from; give a schema"),
-        ({"values": "json", "start": 3, "end": 4}, "1 sampled values have no common schema as json: this is no JSON object"),
+        ({"flatten": True}, "schema and flatten need"),
+        ({"values": "json", "start": 2, "end": 3}, "no value to infer a schema from. Give a schema"),
+        ({"values": "json", "start": 3, "end": 4}, "1 sampled values have no common schema as json: this is not a JSON object"),
         ({"values": "msgpack", "start": 3, "end": 4}, "1 sampled values have no common schema as msgpack"),
         ({"values": "json"}, r"sampled values have no common schema as json: .*changed from number to string"),
     ],

@@ -18,6 +18,7 @@ import pyarrow.csv as pc
 import pyarrow.feather as pf
 import pyarrow.parquet as pq
 import pytest
+import triolog
 from hypothesis import given
 from hypothesis import strategies as st
 from triolog.server.embedded import BlockingBroker
@@ -40,7 +41,7 @@ FLIGHTS: Final = pa.table(
 
 @pytest.fixture
 def broker() -> Iterator[BlockingBroker]:
-    with BlockingBroker(topics={"t": 1, "wide": 4}, config={"retention.ms": "-1"}) as broker:
+    with triolog.blocking.open(topics={"t": 1, "wide": 4}, config={"retention.ms": "-1"}, native="127.0.0.1:0") as broker:
         yield broker
 
 
@@ -180,18 +181,18 @@ def test_a_topic_with_small_batches_is_written_in_such_and_says_how_much_was_bef
 @pytest.mark.parametrize(
     ("asked", "complaint"),
     [
-        ({"topic": "other"}, "has no topic other; `triolog topics create` makes it"),
-        ({"key": "no"}, "the table has no column no; there are carrier, delay, share, at"),
+        ({"topic": "other"}, "has no topic other. `triolog topics create` creates it"),
+        ({"key": "no"}, "the table has no column no, only carrier, delay, share, at"),
         ({"timestamp": "carrier"}, "the table: rows 0 to 3: column timestamp has type string, expected timestamp"),
         ({"value": "delay"}, "the table: rows 0 to 3: column value has type int64, expected binary or string"),
         ({"partition": 1}, "partition is 1, the topic has 0 to 0"),
-        ({"partition": "delay"}, "the table: row 0: partition 1, there are 0 to 0"),
+        ({"partition": "delay"}, "the table: row 0: partition 1, the topic has 0 to 0"),
         ({"format": "xml"}, "format is 'xml', expected json, msgpack, avro, raw"),
         ({"format": "avro"}, "format='avro' needs a schema"),
         ({"schema": "{}"}, "format='json' takes no schema"),
         ({"format": "raw"}, "the table has no column value for format='raw'"),
         ({"compression": "rar"}, "compression is 'rar', expected none, gzip, snappy, lz4, zstd"),
-        ({"table": 7}, "int is no table"),
+        ({"table": 7}, "int is not a table"),
         ({"table": "no.parquet"}, r"no\.parquet: .*No such file"),
         ({"table": "no.txt"}, r"no\.txt: its name does not end in \.parquet"),
         ({"table": pa.table({"b": [b"\xff"]})}, "the table: rows 0 to 0: 'utf-8' codec can't decode"),

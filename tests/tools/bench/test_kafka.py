@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import attrs
 import pytest
+import triolog
 from click.testing import CliRunner
-from triolog.server.embedded import BlockingBroker
 from triolog.tools.bench.kafka.brokers import KAFKA, KFAKE, TRIOLOG, Brokers, open_brokers
 from triolog.tools.bench.kafka.command import command
 from triolog.tools.bench.kafka.forwarder import missing, running, watch
@@ -142,7 +142,7 @@ SLEEPS = (sys.executable, "-c", "import signal; signal.pause()")
 
 
 def test_records_that_are_there_are_found_with_what_the_process_took(tmp_path: Path) -> None:
-    with BlockingBroker(kafka=ANY_PORT) as upstream, running(SLEEPS, tmp_path / "log") as process:
+    with triolog.blocking.open(kafka=ANY_PORT, native="127.0.0.1:0") as upstream, running(SLEEPS, tmp_path / "log") as process:
         upstream.create_topic("t")
         upstream.append("t", [b"value"] * 300)
         done = watch(process, upstream.bootstrap_servers, "t", 300)
@@ -152,8 +152,8 @@ def test_records_that_are_there_are_found_with_what_the_process_took(tmp_path: P
 
 def test_a_process_that_ends_before_its_records_are_there_is_a_failure_with_what_it_wrote(tmp_path: Path) -> None:
     ends = (sys.executable, "-c", "import sys; sys.exit('no such upstream')")
-    with BlockingBroker(kafka=ANY_PORT) as upstream:
-        with pytest.raises(LoadFailedError, match=r"to t has ended with 1: no such upstream"):
+    with triolog.blocking.open(kafka=ANY_PORT, native="127.0.0.1:0") as upstream:
+        with pytest.raises(LoadFailedError, match=r"to t ended with 1: no such upstream"):
             with running(ends, tmp_path / "log") as process:
                 watch(process, upstream.bootstrap_servers, "t", 1)
 

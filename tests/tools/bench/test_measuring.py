@@ -211,7 +211,7 @@ async def test_an_answer_may_come_in_pieces_and_an_end_is_an_error() -> None:
         await stream.send_all(FRAME[5:])
         assert peer.take() == b"abc"
         await stream.aclose()
-        with pytest.raises(LoadFailedError, match="the server ended a connection"):
+        with pytest.raises(LoadFailedError, match="the server closed a connection"):
             peer.take()
     await theirs[0].aclose()
 

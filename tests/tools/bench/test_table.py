@@ -54,7 +54,7 @@ def test_without_a_loop_device_the_servers_writes_are_counted(bench: Bench, monk
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     result = rows.BENCHMARK.measure("flash", bench)
     assert result.failure == ""
-    assert "no loop device (loop devices are root's)" in result.notes[0]
+    assert "no loop device (loop devices need root)" in result.notes[0]
     if filesystem_of(bench.directory)[0] not in IN_MEMORY:
         assert any(line.samples for line in result.lines if line.name.startswith("fsync"))
 

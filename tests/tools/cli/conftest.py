@@ -12,6 +12,7 @@ from typing import Any
 
 import attrs
 import pytest
+import triolog
 from click.testing import CliRunner, Result
 from triolog.server.embedded import BlockingBroker
 from triolog.tools.cli.main import main
@@ -83,7 +84,7 @@ class Cli:
 
 @pytest.fixture
 def broker() -> Iterator[BlockingBroker]:
-    with BlockingBroker(config=RETENTION_OFF) as running:
+    with triolog.blocking.open(config=RETENTION_OFF, native="127.0.0.1:0") as running:
         yield running
 
 

@@ -4,7 +4,7 @@ import json
 import threading
 from pathlib import Path
 
-from triolog.server.embedded import BlockingBroker
+import triolog
 
 from tests.support.stopped_logs import write_stopped_logs
 
@@ -14,7 +14,7 @@ CONFIG = {"retention.ms": "-1", "segment.bytes": "20000", "index.interval.bytes"
 
 
 def test_a_backup_under_a_producer_has_all_that_was_acknowledged_before(tmp_path: Path) -> None:
-    with BlockingBroker(tmp_path / "data", config=CONFIG) as broker:
+    with triolog.blocking.open(tmp_path / "data", config=CONFIG, native="127.0.0.1:0") as broker:
         broker.create_topic("readings", partitions=2)
         stop, acknowledged, warm = threading.Event(), [-1, -1], threading.Event()
 
@@ -40,7 +40,7 @@ def test_a_backup_under_a_producer_has_all_that_was_acknowledged_before(tmp_path
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["linked_bytes"] > 0
     assert call("verify", tmp_path / "copy").exit_code == 0
-    with BlockingBroker(tmp_path / "copy", config=CONFIG) as copy:
+    with triolog.blocking.open(tmp_path / "copy", config=CONFIG, native="127.0.0.1:0") as copy:
         for partition in range(2):
             values: list[bytes | None] = []
             while records := copy.fetch("readings", offset=len(values), partition=partition):
@@ -60,6 +60,6 @@ def test_it_says_what_was_linked_and_copied(tmp_path: Path) -> None:
     assert "hard links" in result.stdout
     again = call("backup", tmp_path / "data", tmp_path / "copy")
     assert again.exit_code == 3
-    assert "is there and not an empty directory" in again.stderr
+    assert "exists and is not an empty directory" in again.stderr
     (tmp_path / "other" / "photos").mkdir(parents=True)
     assert call("backup", tmp_path / "missing", tmp_path / "another").exit_code == 2

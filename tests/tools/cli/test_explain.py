@@ -88,7 +88,7 @@ def test_a_range_is_found_and_what_is_passed_over_is_told(cli: Cli, filled: Bloc
     walk = walk["walk"]
     (segment,) = walk["segments"]
     assert walk["answer"]["offset"] == 20
-    assert f"{walk['segment_count'] - 1} segments passed over" in "\n".join(lines)
+    assert f"{walk['segment_count'] - 1} segments skipped" in "\n".join(lines)
     assert f"time index: slot {segment['time_index']['slot']} of" in "\n".join(lines)
     assert lines[-1].startswith(f"└── answer: offsets 20 up to {walk['answer']['end_offset']} (exclusive), ")
     assert "until before the end?" in cli.ok("explain", "t", "-o", "s@0", "--until", "end")
@@ -138,4 +138,4 @@ def test_a_picture_shows_all_segments_and_the_answer(cli: Cli, filled: BlockingB
     nowhere = tmp_path / "no" / "walk.svg"
     asked = ("--offset", "7", "--svg", str(nowhere))
     assert f"{nowhere}: No such file" in cli.refused("explain", "t", *asked)
-    assert "either --svg or --json" in cli.refused("explain", "t", *asked, "--json", code=2)
+    assert "--svg and --json exclude each other" in cli.refused("explain", "t", *asked, "--json", code=2)

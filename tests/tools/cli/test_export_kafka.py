@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import triolog
 from click.testing import Result
-from triolog.server.embedded import BlockingBroker
 from triolog.server.storage.disk.checkpoints import META_PROPERTIES_FILE, PARTITION_METADATA_FILE, encode_meta_properties
 
 from .conftest import call
@@ -37,7 +37,7 @@ def options(command: str) -> dict[str, str]:
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     directory = tmp_path / "triolog"
-    with BlockingBroker(directory) as broker:
+    with triolog.blocking.open(directory, native="127.0.0.1:0") as broker:
         broker.create_topic("flights", 2, {"retention.ms": "-1", "segment.bytes": "5000", "durability": "os"})
         broker.append("flights", [b"one", b"two"])
     return directory
@@ -87,17 +87,17 @@ def test_an_export_says_what_it_did(source: Path, target: Path) -> None:
 def test_what_cannot_be_exported_is_refused_with_the_next_step(source: Path, tmp_path: Path) -> None:
     printing = ("--print-commands", "--config")
     for arguments, said in (
-        ((), "say where to"),
+        ((), "Give OUT"),
         ((*printing, "retention.ms"), "is not KEY=VALUE"),
         ((*printing, "retention.ms=1", "--config", "retention.ms=2"), "retention.ms is given twice"),
-        ((*printing, "durability=os"), "'durability' is no key of a topic in Kafka"),
-        ((*printing, "segment.bytes=1g"), "'segment.bytes=1g': segment.bytes is a number"),
+        ((*printing, "durability=os"), "'durability' is not a topic key of Kafka"),
+        ((*printing, "segment.bytes=1g"), "'segment.bytes=1g': segment.bytes is not a number"),
         (("nowhere",), "does not exist"),
     ):
         result = exporting(source, *arguments)
         assert result.exit_code == 2
         assert said in result.stderr
-    with BlockingBroker(source):
+    with triolog.blocking.open(source, native="127.0.0.1:0"):
         result = exporting(source, tmp_path)
     assert result.exit_code == 1
-    assert f"log directory {source} is locked by triolog, process " in result.stderr
+    assert f"holds the lock of log directory {source}" in result.stderr

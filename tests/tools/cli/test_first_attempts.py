@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+import triolog
 from confluent_kafka.admin import AdminClient
 from triolog.server.config.values import DEFAULT_NATIVE, is_loopback
-from triolog.server.embedded import BlockingBroker
 from triolog.tools.cli import serve
 from triolog.tools.cli.terminal import remote
 
@@ -100,7 +100,9 @@ RIGHTS: Final = {"acl_enable": "true", "allow_everyone_if_no_acl_found": "true",
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    with BlockingBroker(topics=["t", "x0", "x9"], config={"retention.ms": "-1"}, security=RIGHTS) as broker:
+    with triolog.blocking.open(
+        topics=["t", "x0", "x9"], config={"retention.ms": "-1"}, security=RIGHTS, native="127.0.0.1:0"
+    ) as broker:
         for number in range(5):
             broker.append("t", [b"v%d" % number])
         address = f"127.0.0.1:{broker.native.port}"
@@ -153,7 +155,7 @@ def test_without_arguments_it_serves_both_protocols_on_loopback_and_prints_three
         assert call("topics", "list", "-s", arguments[2]).exit_code == 0
         refused = call("topics", "list", "-b", f"{host}:{port}")
         assert refused.exit_code == 3
-        assert f"is {port} the port for Kafka clients? Commands use the native one: --server {host}:9095" in refused.stderr
+        assert f"Is {port} the port for Kafka clients? Commands use the native one: --server {host}:9095" in refused.stderr
         process.terminate()
     assert process.returncode == 0
     assert [path.name for path in tmp_path.iterdir()] == [serve.DEFAULT_DATA_DIR]

@@ -16,9 +16,9 @@ from typing import Any, Final
 
 import click
 import pytest
+import triolog
 from triolog.protocol.native import messages as m
 from triolog.protocol.records.builder import build_batch
-from triolog.server.embedded import BlockingBroker
 from triolog.server.service.log_lines import LogLineFormatter
 from triolog.tools.cli import main as main_module
 from triolog.tools.cli.main import main
@@ -150,7 +150,7 @@ def test_a_log_line_without_spaces_is_quoted_too() -> None:
 @pytest.fixture
 def hostile() -> Iterator[Cli]:
     """A server whose clients have chosen all they can choose."""
-    with BlockingBroker(config={"retention.ms": "-1"}) as broker:
+    with triolog.blocking.open(config={"retention.ms": "-1"}, native="127.0.0.1:0") as broker:
         address = broker.native.host, broker.native.port
         with BlockingClient(address, ClientConfig(client_id=EVIL)) as client:
             _fill(client)

@@ -79,7 +79,7 @@ def test_each_shell_gets_a_script_to_evaluate(tmp_path: Path, shell: str) -> Non
     assert modules_of(tmp_path, _TRIOLOG_COMPLETE=f"{shell}_source")[0] == text
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
 def test_bash_completes_with_the_script_that_it_is_given(tmp_path: Path) -> None:
     program = tmp_path / "triolog"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m triolog.tools.cli "$@"\n')

@@ -34,8 +34,8 @@ def test_the_rows_of_a_file_become_records_and_what_cannot_be_sent_is_one_line(
     path = tmp_path / "table.parquet"
     pq.write_table(TABLE, path)
     asked = ("--format", "parquet")
-    assert "has no column no; there are tail, delay, at" in cli.refused("produce", "t", str(path), *asked, "--key", "no")
+    assert "has no column no, only tail, delay, at" in cli.refused("produce", "t", str(path), *asked, "--key", "no")
     assert "has no topic other" in cli.refused("produce", "other", str(path), *asked)
-    assert "reads no standard input" in cli.refused("produce", "t", "-", *asked)
+    assert "cannot read standard input" in cli.refused("produce", "t", "-", *asked)
     path.write_bytes(b"noise")
     assert "table.parquet: " in cli.refused("produce", "t", str(path), *asked)

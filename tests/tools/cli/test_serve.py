@@ -32,4 +32,4 @@ def test_a_configuration_file_without_data_directories_and_kafkas_options_are_re
     assert "names no data_dirs. Add them, or give --data-dir DIR" in call("serve", "-c", file).stderr
     assert "Did you mean --kafka PORT (for Kafka clients)" in call("serve", "--port", "9092").stderr
     assert "--kafka HOST:PORT and --native HOST:PORT" in call("serve", "--host", "0.0.0.0").stderr
-    assert "other machines reach that" in call("serve", "-d", tmp_path / "data", "--kafka", "0.0.0.0").stderr
+    assert "other machines can reach" in call("serve", "-d", tmp_path / "data", "--kafka", "0.0.0.0").stderr

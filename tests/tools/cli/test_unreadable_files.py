@@ -45,7 +45,7 @@ def test_repair_returns_to_the_copy_from_before_the_last_change(logs: StoppedLog
     assert "`triolog repair" in call("verify", logs.path).stdout
     result = call("repair", logs.path)
     assert result.exit_code == 0
-    assert "rewrite     topics.json: as it was before the last change" in result.stdout
+    assert "rewrite     topics.json: restored from before the last change" in result.stdout
     assert (path.read_bytes(), path.with_name("topics.json.corrupt-0").read_bytes()) == (good, b"{")
     assert call("verify", logs.path).exit_code == 0
 
@@ -55,4 +55,4 @@ def test_millions_of_lines_in_a_checkpoint_are_one_finding(logs: StoppedLogs) ->
     path.write_bytes(b"0\n3000000\n" + b"flights 0 1\n" * 3_000_000)
     result = call("verify", logs.path)
     assert (result.exit_code, len(result.stdout.splitlines()) < 10) == (1, True)
-    assert "has 3000002 lines; a checkpoint has at most 1000000 entries" in result.stdout
+    assert "has 3000002 lines. A checkpoint has at most 1000000 entries" in result.stdout

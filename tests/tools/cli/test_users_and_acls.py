@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import triolog
 from click.testing import Result
-from triolog.server.embedded import BlockingBroker
 
 from .conftest import call
 
@@ -19,7 +19,9 @@ PASSWORDS = {"root": "secret of root", "alice": "secret of alice"}
 def server() -> Iterator[str]:
     keys = {"native_security": "sasl_plaintext", "acl_enable": "true", "super_users": "User:root"}
     keys["connection_failed_authentication_delay_ms"] = "1"
-    with BlockingBroker(users={"root": PASSWORDS["root"]}, topics=["orders", "others"], security=keys) as broker:
+    with triolog.blocking.open(
+        users={"root": PASSWORDS["root"]}, topics=["orders", "others"], security=keys, native="127.0.0.1:0"
+    ) as broker:
         broker.append("orders", [b"v"])
         yield "{}:{}".format(*broker.native)
 
@@ -85,7 +87,7 @@ def test_kafkas_words_for_a_rule_work(server: str) -> None:
 
 def test_what_cannot_be_done_is_one_line(server: str) -> None:
     for arguments, words in (
-        (("acls", "add", "alice"), "on which resource?"),
+        (("acls", "add", "alice"), "Use --topic NAME"),
         (("acls", "add", "alice", "--topic", "t", "--operation", "raed"), "Did you mean read?"),
         (("acls", "add", "--deny-principal", "alice"), "Did you mean PRINCIPAL --deny?"),
         (("acls", "remove", "nobody", "-y"), "no such rules"),
@@ -98,6 +100,6 @@ def test_what_cannot_be_done_is_one_line(server: str) -> None:
 
 
 def test_without_acls_the_server_refuses_them() -> None:
-    with BlockingBroker() as broker:
+    with triolog.blocking.open(native="127.0.0.1:0") as broker:
         result = call("acls", "list", "-s", str(broker.native))
     assert (result.exit_code, "SECURITY_DISABLED: ACLs are not enforced: acl_enable is false" in result.stderr) == (1, True)

@@ -82,5 +82,5 @@ def test_a_directory_that_a_server_holds_is_refused_with_its_process(logs: Stopp
     finally:
         lock.release()
     assert result.exit_code == 3
-    assert f"is locked by triolog, process {os.getpid()}" in result.stderr
+    assert f"another server (triolog, process {os.getpid()}) holds" in result.stderr
     assert verify(logs.path).exit_code == 0

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import triolog
 from hypothesis import register_random
 from trio.testing import MockClock
 from triolog.server.embedded import BlockingBroker
@@ -62,6 +63,6 @@ async def served(nursery: trio.Nursery, door: Door) -> AsyncIterator[Served]:
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BlockingBroker]:
     """Topic t with one partition, on a real broker; nothing crashes, so nothing is synced."""
-    with BlockingBroker(tmp_path, durability="os") as running:
+    with triolog.blocking.open(tmp_path, durability="os", native="127.0.0.1:0") as running:
         running.create_topic("t")
         yield running

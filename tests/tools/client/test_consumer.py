@@ -73,7 +73,7 @@ def test_batch_cut_short_is_ignored_and_fetched_again() -> None:
     reader = reading()
     assert offsets_in(fetched(reader, batch(0, 3) + batch(3, 2)[:-1])) == [0, 1, 2]
     assert offsets_in(fetched(reader, batch(3, 2))) == [3, 4]
-    with pytest.raises(RecordTooLargeError, match=r"t-0 at offset 0 hold no whole batch; raise partition_max_bytes"):
+    with pytest.raises(RecordTooLargeError, match=r"t-0 at offset 0 hold no whole batch. Raise partition_max_bytes"):
         fetched(reading(), batch(0, 3)[:-1])
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 import pytest
 import trio
+import triolog
 from triolog.protocol.errors import CorruptRecordError, InvalidRequestError, UnknownTopicOrPartitionError
 from triolog.protocol.native import messages as m
 from triolog.protocol.native.messages import SplitPoint
@@ -33,7 +34,7 @@ TIMES = [(number * 37) % 50 for number in range(120)]
 
 @pytest.fixture
 def timed(tmp_path: Path) -> Iterator[BlockingBroker]:
-    with BlockingBroker(tmp_path, durability="os") as running:
+    with triolog.blocking.open(tmp_path, durability="os", native="127.0.0.1:0") as running:
         running.create_topic("t", 2, {"retention.ms": "-1", "segment.bytes": "1000"})
         for offset, time in enumerate(TIMES):
             running.append("t", [(BEGIN_MS + time, None, b"%d" % offset, ())])
@@ -76,12 +77,12 @@ async def test_exactly_the_range_is_read_and_explained(timed: BlockingBroker, do
 @pytest.fixture
 def gapped(tmp_path: Path) -> Iterator[BlockingBroker]:
     """Offsets 0 to 8 in three batches, of which the middle one was damaged before an unclean start."""
-    with BlockingBroker(tmp_path, durability="os", config={"retention.ms": "-1"}) as running:
+    with triolog.blocking.open(tmp_path, durability="os", config={"retention.ms": "-1"}, native="127.0.0.1:0") as running:
         running.create_topic("t")
         for first in (0, 3, 6):
             running.append("t", [b"%d" % number for number in range(first, first + 3)])
     assert damage_batch(tmp_path, "t-0", 1) == (3, 6)
-    with BlockingBroker(tmp_path, durability="os") as running:
+    with triolog.blocking.open(tmp_path, durability="os", native="127.0.0.1:0") as running:
         yield running
 
 
@@ -127,7 +128,7 @@ async def test_a_gap_is_listed_and_accepted_and_stays_accepted(gapped: BlockingB
         assert await admin.list_gaps("whole", "t") == [m.TopicGaps("whole"), topic]
         with pytest.raises(UnknownTopicOrPartitionError):
             await admin.list_gaps("t", "nowhere")
-        with pytest.raises(InvalidRequestError, match="t-0: no gap starts at offset 4; offset 4 lies in the one from 3"):
+        with pytest.raises(InvalidRequestError, match="Offset 4 is in the gap from 3"):
             await admin.accept_gap(T0, 4)
         assert await admin.accept_gap(T0, 3) == 6
         assert await read(door, client) == [6, 7, 8]
@@ -187,7 +188,7 @@ T0 = TopicPartition("t", 0)
 @pytest.fixture
 def three() -> Iterator[BlockingBroker]:
     """Topic t with three partitions; `os` durability, as nothing crashes."""
-    with BlockingBroker(config={"retention.ms": "-1"}) as running:
+    with triolog.blocking.open(config={"retention.ms": "-1"}, native="127.0.0.1:0") as running:
         running.create_topic("t", 3)
         yield running
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import pytest
 import trio
+import triolog
 from click.testing import CliRunner
 from triolog.protocol.errors import SaslAuthenticationError
 from triolog.protocol.native.messages import HelloResponse, MetadataRequest
@@ -27,7 +28,7 @@ WITHOUT_TLS: Final = {"native_security": "sasl_plaintext", "connection_failed_au
 @contextmanager
 def serving(**keys: Any) -> Iterator[tuple[str, int]]:
     users = {"alice": "secret"}
-    with BlockingBroker(users=users, topics=["topic"], security={**WITHOUT_TLS, **keys}) as broker:
+    with triolog.blocking.open(users=users, topics=["topic"], security={**WITHOUT_TLS, **keys}, native="127.0.0.1:0") as broker:
         yield broker.native
 
 
@@ -41,7 +42,7 @@ async def test_a_user_is_served_where_users_log_in(door: Door, mechanism: str | 
     with serving() as address:
         login = LoginConfig(user="alice", password=lambda: "secret", mechanism=mechanism)
         assert await topics(door, address, ClientConfig(login=login)) == ["topic"]
-    with serving(native_security="plaintext") as address, pytest.raises(SaslAuthenticationError, match="nobody does there"):
+    with serving(native_security="plaintext") as address, pytest.raises(SaslAuthenticationError, match="has no logins"):
         await topics(door, address, ClientConfig(login=login))
 
 
@@ -50,7 +51,7 @@ async def test_a_user_is_served_where_users_log_in(door: Door, mechanism: str | 
     [
         (LoginConfig(user="alice", password="wrong"), "invalid credentials"),
         (LoginConfig(user="nobody", password="secret"), "invalid credentials"),
-        (None, "wants a user who logs in, by SCRAM-SHA-256, SCRAM-SHA-512"),
+        (None, "requires a login, by SCRAM-SHA-256, SCRAM-SHA-512"),
         (LoginConfig(user="alice", password="secret", mechanism="PLAIN"), "offers SCRAM-SHA-256, SCRAM-SHA-512"),
     ],
 )
@@ -72,7 +73,7 @@ async def test_over_tls_a_password_is_enough(door: Door, certificates: Certifica
 
 def test_a_password_is_never_sent_without_tls_nor_shown() -> None:
     hello = HelloResponse("other", "1", 0, "c", {}, sasl_mechanisms=("PLAIN",))
-    with pytest.raises(SaslAuthenticationError, match="not sent without TLS"):
+    with pytest.raises(SaslAuthenticationError, match="no password without TLS"):
         next(login_steps(ALICE, hello, is_encrypted=False))
     assert next(login_steps(ALICE, hello, is_encrypted=True)).data == b"\0alice\0secret"
     assert "secret" not in repr(ALICE)
@@ -94,7 +95,7 @@ async def test_a_login_is_renewed_while_the_client_is_used(door: Door) -> None:
 @pytest.fixture
 def tls_broker(certificates: Certificates) -> Iterator[BlockingBroker]:
     keys = {"native_security": "ssl", "native_ssl_client_auth": "required", **certificates.server_keys()}
-    with BlockingBroker(security=keys) as running:
+    with triolog.blocking.open(security=keys, native="127.0.0.1:0") as running:
         running.create_topic("topic")
         yield running
 
@@ -147,7 +148,7 @@ def test_the_command_line_reaches_a_server_with_tls(tls_broker: BlockingBroker, 
     assert CliRunner().invoke(main, ["topics", "list", *options[:4]]).exit_code != 0
     refused = CliRunner().invoke(main, ["topics", "list", "--tls-ca", __file__])
     assert refused.exit_code != 0
-    assert "--tls-ca or --tls-cert cannot be used" in refused.output
+    assert "cannot use --tls-ca or --tls-cert" in refused.output
 
 
 TOKENS: Final = {"sasl_enabled_mechanisms": "OAUTHBEARER,SCRAM-SHA-512", "sasl_oauthbearer_unsecured_tokens": True}
@@ -156,7 +157,7 @@ TOKENS: Final = {"sasl_enabled_mechanisms": "OAUTHBEARER,SCRAM-SHA-512", "sasl_o
 @contextmanager
 def serving_tokens(**keys: Any) -> Iterator[BlockingBroker]:
     security = {**WITHOUT_TLS, **TOKENS, **keys}
-    with BlockingBroker(users={"alice": "secret"}, topics=["topic"], security=security) as broker:
+    with triolog.blocking.open(users={"alice": "secret"}, topics=["topic"], security=security, native="127.0.0.1:0") as broker:
         yield broker
 
 
@@ -179,18 +180,19 @@ async def test_a_client_logs_in_with_a_token_and_asks_for_another_one_to_renew_i
 
 @pytest.mark.parametrize(
     ("token", "reason"),
-    [("not a token", "an extension is not valid"), ("notatoken", "invalid_token"), ("a.b.c", "invalid_token")],
+    [("not a token", "invalid 'auth' format"), ("notatoken", "invalid_token"), ("a.b.c", "invalid_token")],
 )
 async def test_a_client_with_a_refused_token_is_told_so_without_the_token(door: Door, token: str, reason: str) -> None:
     with serving_tokens() as broker, pytest.raises(SaslAuthenticationError) as caught:
         await topics(door, broker.native, ClientConfig(login=LoginConfig(token=token, mechanism="OAUTHBEARER")))
+    assert reason in str(caught.value)
     assert token not in str(caught.value)
 
 
 def test_a_token_is_sent_without_tls_only_where_the_program_says_so_and_is_never_shown() -> None:
     hello = HelloResponse("other", "1", 0, "c", {}, sasl_mechanisms=("OAUTHBEARER",))
     login = LoginConfig(token="secret")
-    with pytest.raises(SaslAuthenticationError, match="not sent without TLS"):
+    with pytest.raises(SaslAuthenticationError, match="no token without TLS"):
         next(login_steps(login, hello, is_encrypted=False))
     for allowed, is_encrypted in ((login, True), (LoginConfig(token="secret", mechanism="OAUTHBEARER"), False)):
         assert next(login_steps(allowed, hello, is_encrypted=is_encrypted)).data == b"n,,\1auth=Bearer secret\1\1"

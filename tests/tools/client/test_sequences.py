@@ -196,7 +196,7 @@ def test_acknowledged_records_that_are_gone_are_told_and_the_next_are_written() 
     after = driver.append(b"\3")
     driver.settle(delivery, driver.write(delivery))
     with pytest.raises(
-        errors.OutOfOrderSequenceError, match=r"t-0: the log does not end with what it acknowledged .* are gone"
+        errors.OutOfOrderSequenceError, match=r"t-0: the log does not end with the last record acknowledged .* are lost"
     ):
         told.value()
     driver.serve()
@@ -209,7 +209,7 @@ def test_a_fenced_producer_gives_up_everything_and_looks_at_no_answer() -> None:
     futures = [driver.append(b"a", 0), driver.append(b"b", 1)]
     first, second = driver.drain()
     waiting = driver.append(b"c", 0)
-    driver.settle(first, errors.InvalidProducerEpochError("epoch 0, the log knows 1"))
+    driver.settle(first, errors.InvalidProducerEpochError("epoch 0, the log has 1"))
     driver.settle(second, driver.write(second))
     for future in (*futures, waiting):
         with pytest.raises(errors.InvalidProducerEpochError):

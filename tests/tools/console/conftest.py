@@ -10,8 +10,9 @@ from typing import Any
 import attrs
 import pytest
 import trio
+import triolog
 from triolog.server.config.values import Address
-from triolog.server.embedded import EmbeddedBroker, open_broker
+from triolog.server.embedded import EmbeddedBroker
 from triolog.tools.console.process.serving import serve_console
 from triolog.tools.console.routes import ConsoleSettings
 
@@ -44,7 +45,7 @@ class Shown:
 
 @asynccontextmanager
 async def shown_broker(*, console: dict[str, Any] | None = None, **options: Any) -> AsyncIterator[Shown]:
-    async with open_broker(**options) as broker:
+    async with triolog.open(**{"native": "127.0.0.1:0", **options}) as broker:
         async with showing(tuple(broker.native), **(console or {})) as browser:
             yield Shown(broker, browser)
 

@@ -127,7 +127,7 @@ async def test_nobody_sees_it_before_the_server_has_answered(tmp_path: Path) -> 
         for path in ("/api/forward", "/api/test"):
             answer = await browser.get(path)
             assert (answer.status, answer.json["error"]["name"]) == (503, "NO_ANSWER")
-            assert "has not said who may see this" in answer.json["error"]["message"]
+            assert "cannot check permissions" in answer.json["error"]["message"]
 
 
 async def _change(call: Call) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from urllib.request import urlopen
 
 import pytest
 import trio
+import triolog
 from triolog.server.config.values import Address
-from triolog.server.embedded import BlockingBroker
 
 from tests.support.browser_wire import Browser
 from tests.support.control_port import Control, started
@@ -114,13 +114,13 @@ async def test_what_means_nothing_or_is_not_confirmed_is_refused(control: Contro
     async with worked(control) as browser:
         starts = (await looked(browser))["state"]["starts"]
         for path, body, status, message in (
-            ("/crash", {}, 400, 'say {"confirm": "crash"}'),
-            ("/reset", {"confirm": "Reset"}, 400, 'say {"confirm": "reset"}'),
+            ("/crash", {}, 400, '{"confirm": "crash"}'),
+            ("/reset", {"confirm": "Reset"}, 400, '{"confirm": "reset"}'),
             ("/faults", {"api": "Produce"}, 400, "a rule without an effect"),
             ("/faults/99/release", {}, 404, "there is no fault 99"),
-            ("/nodes/..%2Fcrash/down", {}, 400, "number: '../crash' is no number"),
-            ("/clock/advance", {"seconds": -1}, 400, "the clock goes forward"),
-            ("/topics", {"name": "t"}, 404, "there is no such call"),
+            ("/nodes/..%2Fcrash/down", {}, 400, "number: '../crash' is not a number"),
+            ("/clock/advance", {"seconds": -1}, 400, "the clock only moves forward"),
+            ("/topics", {"name": "t"}, 404, "no such call"),
         ):
             answer = await browser.post(f"/api/test{path}", body)
             assert (answer.status, message in answer.json["error"]["message"]) == (status, True), answer.text
@@ -152,7 +152,7 @@ def asked(address: str, path: str) -> Any:
 
 
 def test_the_command_says_where_it_listens_and_ends_when_it_is_told() -> None:
-    with BlockingBroker(topics=["t"]) as broker:
+    with triolog.blocking.open(topics=["t"], native="127.0.0.1:0") as broker:
         server = "{}:{}".format(*broker.native)
         command = [*COMMAND, "console", "--server", server]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()) as process:
@@ -209,14 +209,14 @@ def test_the_links_of_a_server_are_shown_by_its_console(tmp_path: Path) -> None:
 
 def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
     serve = ("serve", "--data-dir", str(tmp_path), "--console")
-    with BlockingBroker() as broker:
+    with triolog.blocking.open(native="127.0.0.1:0") as broker:
         taken = "{}:{}".format(*broker.native)
         for arguments, exit_code, reason in (
-            (("console", "--listen", "0.0.0.0:0"), 2, "other machines reach that"),
+            (("console", "--listen", "0.0.0.0:0"), 2, "other machines can reach"),
             (("console", "--listen", "nowhere"), 2, "'nowhere' is not HOST:PORT"),
-            (("console", "--password-file", __file__), 2, "--password-file is for --user"),
+            (("console", "--password-file", __file__), 2, "--password-file needs --user"),
             ((*serve, "nowhere"), 2, "'nowhere' is not HOST:PORT"),
-            ((*serve, "0.0.0.0:0"), 2, "other machines reach that"),
+            ((*serve, "0.0.0.0:0"), 2, "other machines can reach"),
             (("console", "--server", taken, "--listen", taken), 3, f"cannot listen on {taken}"),
         ):
             result = call(*arguments)

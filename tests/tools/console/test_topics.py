@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 import trio
+import triolog
 from triolog.protocol.native.messages import PlainRecord
-from triolog.server.embedded import BlockingBroker
 from triolog.tools.client.admin import Admin
 from triolog.tools.client.config import ClientConfig
 from triolog.tools.client.connection import connect
@@ -89,7 +89,7 @@ async def test_segments_come_with_sizes_and_times(tmp_path: Path, monkeypatch: p
 
 
 async def test_what_damage_took_out_is_told(tmp_path: Path) -> None:
-    with BlockingBroker(tmp_path, config={"retention.ms": "-1"}) as running:
+    with triolog.blocking.open(tmp_path, config={"retention.ms": "-1"}, native="127.0.0.1:0") as running:
         running.create_topic("t")
         for _ in range(3):
             running.append("t", [b"v"] * 3)

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 import trio
+import triolog
 from triolog.protocol.errors import UnknownTopicOrPartitionError
 from triolog.protocol.native.messages import PlainRecord
 from triolog.protocol.types import CompressionType
 from triolog.server.config.values import Address
-from triolog.server.embedded import EmbeddedBroker, open_broker
+from triolog.server.embedded import EmbeddedBroker
 from triolog.tools.console.events import EventQueue, event_stream
 from triolog.tools.console.records import search, tail
 from triolog.tools.console.watching import watcher
@@ -61,7 +62,7 @@ async def test_a_server_that_is_not_there_is_said_and_comes_back() -> None:
             topics = await browser.get("/api/topics")
             assert (topics.status, topics.json["error"]["name"]) == (503, "NETWORK_EXCEPTION")
             taken.close()
-            async with open_broker(native=Address(host, port), topics=["t"]):
+            async with triolog.open(native=Address(host, port), topics=["t"]):
                 await sample(browser)
                 assert (await browser.get("/api/topics")).json["found"] == 1
                 before = (await browser.get("/api/")).json

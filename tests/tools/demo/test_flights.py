@@ -89,7 +89,7 @@ def test_a_value_is_the_row_as_compact_json_and_a_missing_tail_number_a_null_key
 def test_airports_are_partitions_and_columns_that_are_missing_are_named() -> None:
     flights = flights_of({"origin": "LGA"}, {"origin": "EWR"}, {"origin": "JFK"})
     assert [flight.partition for flight in flights] == [2, 0, 1]
-    with pytest.raises(SourceError, match="'BOS' is none of EWR, JFK, LGA"):
+    with pytest.raises(SourceError, match="'BOS' is not one of EWR, JFK, LGA"):
         flights_of({"origin": "BOS"})
     with pytest.raises(SourceError, match="no column sched_dep_time"):
         parser([name for name in ROW if name != "sched_dep_time"])

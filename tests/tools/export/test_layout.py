@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow.dataset as ds
 import pytest
+import triolog
 from pyarrow.parquet import ParquetWriter
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import NO_TIMESTAMP
-from triolog.server.embedded import BlockingBroker
 from triolog.tools.export.layout import MAX_OPEN_DAYS, NO_DAY, TEMPORARY, DamagedLogError, Export, export_piece
 from triolog.tools.export.log_pieces import LogSource, plan_pieces
 from triolog.tools.export.manifest import VERSION, JobError, Manifest, ManifestError, replace_file
@@ -23,7 +23,7 @@ Row = tuple[int | None, bytes | None, bytes | None, tuple[()]]
 
 
 def written(path: Path, rows: list[Row]) -> Path:
-    with BlockingBroker(path / "data", durability="os", config={"retention.ms": "-1"}) as broker:
+    with triolog.blocking.open(path / "data", durability="os", config={"retention.ms": "-1"}) as broker:
         broker.create_topic("t")
         broker.append("t", build_batch((NO_TIMESTAMP if at is None else at, *rest) for at, *rest in rows))
     return path / "data"
@@ -81,7 +81,7 @@ def test_files_and_names_are_on_the_device_before_a_piece_is_done(tmp_path: Path
 def test_damage_is_reported_though_closing_what_was_begun_fails_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And there is no advice to read on with a mode that the job has not."""
     data = written(tmp_path, [(DAY_MS, None, b"a", ())])
-    with BlockingBroker(data, durability="os", config={"retention.ms": "-1"}) as broker:
+    with triolog.blocking.open(data, durability="os", config={"retention.ms": "-1"}) as broker:
         broker.append("t", [(2 * DAY_MS, None, b"second", ())])
     source = LogSource(directories=(str(data),), topics=("t",))
     [piece] = plan_pieces(source, Manifest.open(None, "export", {}))
@@ -104,7 +104,7 @@ def test_damage_is_reported_though_closing_what_was_begun_fails_too(tmp_path: Pa
 
 def test_topic_that_is_not_there_is_named(tmp_path: Path) -> None:
     source = LogSource(directories=(str(written(tmp_path, [(DAY_MS, None, b"a", ())])),), topics=("absent",))
-    with pytest.raises(JobError, match="there is no partition of topic absent"):
+    with pytest.raises(JobError, match="no partition of topic absent"):
         plan_pieces(source, Manifest.open(None, "export", {}))
 
 
@@ -134,9 +134,9 @@ def test_second_run_finds_plan_and_results_of_the_first(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        ("", "is no manifest of a job"),
-        ("{}", "is no manifest of a job"),
-        ("[]", "is no manifest of a job"),
+        ("", "is not a manifest of a job"),
+        ("{}", "is not a manifest of a job"),
+        ("[]", "is not a manifest of a job"),
         ('{"version": 3, "job": "export"}', "version 3"),
         (manifest_text(settings=[]), "settings is of another type"),
         (manifest_text(plan={}), "plan is of another type"),
@@ -158,9 +158,9 @@ def test_nothing_is_kept_without_a_path_and_another_job_or_other_settings_are_re
     assert list(tmp_path.iterdir()) == []
     path = tmp_path / "manifest.json"
     opened(path, walk=True).complete()
-    with pytest.raises(ManifestError, match="is of the job export"):
+    with pytest.raises(ManifestError, match="belongs to the job export"):
         opened(path, "verify", walk=True)
-    with pytest.raises(ManifestError, match="was begun with walk=True, this run has False; use the same settings"):
+    with pytest.raises(ManifestError, match="was begun with walk=True, this run has False"):
         opened(path, walk=False)
 
 
@@ -176,7 +176,7 @@ def test_manifest_of_files_that_have_changed_names_the_first_one(tmp_path: Path)
     path = tmp_path / "manifest.json"
     Manifest.open(path, "verify", {}, files={"a": [1], "b": [2]}).add({"x": {}})
     assert Manifest.open(path, "verify", {}, files={"a": [1], "b": [2]}).done == {"x": {}}
-    with pytest.raises(ManifestError, match=r"^b has changed since .*manifest\.json was begun; delete the manifest"):
+    with pytest.raises(ManifestError, match=r"^b has changed since .*manifest\.json was begun\. Delete the manifest"):
         Manifest.open(path, "verify", {}, files={"a": [1], "b": [3]})
 
 
@@ -189,7 +189,7 @@ def test_finished_manifest_of_a_job_that_looks_at_what_is_there_now_is_begun_ane
     assert Manifest.open(path, "verify", {}, files={"a": 1}).done == {"x": {}}
     again = Manifest.open(path, "verify", {"walk": False}, files={"a": 2}, is_repeatable=True)
     assert (again.done, again.plan, again.is_complete) == ({}, None, False)
-    with pytest.raises(ManifestError, match="is of the job verify"):
+    with pytest.raises(ManifestError, match="belongs to the job verify"):
         Manifest.open(path, "compact", {}, is_repeatable=True)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+import triolog
 from triolog.server.embedded import BlockingBroker
 
 from tests.support.forwarding import ANY_PORT, FOR_EVER, TOPIC, Forwarding, forwarding
@@ -20,5 +21,5 @@ def pair() -> Iterator[Forwarding]:
 
 @pytest.fixture
 def upstream() -> Iterator[BlockingBroker]:
-    with BlockingBroker(kafka=ANY_PORT, config=FOR_EVER) as running:
+    with triolog.blocking.open(kafka=ANY_PORT, config=FOR_EVER, native="127.0.0.1:0") as running:
         yield running

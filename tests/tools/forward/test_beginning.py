@@ -37,8 +37,8 @@ def test_what_is_lost_before_the_upstream_was_ever_reached_is_told(pair: Forward
     assert pair.values() == numbered(10, 20)
     assert pair.records()[0].headers == (("triolog.gap", b"0-9"),)
     assert link.progress.snapshot()["lost_records"] == 10
-    assert "offsets 0-9 are gone and were not forwarded" in caplog.text
-    assert "the upstream has no offset" not in caplog.text, "nothing was ever sent there"
+    assert "offsets 0-9 are lost and were not forwarded" in caplog.text
+    assert "the upstream has lost its offset" not in caplog.text, "nothing was ever sent there"
 
 
 def test_it_is_noted_while_the_link_is_paused(pair: Forwarding) -> None:
@@ -61,7 +61,7 @@ def test_records_from_before_the_link_are_no_loss(pair: Forwarding, caplog: pyte
     link = pair.drain()
     assert [record.headers for record in pair.records()] == [()] * 10
     assert link.progress.snapshot()["lost_records"] == 0
-    assert "the upstream has no offset" not in caplog.text
+    assert "the upstream has lost its offset" not in caplog.text
 
 
 @pytest.mark.usefixtures("quick_connections")
@@ -109,7 +109,7 @@ def test_a_topic_created_again_meanwhile_is_stopped(pair: Forwarding, tmp_path: 
     assert pair.values() == OLD
     create_again(pair)
     for _ in range(2):
-        assert "it was deleted and made again" in trouble(drained(pair, path, **settings))
+        assert "it was deleted and created again" in trouble(drained(pair, path, **settings))
         assert pair.values() == OLD
 
 
@@ -125,7 +125,7 @@ def test_a_topic_created_again_under_a_link_is_stopped(pair: Forwarding, tmp_pat
         pair.source.create_topic(TOPIC)
         pair.append(NEW)
         running.link.wishes.drain()
-        until(lambda: "made again" in trouble(running.link), "that it stops")
+        until(lambda: "created again" in trouble(running.link), "that it stops")
     assert pair.values() == OLD
 
 

@@ -52,7 +52,7 @@ def test_records_before_one_that_librdkafka_refuses_go_once(pair: Forwarding, de
         until(lambda: TOPIC in troubles(link), "trouble")
         said = troubles(link)[TOPIC]
         assert f"offset 30 of partition 0 cannot be sent: it has {LIMIT + 1} bytes" in said
-        assert f"message.max.bytes of {LIMIT}; raise it in the link's table `kafka`" in said
+        assert f"message.max.bytes of {LIMIT}. Raise it in the link's table `kafka`" in said
         assert "--partition 0 -o 31" in said
         assert f"max.message.bytes of {TOPIC}" not in said, "that would not help"
     assert pair.values() == before
@@ -147,7 +147,7 @@ def test_a_second_forwarder_takes_over_and_the_first_ends_with_a_clear_message(p
             pair.append(numbered(20, 30))
             until(lambda: first.link.progress.state is LinkState.FAILED, "the end of the first")
             until(lambda: pair.values() == numbered(0, 30), "all records")
-    assert "another forwarder has taken this link over" in str(first.link.error)
+    assert "another forwarder took this link over" in str(first.link.error)
     assert GROUP in str(first.link.error)
     assert pair.values() == numbered(0, 30)
 
@@ -159,7 +159,7 @@ def test_a_forwarder_that_was_fenced_while_idle_ends(pair: Forwarding, monkeypat
         with Running(pair.link(claims=Claims())) as second:
             until(lambda: first.link.progress.state is LinkState.FAILED, "the end of the first")
             assert second.link.progress.state is LinkState.RUNNING
-    assert "another forwarder has taken this link over" in str(first.link.error)
+    assert "another forwarder took this link over" in str(first.link.error)
 
 
 def test_two_topics_never_go_into_one(pair: Forwarding) -> None:
@@ -171,7 +171,7 @@ def test_two_topics_never_go_into_one(pair: Forwarding) -> None:
         until(lambda: "all" in pair.upstream.topics() and pair.values("all"), "one of them")
         until(lambda: troubles(link), "trouble")
     assert troubles(link) == {
-        TOPIC: f"topic {OTHER} of link link goes to all at {pair.upstream.bootstrap_servers} as well; change `target` of one"
+        TOPIC: f"topic {OTHER} of link link goes to all at {pair.upstream.bootstrap_servers} . Change `target` of one"
     }
     assert pair.values("all") == [OTHER.encode()]
 
@@ -185,9 +185,8 @@ def test_too_few_partitions_stop_the_topic_with_the_command_that_adds_them_and_n
     with Running(link):
         until(lambda: TOPIC in pair.upstream.topics() and pair.values() == [b"b"], "the other topic")
         until(lambda: OTHER in troubles(link), "trouble")
-        assert troubles(link)[OTHER] == (
-            "it has 3 partitions and other upstream has 2; add them: kafka-topics.sh --alter --topic other --partitions 3"
-        )
+        assert troubles(link)[OTHER].startswith("it has 3 partitions, but other upstream has 2")
+        assert troubles(link)[OTHER].endswith("kafka-topics.sh --alter --topic other --partitions 3")
         pair.upstream.create_partitions(OTHER, 3)
         link.wishes.resume()
         until(lambda: pair.values(OTHER, 2) == [b"a"], "its records")
@@ -202,15 +201,15 @@ def test_a_missing_topic_is_made_with_the_partitions_and_settings_of_the_source(
         pair.drain(create_config={"retention.ms": 123_456_789})
         made = pair.upstream.describe_topic(TOPIC)
         assert len(made.partitions) == 3
-        assert dict(made.configs) == {"cleanup.policy": "compact", "max.message.bytes": "54321", "retention.ms": "123456789"}
+        assert dict(made.config) == {"cleanup.policy": "compact", "max.message.bytes": "54321", "retention.ms": "123456789"}
 
 
 def test_a_missing_topic_that_is_not_to_be_made_or_may_not_be_stops_the_topic(pair: Forwarding) -> None:
     assert trouble_of(pair, create_topics=False) == (
-        f"the upstream has no topic {TOPIC}; make it: kafka-topics.sh --create --topic {TOPIC} --partitions 1"
+        f"the upstream has no topic {TOPIC}. Create it: kafka-topics.sh --create --topic {TOPIC} --partitions 1"
     )
     pair.upstream.faults.add("CreateTopics", error="TOPIC_AUTHORIZATION_FAILED")
-    assert "does not let it be made" in trouble_of(pair)
+    assert "does not allow creating it" in trouble_of(pair)
     assert TOPIC not in pair.upstream.topics()
 
 
@@ -219,7 +218,7 @@ def test_an_upstream_that_does_not_create_a_topic_is_retried(pair: Forwarding, m
     silent = pair.upstream.faults.add("CreateTopics", delay_ms=2000, once=True)
     pair.append([b"a"])
     link = pair.link()
-    assert first_failure(link).startswith(f"{TOPIC} cannot be made at ")
+    assert first_failure(link).startswith(f"{TOPIC} at ")
     assert silent.fired == 1
     pair.drain()
     assert pair.values() == [b"a"]
@@ -299,7 +298,7 @@ def test_a_source_that_was_restored_and_has_grown_past_what_was_forwarded_is_not
         older.append(TOPIC, [(1_700_000_000_030, None, b"another", ()), (1_700_000_000_031, None, b"behind", ())])
         reason = trouble_of(Forwarding(older, pair.upstream))
     assert "the record at offset 20 of partition 0 has time 1700000000030" in reason
-    assert "the one that was forwarded last had 1700000000020" in reason
+    assert "the last forwarded one had 1700000000020" in reason
     assert len(pair.values()) == 21
 
 
@@ -339,7 +338,7 @@ def test_what_is_not_there_is_said_at_once(pair: Forwarding, tmp_path: Path) -> 
     assert "Connection refused" in refused
     assert "Failed to resolve" in first_failure(pair.link(to="no-such-host.invalid:9092"))
     secret = pair.link(kafka={"sasl.password": {"file": str(tmp_path / "none")}})
-    assert "sasl.password cannot be read: [Errno 2] No such file or directory" in first_failure(secret)
+    assert "cannot read sasl.password: [Errno 2] No such file or directory" in first_failure(secret)
     link = pair.link()
     link._open_source = lambda: ServerSource(Address("127.0.0.1", 1))
     assert "the source 127.0.0.1:1" in first_failure(link)

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+import triolog
 from triolog.server.config.broker_config import Address
-from triolog.server.embedded import MEMORY, BlockingBroker
+from triolog.server.embedded import MEMORY
 from triolog.tools.pytest_plugin.report import report_of
 
 from tests.support.kafka_wire import KafkaWire
@@ -97,7 +98,7 @@ def test_brokers_of_tests_and_of_the_session(pytester: pytest.Pytester) -> None:
     )
     result = run(pytester, "--strict-markers")
     result.assert_outcomes(passed=7, errors=2)
-    result.stdout.fnmatch_lines(["*takes keywords only*", "*open() has no option 'topcis' (did you mean 'topics'[?])*"])
+    result.stdout.fnmatch_lines(["*accepts only keywords*", "*open() has no option 'topcis' (did you mean 'topics'[?])*"])
 
 
 def test_a_failed_test_tells_what_the_broker_was_asked(pytester: pytest.Pytester) -> None:
@@ -159,17 +160,17 @@ def test_with_pytest_trio(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
         import pytest
         import trio
-        from triolog.server.embedded import MEMORY, open_broker
+        import triolog
 
         @pytest.fixture
         async def broker():
-            async with open_broker(MEMORY, topics=["t"]) as broker:
+            async with triolog.open(":memory:", topics=["t"]) as broker:
                 yield broker
 
         @pytest.mark.trio
         async def test_it(triolog_broker, broker):
             triolog_broker.create_topic("t")
-            await trio.to_thread.run_sync(triolog_broker.log("t").produce, "x")
+            await trio.to_thread.run_sync(triolog_broker.log("t").append, ["x"])
             assert triolog_broker.log("t").values() == [b"x"]
             broker.faults.disk("full")
     """)
@@ -197,11 +198,11 @@ def test_with_pytest_asyncio_and_aiokafka(pytester: pytest.Pytester) -> None:
 
 
 def test_it_says_why_an_application_of_kafka_streams_does_not_run() -> None:
-    with BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0)) as broker:
+    with triolog.blocking.open(MEMORY, kafka=Address("127.0.0.1", 0)) as broker:
         with KafkaWire.connect(broker.kafka) as client:
             StreamsMember(client).beat()
         lines = report_of(broker).splitlines()
         told = "Streams group app is NotReady with 1 members; MISSING_SOURCE_TOPICS: Source topics topic are missing."
         assert told in lines
         broker.crash()
-        assert "the broker is down; restart() starts it again" in report_of(broker).splitlines()
+        assert "the broker is down. Call restart() to start it again" in report_of(broker).splitlines()

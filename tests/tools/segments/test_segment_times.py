@@ -137,7 +137,7 @@ def test_entries_of_kafkas_indexes_are_those_in_their_bytes() -> None:
         ([(5, 100), (4, 200)], b"", "offsets do not ascend, entry 0 has 5"),
         ([(5, 100), (6, 100)], b"", "positions do not ascend"),
         ([(-1, 100)], b"", "offsets begin with -1"),
-        ([(5, 100)], b"\x00\x00", "10 bytes, that is no whole number of entries"),
+        ([(5, 100)], b"\x00\x00", "10 bytes, not a multiple of its entries"),
         ([(0, 0), (5, 100), (0, 0), (6, 200)], b"", "offsets do not ascend"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+import triolog
 from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.tools.spark.source.broker import close_connections
 
@@ -14,7 +15,7 @@ from tests.tools.spark import class_archive
 @pytest.fixture
 def server() -> Iterator[BlockingBroker]:
     """A real server that listens, in memory."""
-    with BlockingBroker(MEMORY) as broker:
+    with triolog.blocking.open(MEMORY, native="127.0.0.1:0") as broker:
         yield broker
         close_connections()
 

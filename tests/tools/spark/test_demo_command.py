@@ -61,7 +61,7 @@ def test_a_picture_that_has_no_place_is_refused_before_anything_starts(tmp_path:
     arguments = ["--picture", str(tmp_path / "none" / "delay.png"), "--data-dir", str(tmp_path / "data")]
     result = CliRunner().invoke(command, arguments)
     assert result.exit_code == 2
-    assert f"there is no folder {tmp_path / 'none'}" in result.output
+    assert f"folder {tmp_path / 'none'} does not exist" in result.output
     assert not (tmp_path / "data").exists()
 
 

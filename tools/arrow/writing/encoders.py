@@ -42,7 +42,7 @@ def json_rows(rows: pa.RecordBatch) -> pa.Array:
             pc.fill_null(_json_cells(column), "null"),
         ]
     if not parts:
-        raise ValueError("there is no column to write")
+        raise ValueError("no column to write")
     return pc.binary_join_element_wise(*parts, "}", "").cast(pa.binary())
 
 
@@ -100,7 +100,7 @@ def _avro_rows(schema: Any) -> Encoder:
     try:
         parsed = fastavro.parse_schema(json.loads(schema) if isinstance(schema, str) else schema)
     except (ValueError, TypeError, KeyError, fastavro.schema.SchemaParseException) as exc:
-        raise ArrowError(f"schema is no Avro schema: {exc}") from exc
+        raise ArrowError(f"schema is not an Avro schema: {exc}") from exc
 
     def encode(rows: pa.RecordBatch) -> pa.Array:
         cells = []

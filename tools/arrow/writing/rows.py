@@ -80,7 +80,7 @@ class RowShape:
             wrong = np.flatnonzero((numbers < 0) | (numbers >= count))
             if wrong.size:
                 row = int(wrong[0])
-                raise ArrowError(f"{self.name}: row {first + row}: partition {numbers[row]}, there are 0 to {count - 1}")
+                raise ArrowError(f"{self.name}: row {first + row}: partition {numbers[row]}, the topic has 0 to {count - 1}")
             return numbers
         if keys is None or count == 1:
             return self._turn if count > 1 else 0
@@ -108,10 +108,10 @@ def row_shape(
             for asked, usual in zip((key, value, timestamp, None), _RAW, strict=True)
         )
         if value is None:
-            raise ArrowError(f"{name} has no column value for format='raw'; name one, or give json, msgpack or avro")
+            raise ArrowError(f"{name} has no column value for format='raw'. Name one, or use json, msgpack or avro")
     for column in (key, value, timestamp, partition):
         if isinstance(column, str) and column not in schema.names:
-            raise ArrowError(f"{name} has no column {column}; there are {', '.join(schema.names)}")
+            raise ArrowError(f"{name} has no column {column}, only {', '.join(schema.names)}")
     if isinstance(partition, int) and not 0 <= partition < partitions:
         raise ArrowError(f"partition is {partition}, the topic has 0 to {partitions - 1}")
     encode = None if value_format == "raw" else encoder_of(value_format, value_schema)

@@ -45,7 +45,7 @@ class TableInput:
             try:
                 batch = next(self.batches, None)
             except (pa.ArrowException, OSError) as exc:
-                raise ArrowError(f"{self.name}: behind row {first}: {' '.join(str(exc).split())}") from exc
+                raise ArrowError(f"{self.name}: after row {first}: {' '.join(str(exc).split())}") from exc
             if batch is None:
                 return
             count = max(1, min(ROWS, batch.num_rows * PIECE_BYTES // max(1, batch.nbytes)))
@@ -69,7 +69,7 @@ def open_table(source: Any, file_format: str | None = None) -> TableInput:
         reader = pa.RecordBatchReader.from_stream(source)
         return TableInput(f"the {type(source).__name__}", reader.schema, iter(reader))
     raise ArrowError(
-        f"{type(source).__name__} is no table; give one of Arrow, Polars, pandas or DuckDB, a reader or a file's name"
+        f"{type(source).__name__} is not a table. Use one of Arrow, Polars, pandas or DuckDB, a reader or a file's name"
     )
 
 
@@ -89,7 +89,7 @@ def _open_file(path: str, file_format: str | None) -> TableInput:
     kind = file_format or SUFFIXES.get(Path(path).suffix.lower())
     if kind not in FILE_FORMATS:
         raise ArrowError(
-            f"{path}: its name does not end in {', '.join(SUFFIXES)}, and file_format is not {', '.join(FILE_FORMATS)}"
+            f"{path}: its name does not end in {', '.join(SUFFIXES)}, and file_format is not one of {', '.join(FILE_FORMATS)}"
         )
     try:
         if kind == "parquet":

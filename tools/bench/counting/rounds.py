@@ -66,7 +66,7 @@ class Peer:
             answer = bytes(received[LENGTH_BYTES:size])
             del received[:size]
             return answer
-        raise LoadFailedError("the server ended a connection")
+        raise LoadFailedError("the server closed a connection")
 
     async def ask(self, frame: bytes) -> bytes:
         """Send a request and return its answer; nothing of it is counted."""

@@ -169,6 +169,6 @@ def check_codes(body: Any) -> None:
             check_codes(each)
     elif attrs.has(type(body)):
         if getattr(body, "error_code", 0):
-            raise LoadFailedError(f"the server answered {body}")
+            raise LoadFailedError(f"the server returned {body}")
         for field in attrs.fields(type(body)):
             check_codes(getattr(body, field.name))

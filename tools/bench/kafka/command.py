@@ -15,15 +15,15 @@ ROUNDS: Final = 5
 @click.command
 @measuring(quick="A small share of the counts: shows that it works, not how fast it is.", name="kafka")
 @rounds
-@click.option("--starts", type=click.IntRange(min=1), help="Of the fixture, in one round, such as 10000.")
-@click.option("--no-peers", is_flag=True, help="Leave Apache Kafka and kfake out.")
+@click.option("--starts", type=click.IntRange(min=1), help="Records of the fixture in one round, such as 10000.")
+@click.option("--no-peers", is_flag=True, help="Leave out Apache Kafka and kfake.")
 @list_rows
 def command(wanted: Wanted, rounds: int | None, starts: int | None, no_peers: bool, list_rows: bool) -> None:
     """Measure triolog beside Apache Kafka and kfake, with ratios to their figures of the same run, each with its target.
 
-    The generator is a Go program, built once: Go is needed. Kafka's jars come from Maven, with a JDK of 17 or newer; where
-    one of them is missing the ratios to Kafka say so. All brokers have every load twice before anything counts, but for
-    --quick. Exit code 1 when a row could not be measured; a missed target is a figure, not an error.
+    The generator is a Go program, built once, so Go is required. Kafka's jars come from Maven, with a JDK of 17 or newer. If
+    one of them is missing, the ratios to Kafka say so. All brokers run every load twice before the first measurement, except
+    with --quick. Exit code 1 when a row could not be measured. A missed target is a figure, not an error.
     """
     from ..measuring.bench import FULL, Scale
     from .rows import ROWS, benchmark

@@ -134,7 +134,7 @@ def _await_record(consumer: Consumer, deadline: float) -> None:
         message = consumer.poll(1.0)
         if message is not None and message.error() is None:
             return
-    raise LoadFailedError("a record did not come upstream")
+    raise LoadFailedError("a record did not arrive upstream")
 
 
 def _forwarded(

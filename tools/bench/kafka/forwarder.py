@@ -109,7 +109,7 @@ def watch(process: subprocess.Popen[bytes], to: str, target: str, records: int) 
         last = began
         while last[1] < records:
             if process.poll() is not None:
-                raise LoadFailedError(f"the process that brings records to {target} has ended with {process.returncode}")
+                raise LoadFailedError(f"the process that sends records to {target} ended with {process.returncode}")
             if time.monotonic() - last[0] > STALLED_S:
                 raise LoadFailedError(f"{target} has had {last[1]} of {records} records for {STALLED_S:g} s")
             time.sleep(POLL_S)

@@ -70,7 +70,7 @@ def build_generator() -> Generator:
     """Build the program of the present sources. Raises PeerMissingError."""
     go = shutil.which("go")
     if go is None:
-        raise PeerMissingError("Go is not installed, the generator (franz-go) cannot be built")
+        raise PeerMissingError("Go is not installed, so the generator (franz-go) cannot be built")
     sources = sorted(path for path in SOURCES.iterdir() if path.suffix == ".go" or path.name.startswith("go."))
     digest = hashlib.sha256(b"".join(path.name.encode() + path.read_bytes() for path in sources)).hexdigest()[:16]
     folder = built_in("bench-kafka")

@@ -51,7 +51,7 @@ MAVEN_TIMEOUT_S: Final = 480.0
 def kafka_jars(version: str = REFERENCE_VERSION, pom: Path = POM) -> str:
     """Return the class path of the jars of a POM. Raises PeerMissingError, which says what to install."""
     if missing := [program for program in PROGRAMS if shutil.which(program) is None]:
-        raise PeerMissingError(f"{', '.join(missing)} not found; install a JDK (17 or newer) and Maven")
+        raise PeerMissingError(f"{', '.join(missing)} not found. Install a JDK (17 or newer) and Maven")
     cache = built_in("kafka")
     with locked(cache / "jars.lock"):
         named = () if version == REFERENCE_VERSION else (f"-Dkafka.version={version}",)
@@ -136,4 +136,4 @@ def _wait_until_accepting(process: subprocess.Popen[bytes], name: str, port: int
             time.sleep(0.01)
         else:
             return
-    raise LoadFailedError(f"{name} did not come up: {log.read_text(encoding='utf-8', errors='replace')[-2000:]}")
+    raise LoadFailedError(f"{name} did not start: {log.read_text(encoding='utf-8', errors='replace')[-2000:]}")

@@ -43,7 +43,7 @@ class LoopDevice:
 def loop_device(directory: str, *, size_bytes: int) -> Iterator[LoopDevice]:
     """Mount a sparse file in `directory` for the time of the block. Raises NoLoopDeviceError."""
     if os.geteuid() != 0:
-        raise NoLoopDeviceError("loop devices are root's")
+        raise NoLoopDeviceError("loop devices need root")
     missing = [tool for tool in TOOLS if shutil.which(tool) is None]
     if missing:
         raise NoLoopDeviceError(f"{', '.join(missing)} not installed")

@@ -83,7 +83,7 @@ def shared_out_mib(pid: int) -> float:
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1]) / 1024
-    raise OSError(f"process {pid} has no memory")
+    raise OSError(f"process {pid} has no memory figures")
 
 
 def bytes_read(pid: int) -> int:

@@ -57,7 +57,7 @@ class Wire:
             data = self.socket.recv(RECEIVE_BYTES)
             self._protocol.receive_data(data)
         if not isinstance(event, Response) or event.error is not None or event.body is None:
-            raise LoadFailedError(f"{api} was answered with {event}")
+            raise LoadFailedError(f"{api} returned {event}")
         check_body(event.body)
         return dict(event.body)
 
@@ -93,7 +93,7 @@ def read_answer(frame: Bytes) -> tuple[int, dict[str, Any]]:
     answer: Any = unpack_frame(memoryview(frame), None)
     correlation_id, error, body = answer
     if error is not None:
-        raise LoadFailedError(f"the server answered {error}")
+        raise LoadFailedError(f"the server returned {error}")
     check_body(body)
     return correlation_id, body
 
@@ -103,7 +103,7 @@ def check_body(body: Any) -> None:
         if isinstance(entries, list):
             for entry in entries:
                 if isinstance(entry, dict) and entry.get("error"):
-                    raise LoadFailedError(f"the server answered {entry['error']}")
+                    raise LoadFailedError(f"the server returned {entry['error']}")
 
 
 def batch_of(records: int, value_bytes: int, *, first_timestamp: int = FIRST_TIMESTAMP) -> bytes:
@@ -201,7 +201,7 @@ def drive_pipelines(pipelines: Sequence[Pipeline], in_flight: int) -> float:
             ready = poller.poll(TIMEOUT_S)
             if not ready:
                 unanswered = sum(pipeline.total - pipeline.answered for pipeline in pipelines)
-                raise LoadFailedError(f"{unanswered} requests are unanswered, and nothing came for {TIMEOUT_S:g} s")
+                raise LoadFailedError(f"{unanswered} requests are unanswered, and nothing arrived for {TIMEOUT_S:g} s")
             for fd, events in ready:
                 pipeline = by_fd[fd]
                 if events & select.EPOLLOUT:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import trio
 
 from ....protocol.limits import MIB
-from ....server.embedded import aio, open_broker
+from ....server.embedded import aio, opening
 from ..measuring.bench import Bench
 from ..measuring.child import run_load
 from ..measuring.report import Line, RowResult, at_most, percentile
@@ -20,7 +20,6 @@ INTERPRETERS: Final = 10
 CALLS: Final = 5_000
 VALUE: Final = bytes(100)
 OPTIONS: Final[dict[str, Any]] = {
-    "native": None,
     "durability": "os",
     "config": {"retention.ms": "-1"},
     "topics": ["many", "one"],
@@ -34,8 +33,8 @@ def resident():
         return int(file.read().split()[1])
 
 before, begun = resident(), time.perf_counter()
-from triolog.server.embedded import LOCALHOST, BlockingBroker
-with BlockingBroker(native=LOCALHOST if sys.argv[1] else None, topics=["first"]) as broker:
+import triolog
+with triolog.blocking.open(native="127.0.0.1:0" if sys.argv[1] else None, topics=["first"]) as broker:
     broker.append("first", [b"record"])
     print((time.perf_counter() - begun) * 1000, (resident() - before) * 4096)
 """
@@ -45,7 +44,7 @@ with BlockingBroker(native=LOCALHOST if sys.argv[1] else None, topics=["first"])
 def embedded_start(bench: Bench) -> RowResult:
     """Start new interpreters, imports included; compiled modules exist. A temporary directory."""
     lines = []
-    for name, listens in (("no listener", ""), ("as it is by default", "listens")):
+    for name, listens in (("no listener", ""), ("with a listener", "listens")):
         bench.say(f"interpreters that are started for it, {name}")
         times, sizes = [], []
         for number in range(1 + bench.scale.count(INTERPRETERS, least=1)):
@@ -79,7 +78,7 @@ def in_process(bench: Bench) -> RowResult:
 
 def append_and_fetch(*, directory: str, calls: int, rounds: int, program: str) -> dict[str, list[float]]:
     """Return p50 and p99 in us of appends and of fetches of one record in each round after one that warms."""
-    opened = open_broker if program == "trio" else aio.open_broker
+    opened = opening.open if program == "trio" else aio.open
     answer: dict[str, list[float]] = {f"{what}_{share}_us": [] for what in ("append", "fetch") for share in ("p50", "p99")}
 
     async def measure() -> None:

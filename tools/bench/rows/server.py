@@ -169,7 +169,9 @@ def recover_log(*, directory: str, end_offset: int) -> float:
     log = open_log(OsFileSystem(), request)
     seconds = time.perf_counter() - started
     if log.log_end_offset != end_offset:
-        raise LoadFailedError(f"recovery ended at offset {log.log_end_offset}, the server had appended {end_offset} records")
+        raise LoadFailedError(
+            f"recovery ended at offset {log.log_end_offset}, but the server had appended {end_offset} records"
+        )
     return seconds
 
 
@@ -190,5 +192,5 @@ def _restart(directory: str, end_offset: int) -> float:
         answer = wire.call("offsets_for_times", {"partitions": asked})["partitions"][0]
         seconds = time.perf_counter() - started
     if answer["offset"] != end_offset:
-        raise LoadFailedError(f"the server had acknowledged {end_offset} records, the log ends at {answer['offset']}")
+        raise LoadFailedError(f"the server had acknowledged {end_offset} records, but the log ends at {answer['offset']}")
     return seconds

@@ -25,9 +25,9 @@ COLUMNS: Final = columns(
 @limit_option
 @asks_server
 def command(limit: int, server: ServerAddress, as_json: bool) -> None:
-    """List the connections of a server, the oldest of each listener first; this command's own is one of them.
+    """List the connections of a server, the oldest of each listener first, including the connection of this command.
 
-    Bytes are those on the wire since the connection began.
+    Bytes are counted on the wire since the connection opened.
     """
     answer = ask(server, lambda admin: admin.list_connections(limit))
     if as_json:

@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 @click.command
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(exists=True))
 @click.option("--records", is_flag=True, help="Print the records of every batch too.")
-@click.option("--checks", "only_checks", is_flag=True, help="Print the verdicts alone.")
+@click.option("--checks", "only_checks", is_flag=True, help="Print only the verdicts.")
 @timezone_option
 @json_option
 def command(files: tuple[str, ...], records: bool, only_checks: bool, zone: Zone, as_json: bool) -> None:
-    """Show the batches, index entries or lines of FILE... and check them; of a directory, all the files it knows in it.
+    """Show and check the batches, index entries or lines of FILE..., or of all known files of a directory.
 
-    A .log: sizes, CRCs, offsets, the structure of all records, timestamps, leader epochs. An .index or .timeindex:
-    order, and every entry against the batches of the .log beside it. A .txnindex, .snapshot or .batches, checkpoints,
-    topics.json, meta.properties and partition.metadata: whether they can be read. Records of __consumer_offsets and
-    __transaction_state are shown in words too. Exit code 1 when a check failed. --json prints JSON lines.
+    Checks of a .log: sizes, CRCs, offsets, the structure of all records, timestamps, leader epochs. Checks of an .index or
+    .timeindex: order, and every entry against the batches of its .log. A .txnindex, .snapshot or .batches, checkpoints,
+    topics.json, meta.properties and partition.metadata must be readable. Records of __consumer_offsets and __transaction_state
+    are also explained in words. Exit code 1 when a check failed. --json prints JSON lines.
     """
     from ....server.storage.disk.filesystem import OsFileSystem
     from .dump_report import JsonReport, TextReport
@@ -45,7 +45,7 @@ def command(files: tuple[str, ...], records: bool, only_checks: bool, zone: Zone
     paths = list(_expanded(files))
     folders = dict.fromkeys(Path(path).absolute().parent for path in paths)
     for holder in dict.fromkeys(filter(None, map(_holder, folders))):
-        warn(f"warning: {holder}; files that change while they are read can fail checks")
+        warn(f"warning: {holder}. Files that change while they are read can fail checks")
     report = JsonReport(with_rows=not only_checks) if as_json else TextReport(zone, with_rows=not only_checks)
     for path in paths:
         report.begin(path, kind_of(path) or "")
@@ -72,7 +72,7 @@ def _expanded(files: tuple[str, ...]) -> Iterator[str]:
         if not Path(path).is_dir():
             if kind_of(path) is None:
                 raise click.UsageError(
-                    f"{path} is no file that dump knows: .log, .index, .timeindex, .txnindex, .snapshot, .batches, "
+                    f"{path} is not a file that dump knows: .log, .index, .timeindex, .txnindex, .snapshot, .batches, "
                     "checkpoints, topics.json, meta.properties, partition.metadata, or a directory of these"
                 )
             yield path

@@ -70,7 +70,7 @@ def _dump(fs: FileSystem, path: str, kind: type[AbstractIndex], report: Report) 
         _report_entries(file, kind, report)
         note = count_text(file.entries, "entry", "entries")
         note += f", then {file.zeros:,} of zeros: preallocated, not closed" if file.zeros else ""
-        wrong = f"{file.size} bytes are no multiple of {file.entry_size}" if file.remainder else None
+        wrong = f"{file.size} bytes are not a multiple of {file.entry_size}" if file.remainder else None
         report.check("size", wrong, note)
         matching = TimeMatching(iter(file)) if kind is TimeIndex else OffsetMatching(iter(file))
         has_log = _visit_log(fs, path, base_offset, matching.visit, report)
@@ -106,7 +106,7 @@ def _visit_log(fs: FileSystem, path: str, base_offset: int, visit: _Visit, repor
     log = str(Path(path).parent / segment_file(base_offset, LOG_SUFFIX))
     size = fs.file_size(log)
     if size is None:
-        report.check("log", f"{log} is not there: the entries cannot be checked; give an index together with its log")
+        report.check("log", f"{log} does not exist, so the entries cannot be checked. Give an index together with its log")
         return False
     try:
         drive(fs, whole_file(FileHandle(path=log), size).visit_headers(visit))

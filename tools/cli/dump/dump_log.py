@@ -104,7 +104,7 @@ class _Batches:
         if first < self._next_offset or last < first:
             self._offsets.add(f"position {position}: {first} to {last} cannot follow {self._next_offset - 1}")
         elif last - self._base_offset > INT32_MAX:
-            self._offsets.add(f"position {position}: {last} lies more than {INT32_MAX} above {self._base_offset}")
+            self._offsets.add(f"position {position}: {last} is more than {INT32_MAX} above {self._base_offset}")
         self._next_offset = max(self._next_offset, last + 1)
 
     def _walk(self, header: BatchHeader, position: int, batch: memoryview) -> bool:
@@ -114,7 +114,7 @@ class _Batches:
             self._records.add(f"position {position}: {exc.message}")
             return False
         if walk.records_count and walk.max_timestamp != header.max_timestamp:
-            found = f"the header says {header.max_timestamp}, the largest of the records is {walk.max_timestamp}"
+            found = f"the header has {header.max_timestamp}, the largest of the records is {walk.max_timestamp}"
             self._timestamps.add(f"position {position}: {found}")
         return True
 
@@ -164,8 +164,8 @@ def _check_tail(fs: FileSystem, path: str, size: int, stop: int, framing: str | 
     elif _is_zero(fs, path, stop, size):
         report.check("batches", None, f"{stop:,} bytes, then {tail:,} zeros: preallocated")
     else:
-        found = framing or f"{tail} bytes from position {stop} on are no whole batch: a torn write, or still being written"
-        report.check("batches", found, f"{stop:,} of {size:,} bytes are whole batches; recovery cuts the log there")
+        found = framing or f"{tail} bytes from position {stop} on are not a whole batch: a torn write, or still being written"
+        report.check("batches", found, f"{stop:,} of {size:,} bytes are whole batches. Recovery cuts the log there")
 
 
 def _is_zero(fs: FileSystem, path: str, start: int, stop: int) -> bool:

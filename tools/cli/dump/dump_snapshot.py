@@ -76,7 +76,7 @@ def _why_of_another(fs: FileSystem, path: str, offset: int | None, belongs_to: i
         data = read_small(fs, snapshot)
         decode_snapshot(snapshot, data)
     except FileNotFoundError:
-        return f"there is no {Path(snapshot).name} beside it"
+        return f"{Path(snapshot).name} does not exist beside it"
     except (CorruptSnapshotError, ValueError) as exc:
         return str(exc)
     found = crc_of(data)

@@ -75,8 +75,8 @@ def _clean_shutdown(path: str, data: bytes) -> Iterator[str]:
 
 def _gaps(path: str, data: bytes) -> Iterator[str]:
     for gap in decode_gaps(path, data):
-        kept = "nothing was left of them" if gap.file == NO_FILE else f"what was found there is in {gap.file}"
-        accepted = "; readers pass over them: it is accepted" if gap.is_accepted else ""
+        kept = "nothing was left of them" if gap.file == NO_FILE else f"the damaged bytes are in {gap.file}"
+        accepted = "; accepted: readers skip them" if gap.is_accepted else ""
         yield f"offsets {gap.start_offset} to {gap.end_offset - 1} are missing; {kept}{accepted}"
 
 
@@ -93,7 +93,7 @@ def _creations(path: str, data: bytes) -> Iterator[str]:
     yield f"generation {generation}"
     for creation in creations:
         numbers = f"partitions {creation.first_partition} to {creation.partitions - 1}"
-        yield f"{creation.name}: id {encode_uuid(creation.topic_id)}, {numbers} were being made"
+        yield f"{creation.name}: id {encode_uuid(creation.topic_id)}, {numbers} were being created"
 
 
 def _security(path: str, data: bytes) -> Iterator[str]:

@@ -67,7 +67,7 @@ def _consumer(value: consumer.ConsumerGroupMemberMetadataValue) -> str:
 def _consumer_assignment(value: consumer.ConsumerGroupCurrentMemberAssignmentValue) -> str:
     states = {int(state): state.name.lower() for state in MemberState}
     revoked = list(_by_id(value.partitions_pending_revocation))
-    gives_up = f", gives up {_listed(revoked)}" if revoked else ""
+    gives_up = f", must give up {_listed(revoked)}" if revoked else ""
     has = _listed(_by_id(value.assigned_partitions))
     return f"{states.get(value.state, str(value.state))} at epoch {value.member_epoch}, has {has}{gives_up}"
 
@@ -89,7 +89,7 @@ def _streams_member(value: streams.StreamsGroupMemberMetadataValue) -> str:
 def _streams_assignment(value: streams.StreamsGroupCurrentMemberAssignmentValue) -> str:
     revoked = _tasks(value.active_tasks_pending_revocation, value.standby_tasks_pending_revocation)
     has = _tasks(value.active_tasks, value.standby_tasks)
-    return f"at epoch {value.member_epoch}: {has}; to be given up: {revoked}"
+    return f"at epoch {value.member_epoch}: {has}; must give up {revoked}"
 
 
 def _subtopology(part: streams.StreamsGroupSubtopology) -> str:

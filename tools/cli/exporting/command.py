@@ -42,33 +42,37 @@ BASE64_PREFIX: Final = "base64:"
 @topics_option
 @click.option("-f", "--format", "format_name", type=click.Choice(FORMATS), default="jsonl", show_default=True)
 @click.option("--target", type=click.Path(file_okay=False), help="Write files into this folder instead of printing.")
-@click.option("--partition-by", type=click.Choice(["day"]), help="A folder for each topic and UTC day. [default with --target]")
+@click.option(
+    "--partition-by", type=click.Choice(["day"]), help="Create a folder for each topic and UTC day. [default with --target]"
+)
 @click.option(
     "--compression",
     default="zstd",
     show_default=True,
     type=click.Choice(["zstd", "lz4", "snappy", "gzip", "none"]),
-    help="Of Parquet and Arrow files.",
+    help="Compression of Parquet and Arrow files.",
 )
 @position_option(
     *("-o", "--offset"),
     also=("--from-offset",),
     times=("--from-time",),
     multiple=True,
-    help="Export the records from there on: an offset of each partition, a time, or both.  [default: start]",
+    help="Export the records from here on: an offset of each partition, a time, or both.  [default: start]",
 )
 @position_option(
     "--until",
     also=("--to-offset",),
     times=("--to-time",),
     multiple=True,
-    help="Export the records before it.  [default: end]",
+    help="Export the records before this position.  [default: end]",
 )
 @click.option(
     "--isolation",
     type=click.Choice(["read_uncommitted", "read_committed"]),
-    help="read_committed leaves out aborted transactions and stops at the first open one. "
-    "[default: read_uncommitted, with --target read_committed]",
+    help=(
+        "read_committed leaves out aborted transactions and stops at the first open one. [default: "
+        "read_uncommitted, with --target read_committed]"
+    ),
 )
 @timezone_option
 def command(
@@ -83,14 +87,15 @@ def command(
     isolation: str | None,
     zone: Zone,
 ) -> None:
-    """Print the records of the log directory DIR, or of one partition's directory; the server must be stopped.
+    """Print the records of the log directory DIR, or of one partition's directory. Stop the server first.
 
     With --target they become files, topic=<topic>/day=<day>/part-<partition>-<offset>.<format>, which appear when they are
-    whole. The same command goes on where an earlier one was cut off, to the offsets of that one. A running server does not
-    mind.
+    complete. The same command continues an interrupted run, up to the end offsets of that run. With --target a server may be
+    running.
 
-    JSON lines are what `triolog produce --format json` reads. Records come partition by partition, in the order of their
-    offsets; times are looked at record by record. A damaged batch is left out and named on standard error: exit code 1.
+    `triolog produce --format json` reads the JSON lines. Records come by partition, in the order of their offsets; each is
+    compared with the times of --offset and --until. A damaged batch is left out and reported on standard error, with
+    exit code 1.
     """
     from ....protocol.limits import INT64_MAX
     from ....server.offline.stored_records import RecordRange
@@ -148,7 +153,7 @@ def _bound(texts: tuple[str, ...], zone: Zone, option: str) -> tuple[int | None,
         elif (found := time_of(place)) is not None:
             time_ms = found
         elif place != (EARLIEST if option == "--offset" else LATEST):
-            raise click.BadParameter(f"{text} is not known without a server. Write an offset or a time", param_hint=option)
+            raise click.BadParameter(f"{text} is unknown without a server. Use an offset or a time", param_hint=option)
     return offset, time_ms
 
 
@@ -199,7 +204,7 @@ class _Exporting:
                 write(b"".join([to_line(partition, record) for record in records]))
                 self._records += len(records)
         except RequestError as exc:
-            raise FailedError(f"{partition}: {exc.message}; `triolog verify` lists every such batch") from exc
+            raise FailedError(f"{partition}: {exc.message}. `triolog verify` lists every such batch") from exc
 
     def _advance(self, log_bytes: int) -> None:
         self._bytes += log_bytes
@@ -208,7 +213,7 @@ class _Exporting:
     def _damaged(self, path: str, damage: Damage) -> None:
         self.damages += 1
         where = f"{relative(path, self._directory)} at position {damage.position}"
-        what = "is read all the same" if damage.stamp is not None else "is left out"
+        what = "is read anyway" if damage.stamp is not None else "is left out"
         warn(f"warning: {where}: {printable(damage.reason)}; the batch {what}")
 
 

@@ -16,7 +16,7 @@ from ..terminal.times import LOCAL
 
 ASK_S: Final = 10.0
 
-state_dir_option = click.option("--state-dir", type=click.Path(file_okay=False), help="Where the links are, as they were told.")
+state_dir_option = click.option("--state-dir", type=click.Path(file_okay=False), help="State directory of the links.")
 
 
 def state_folder(state_dir: str | None) -> Path:
@@ -36,9 +36,9 @@ def ask_link(link: str, state_dir: str | None, request: dict[str, Any], timeout_
     try:
         answer = ask(str(folder / link / CONTROL), request, timeout_s)
     except (OSError, ValueError) as exc:
-        raise NotConnectedError(f"link {link} is not forwarded by any process that {folder} knows ({exc})") from exc
+        raise NotConnectedError(f"no process in {folder} forwards link {link} ({exc})") from exc
     if "state" not in answer:
-        raise FailedError(f"link {link}: {answer.get('error', 'no answer')}")
+        raise FailedError(f"link {link}: {answer.get('error', 'no response')}")
     return answer
 
 
@@ -54,7 +54,7 @@ def _order(command: str, link: str, state_dir: str | None, *, as_json: bool, **m
 @state_dir_option
 @json_option
 def pause(link: str, state_dir: str | None, as_json: bool) -> None:
-    """Let a link send nothing, over restarts too, until it is resumed."""
+    """Pause a link, over restarts too, until `resume`."""
     if _order("pause", link, state_dir, as_json=as_json) and not as_json:
         say(f"{link} is paused")
 
@@ -64,38 +64,38 @@ def pause(link: str, state_dir: str | None, as_json: bool) -> None:
 @state_dir_option
 @json_option
 def resume(link: str, state_dir: str | None, as_json: bool) -> None:
-    """Let a link that is paused go on."""
+    """Resume a paused link."""
     if _order("resume", link, state_dir, as_json=as_json) and not as_json:
-        say(f"{link} goes on")
+        say(f"{link} resumed")
 
 
 @click.command
 @click.argument("link")
-@click.option(
-    "--timeout", "timeout_s", type=click.FloatRange(0, min_open=True), help="Seconds; by default as long as it takes."
-)
+@click.option("--timeout", "timeout_s", type=click.FloatRange(0, min_open=True), help="Seconds to wait.  [default: no limit]")
 @state_dir_option
 @json_option
 def drain(link: str, timeout_s: float | None, state_dir: str | None, as_json: bool) -> None:
-    """Wait until nothing is left, whatever the link's windows say; exit code 1 when the time is up before."""
+    """Wait until a link has sent everything, even outside its windows. Exit code 1 after --timeout."""
     answer = _order("drain", link, state_dir, as_json=as_json, timeout_s=timeout_s)
     try:
         if not answer["drained"]:
             troubles = [f"; topic {topic}: {message}" for topic, message in answer["troubles"].items()]
             raise FailedError(
-                f"{count_text(answer['backlog_records'], 'record')} left after {timeout_s or math.inf:g} s, "
-                f"the link is {answer['state']}{''.join(troubles)}"
+                f"{count_text(answer['backlog_records'], 'record')} left after {timeout_s or math.inf:g} s, the link "
+                f"is {answer['state']}{''.join(troubles)}"
             )
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
-        raise FailedError(f"link {link} answers with what this version does not know ({type(exc).__name__}: {exc})") from exc
+        raise FailedError(f"link {link} sent a response that this version does not know ({type(exc).__name__}: {exc})") from exc
     if not as_json:
         say(f"{link}: nothing is left")
 
 
 @click.command
-@click.option("--topic", required=True, metavar="NAME", help="The source's topic.")
-@click.option("-p", "--partition", type=click.IntRange(0), help="Of this partition only.")
-@position_option(*("-o", "--offset", "start"), also=("--start",), required=True, help=f"Continue there: {POSITION_HELP}.")
+@click.option("--topic", required=True, metavar="NAME", help="Topic of the source.")
+@click.option("-p", "--partition", type=click.IntRange(0), help="Partition to reset.  [default: all]")
+@position_option(
+    *("-o", "--offset", "start"), also=("--start",), required=True, help=f"Continue at this position: {POSITION_HELP}."
+)
 @click.argument("link", required=False)
 @json_option
 @click.pass_context
@@ -117,10 +117,10 @@ def reset(ctx: click.Context, /, link: str | None, topic: str, partition: int | 
         settings = settings_of(options)
         names = [each.name for each in settings.links]
         if link is None and len(names) > 1:
-            raise click.UsageError(f"say which link: {', '.join(names)}")
+            raise click.UsageError(f"several links. Choose one: {', '.join(names)}")
         chosen = next((each for each in settings.links if link in (None, each.name)), None)
         if chosen is None:
-            raise click.UsageError(f"there is no link {link}; there are {', '.join(names)}")
+            raise click.UsageError(f"there is no link {link}. Links: {', '.join(names)}")
         place = read_position(start, LOCAL, "--offset")
         held = LinkPlace.take(Path(settings.state_dir or default_state_dir(os.environ)), chosen.name)
         try:
@@ -140,4 +140,4 @@ def reset(ctx: click.Context, /, link: str | None, topic: str, partition: int | 
         print_json({str(each): offset for each, offset in offsets.items()})
         return
     for each, offset in offsets.items():
-        say(f"{each} goes on at {offset}")
+        say(f"{each} continues at {offset}")

@@ -27,50 +27,66 @@ FILE: Final = click.Path(exists=True, dir_okay=False)
 
 
 @click.group(cls=Group, invoke_without_command=True)
-@click.option("-c", "--config", "config_file", type=FILE, help="TOML with links: tables [[forward]].")
-@click.option("--server-config", type=FILE, hidden=True, help="The same in a server's file.")
-@click.option("--parent", type=int, hidden=True, help="The process that started this one: without it there is none.")
-@click.option("-s", "--server", metavar="HOST:PORT", envvar="TRIOLOG_SERVER", show_envvar=True, help="The server that is read.")
-@click.option("--tls-ca", type=FILE, envvar="TRIOLOG_TLS_CA", show_envvar=True, help="TLS with it: PEM with its CA.")
-@click.option("--tls-cert", type=FILE, envvar="TRIOLOG_TLS_CERT", show_envvar=True, help="PEM with a certificate of your own.")
-@click.option("--user", envvar="TRIOLOG_USER", show_envvar=True, help="User who logs in at it.")
-@click.option("--password-file", type=FILE, envvar="TRIOLOG_PASSWORD_FILE", show_envvar=True, help="File with the password.")
+@click.option("-c", "--config", "config_file", type=FILE, help="TOML file with links: tables [[forward]].")
+@click.option("--server-config", type=FILE, hidden=True, help="The same tables in a server's file.")
+@click.option("--parent", type=int, hidden=True, help="Stop when this parent process ends.")
+@click.option("-s", "--server", metavar="HOST:PORT", envvar="TRIOLOG_SERVER", show_envvar=True, help="Source server.")
 @click.option(
-    "--from-dir", type=click.Path(exists=True, file_okay=False), help="The log directory of a stopped server instead."
+    "--tls-ca", type=FILE, envvar="TRIOLOG_TLS_CA", show_envvar=True, help="Use TLS with the source: PEM file with its CA."
 )
-@click.option("--to", metavar="HOST:PORT", help="Upstream brokers, with commas.")
-@click.option("--topics", metavar="NAME,...", help="Topics that are forwarded.")
-@click.option("--pattern", metavar="REGEX", help="Topics by a regular expression for the whole name.")
-@click.option("--link", metavar="NAME", help="Of the link: part of its group and transactional id upstream.")
-@click.option("--node", metavar="NAME", help="Who this is upstream; by default the server's cluster id.")
-@click.option("--target", metavar="TEMPLATE", help="Names upstream, such as {node}.{topic}.")
-@click.option("--delivery", type=click.Choice(["exactly-once", "at-least-once"]), help="By default exactly once.")
-@click.option("--start", metavar="POSITION", help="Where new topics begin: start (the default), end, or a time such as 10m.")
-@click.option("--max-rate", metavar="BYTES", help="Cap on bytes a second.")
-@click.option("--window", "windows", multiple=True, metavar="WINDOW", help="When it may send, such as 'mon-fri 22:00-06:00'.")
-@click.option("--timezone", metavar="ZONE", help="Of the windows; by default the system's.")
-@click.option("--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), help="Of what is sent; none.")
+@click.option(
+    "--tls-cert", type=FILE, envvar="TRIOLOG_TLS_CERT", show_envvar=True, help="PEM file with a certificate of your own."
+)
+@click.option("--user", envvar="TRIOLOG_USER", show_envvar=True, help="User at the source.")
+@click.option(
+    "--password-file", type=FILE, envvar="TRIOLOG_PASSWORD_FILE", show_envvar=True, help="File with the user's password."
+)
+@click.option(
+    "--from-dir", type=click.Path(exists=True, file_okay=False), help="Log directory of a stopped server, as the source."
+)
+@click.option("--to", metavar="HOST:PORT", help="Upstream brokers, separated by commas.")
+@click.option("--topics", metavar="NAME,...", help="Topics to forward.")
+@click.option("--pattern", metavar="REGEX", help="Topics to forward, by a regular expression for the whole name.")
+@click.option("--link", metavar="NAME", help="Name of the link: part of its group and transactional id upstream.")
+@click.option("--node", metavar="NAME", help="Name of this source upstream.  [default: the server's cluster id]")
+@click.option("--target", metavar="TEMPLATE", help="Names of topics upstream, such as {node}.{topic}.")
+@click.option("--delivery", type=click.Choice(["exactly-once", "at-least-once"]), help="Delivery.  [default: exactly once]")
+@click.option(
+    "--start", metavar="POSITION", help="Position at which new topics begin: start (the default), end, or a time such as 10m."
+)
+@click.option("--max-rate", metavar="BYTES", help="Cap in bytes a second.")
+@click.option(
+    "--window", "windows", multiple=True, metavar="WINDOW", help="Times when the link may send, such as 'mon-fri 22:00-06:00'."
+)
+@click.option("--timezone", metavar="ZONE", help="Time zone of the windows.  [default: the system's]")
+@click.option(
+    "--compression",
+    type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
+    help="Compression of batches.  [default: none]",
+)
 @click.option("--priority", metavar="NAME,...", help="Topics that go before the others while there is a backlog.")
-@click.option("--max-delay-ms", metavar="MS", help="How long a record may wait for others.")
-@click.option("--dead-letter-topic", metavar="NAME", help="Where records go that the upstream refuses.")
-@click.option("--origin-header", is_flag=True, default=None, help="Each record says where it is from.")
-@click.option("--create-topics/--no-create-topics", default=None, help="Whether missing topics are made upstream.")
-@click.option("--kafka", "kafka", multiple=True, metavar="KEY=VALUE", help="A setting of librdkafka; may be repeated.")
-@click.option("--secret", "secrets", multiple=True, metavar="KEY=FILE", help="One that nobody is to see, from a file.")
-@click.option("--drain", "drains", is_flag=True, help="End when nothing is left.")
-@click.option("--state-dir", type=click.Path(file_okay=False), help="Where links can be asked and told.")
-@click.option("--metrics", metavar="HOST:PORT", help="Where /metrics is answered over HTTP.")
-@click.option("--metrics-token-file", type=FILE, help="File with the token that who reads /metrics has to show.")
-@click.option("--insecure", is_flag=True, default=None, help="Let everybody read /metrics, on another address than loopback.")
-@click.option("--ready-file", type=click.Path(dir_okay=False), hidden=True, help="Made when links can be asked.")
+@click.option("--max-delay-ms", metavar="MS", help="Time that a record may wait for others.")
+@click.option("--dead-letter-topic", metavar="NAME", help="Dead letter topic, for records that the upstream refuses.")
+@click.option("--origin-header", is_flag=True, default=None, help="Add the origin of each record as headers.")
+@click.option("--create-topics/--no-create-topics", default=None, help="Create missing topics upstream, or do not.")
+@click.option("--kafka", "kafka", multiple=True, metavar="KEY=VALUE", help="Setting of librdkafka (repeatable).")
+@click.option("--secret", "secrets", multiple=True, metavar="KEY=FILE", help="Secret setting of librdkafka, read from FILE.")
+@click.option("--drain", "drains", is_flag=True, help="Stop when everything is sent.")
+@click.option("--state-dir", type=click.Path(file_okay=False), help="Directory for state and commands of the links.")
+@click.option("--metrics", metavar="HOST:PORT", help="Serve /metrics over HTTP.")
+@click.option("--metrics-token-file", type=FILE, help="File with the token that /metrics requires.")
+@click.option(
+    "--insecure", is_flag=True, default=None, help="Serve /metrics without a token on an address other than loopback."
+)
+@click.option("--ready-file", type=click.Path(dir_okay=False), hidden=True, help="Create this file when links accept commands.")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True)
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
-    """Hand records on to a Kafka upstream, in order and once, until SIGTERM. SIGHUP has --config read again.
+    """Forward records to a Kafka upstream, in order and once, until SIGTERM. On SIGHUP it reads --config again.
 
-    What is forwarded comes from --config, or is one link: --to, --topics (or --pattern) and --link. Exit code 0 after an
-    orderly stop, or with --drain when everything is upstream; 1 when a link has failed, or a topic could not be forwarded.
+    The links come from --config. Or give one link with --to, --topics (or --pattern) and --link. Exit code 0 after a clean
+    shutdown, or with --drain when everything is upstream; 1 when a link has failed, or a topic could not be forwarded.
     """
     ctx.ensure_object(dict).update(options=options, state_dir=options["state_dir"])
     if ctx.invoked_subcommand is None:

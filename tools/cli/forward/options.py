@@ -52,11 +52,11 @@ def settings_of(options: dict[str, Any]) -> ForwardSettings:
     file = options["config_file"] or options["server_config"]
     if file is not None:
         if given or options["kafka"] or options["secrets"]:
-            raise click.UsageError("--config has the links; leave out the options of a single one")
+            raise click.UsageError("--config already has links. Leave out the options of a single link")
         values = read_file(file, is_servers=options["server_config"] is not None)
     else:
         if "name" not in given or "to" not in given:
-            raise click.UsageError("say what is forwarded: --to, --topics and --link, or --config FILE")
+            raise click.UsageError("nothing to forward. Give --to, --topics and --link, or --config FILE")
         values = {"links": (read_link("the command line", {**given, "kafka": _kafka(options)}),)}
     try:
         for name in ("server", "metrics"):
@@ -113,7 +113,7 @@ def _login(settings: ForwardSettings) -> LoginConfig | None:
         try:
             return secret.read()
         except (OSError, ValueError) as exc:
-            raise SaslAuthenticationError(f"the password of {settings.user} cannot be read from its {secret.kind}") from exc
+            raise SaslAuthenticationError(f"cannot read the password of {settings.user} from its {secret.kind}") from exc
 
     return LoginConfig(user=settings.user, password=password)
 
@@ -131,7 +131,7 @@ def open_source(settings: ForwardSettings, from_dir: str | None) -> Iterator[Cal
             try:
                 tls.context()
             except OSError as exc:
-                raise NotConnectedError(f"--tls-ca or --tls-cert cannot be used: {exc}") from exc
+                raise NotConnectedError(f"cannot use --tls-ca or --tls-cert: {exc}") from exc
         login = _login(settings)
         yield lambda: ServerSource(settings.server, tls, login)
         return
@@ -140,6 +140,8 @@ def open_source(settings: ForwardSettings, from_dir: str | None) -> Iterator[Cal
     from ..terminal.stopped import stopped
 
     if any(link.delivery is Delivery.AT_LEAST_ONCE for link in settings.links):
-        raise click.UsageError("--from-dir changes nothing in DIR, so only the upstream can note how far it is: exactly-once")
+        raise click.UsageError(
+            "--from-dir changes nothing in DIR, so only the upstream can record the progress. It needs exactly-once"
+        )
     with stopped(from_dir, writes=False) as (fs, found):
         yield lambda: DirectorySource(fs, found)

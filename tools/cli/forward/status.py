@@ -27,9 +27,9 @@ NOT_RUNNING: Final = "not running"
 @state_dir_option
 @json_option
 def status(links: tuple[str, ...], state_dir: str | None, as_json: bool) -> None:
-    """Show links: state, backlog, rate, what is lost and what stands in the way.
+    """Show links: state, backlog, rate, losses and problems.
 
-    Exit code 3 when none of them runs.
+    Exit code 3 when no link is running.
     """
     told = _look(links, state_dir)
     if as_json:
@@ -39,7 +39,7 @@ def status(links: tuple[str, ...], state_dir: str | None, as_json: bool) -> None
     else:
         draw(view(told))
     if all(each["state"] == NOT_RUNNING for each in told):
-        raise NotConnectedError(f"no link is forwarded by a process that {state_folder(state_dir)} knows")
+        raise NotConnectedError(f"no process in {state_folder(state_dir)} forwards a link")
 
 
 @click.command
@@ -48,7 +48,7 @@ def status(links: tuple[str, ...], state_dir: str | None, as_json: bool) -> None
 @state_dir_option
 @json_option
 def top(links: tuple[str, ...], interval: float, state_dir: str | None, as_json: bool) -> None:
-    """Watch links, redrawn every second, until Ctrl-C. Where standard output is no terminal it looks once."""
+    """Watch links, redrawn every second, until Ctrl-C. Without a terminal it prints once."""
     if as_json:
         while True:
             for each in _look(links, state_dir):
@@ -73,7 +73,7 @@ def view(told: list[dict[str, Any]]) -> RenderableType:
     try:
         return _view(told)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, OSError) as exc:
-        raise FailedError(f"a link answers with what this version does not know ({type(exc).__name__}: {exc})") from exc
+        raise FailedError(f"a link sent a response that this version does not know ({type(exc).__name__}: {exc})") from exc
 
 
 def _view(told: list[dict[str, Any]]) -> RenderableType:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 COLUMNS: Final = columns("<topic", ">partition", ">start", ">end", "<bytes kept in", ">size", "<found", "<accepted")
 
 data_dir_option = click.option(
-    "--data-dir", metavar="DIR", type=click.Path(exists=True, file_okay=False), help="Of a stopped server, in this directory."
+    "--data-dir", metavar="DIR", type=click.Path(exists=True, file_okay=False), help="Log directory of a stopped server."
 )
 
 
@@ -46,9 +46,9 @@ class Row:
 
 @click.group(cls=Group)
 def command() -> None:
-    """List the offsets that damage took out of logs, and accept that they are missing.
+    """List and acknowledge gaps: data lost to corruption.
 
-    What a reader gets who comes to such offsets, the topic key gap.policy says.
+    The topic key gap.policy decides what consumers see when they reach a gap.
     """
 
 
@@ -58,7 +58,7 @@ def command() -> None:
 @timezone_option
 @asks_server
 def list_gaps(topics: tuple[str, ...], data_dir: str | None, zone: Zone, server: ServerAddress, as_json: bool) -> None:
-    """List what is missing of all topics, or of these: offsets from START up to END, which is the first that is there again."""
+    """List the gaps of all topics, or of these: offsets from START (inclusive) to END (exclusive)."""
     if data_dir is None:
         rows = [row for topic in ask(server, lambda admin: admin.list_gaps(*topics)) for row in _rows(topic)]
     else:
@@ -82,10 +82,10 @@ def list_gaps(topics: tuple[str, ...], data_dir: str | None, zone: Zone, server:
 @data_dir_option
 @asks_server
 def accept(topic: str, partition: int, start: int, data_dir: str | None, server: ServerAddress, as_json: bool) -> None:
-    """Accept that the offsets from START on are missing in PARTITION of TOPIC.
+    """Accept the gap that starts at offset START in PARTITION of TOPIC.
 
-    Readers pass over them from then on, also where the topic has gap.policy=refuse; those that say themselves that they want to
-    be refused are still refused. It is written down beside the log and cannot be taken back.
+    Readers then skip it, even if the topic has gap.policy=refuse. Readers that set their own policy to refuse still get an
+    error. The acceptance is stored beside the log and cannot be undone.
     """
     if data_dir is None:
         end = ask(server, lambda admin: admin.accept_gap(TopicPartition(topic, partition), start))
@@ -94,7 +94,7 @@ def accept(topic: str, partition: int, start: int, data_dir: str | None, server:
     if as_json:
         print_json({"topic": topic, "partition": partition, "start_offset": start, "end_offset": end})
     else:
-        say(f"accepted: readers of {printable(topic)}-{partition} pass over offsets {start} to {end - 1}")
+        say(f"accepted: readers of {printable(topic)}-{partition} skip offsets {start} to {end - 1}")
 
 
 def _rows(topic: TopicGaps) -> Iterator[Row]:

@@ -26,7 +26,7 @@ OFFSET_COLUMNS: Final = columns("<topic", ">partition", ">offset", ">high waterm
 
 @click.group(cls=Group)
 def command() -> None:
-    """List, describe, reset and delete groups: consumers that share topics, and how far they are."""
+    """List, describe, reset and delete groups: members, committed offsets and lag."""
 
 
 @command.command("list")
@@ -40,7 +40,7 @@ def list_groups(server: ServerAddress, as_json: bool) -> None:
         headings = columns("<group", "<state", "<type", ">members")
         draw(table(headings, [(printable(each.group), each.state, each.type, f"{len(each.members):,}") for each in groups]))
     else:
-        say(f"{server} has no groups; `triolog consume TOPIC --group NAME` makes one")
+        say(f"{server} has no groups. `triolog consume TOPIC --group NAME` creates one")
 
 
 async def _all_described(admin: Admin) -> list[DescribedGroup]:
@@ -54,9 +54,9 @@ async def _all_described(admin: Admin) -> list[DescribedGroup]:
 @click.argument("group")
 @asks_server
 def describe(group: str, server: ServerAddress, as_json: bool) -> None:
-    """Show GROUP's state, where it is in each partition, its lag, and who reads it.
+    """Show GROUP's state, and for each partition its committed offset, lag and member.
 
-    Of a share group: from where on records are not done, how many members have, and how often those were given.
+    For a share group: the first offset that is not done, the records in flight, and how often they were delivered.
     """
 
     async def look(admin: Admin) -> tuple[DescribedGroup, list[GroupOffset]]:
@@ -104,7 +104,7 @@ def _show_share(group: DescribedGroup, as_json: bool) -> None:
 @click.argument("group")
 @asks_server
 def members(group: str, server: ServerAddress, as_json: bool) -> None:
-    """Show GROUP's members and what each of them reads."""
+    """Show GROUP's members and the partitions of each."""
     described = ask(server, lambda admin: _one(admin, group))
     if as_json:
         print_json({**_group_entry(described), "members": [_member_entry(each) for each in described.members]})
@@ -124,7 +124,7 @@ def _draw_members(group: DescribedGroup) -> None:
 @yes_option
 @asks_server
 def delete(group: str, yes: bool, server: ServerAddress, as_json: bool) -> None:
-    """Delete GROUP and what it has committed. One that has members is not deleted."""
+    """Delete GROUP and its committed offsets. A group with members is not deleted."""
 
     async def look(admin: Admin) -> int:
         (described,) = await admin.describe_groups(group)
@@ -148,7 +148,7 @@ async def _one(admin: Admin, group: str) -> DescribedGroup:
     if described.error is None:
         return described
     if described.error.code is ErrorCode.GROUP_ID_NOT_FOUND:
-        raise FailedError(f"there is no group {group!r}; `triolog groups list` names them")
+        raise FailedError(f"there is no group {group!r}. `triolog groups list` lists the groups")
     raise described.error
 
 

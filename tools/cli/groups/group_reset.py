@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.command("reset")
 @click.argument("group")
 @click.argument("topic", required=False)
-@click.option("--all-topics", is_flag=True, help="Every topic that the group has offsets for.")
+@click.option("--all-topics", is_flag=True, help="Reset every topic for which the group has offsets.")
 @only_partitions_option
 @position_option(
     *("-o", "--offset", "position"),
@@ -54,11 +54,11 @@ def command(
     Members of a share group get the records after that position again, whether or not they acknowledged them.
     """
     if (topic is None) is not all_topics:
-        raise click.UsageError("name a TOPIC, or all that the group has offsets for with --all-topics")
+        raise click.UsageError("no topic. Give TOPIC, or --all-topics for all topics with offsets of the group")
     if partitions and topic is None:
-        raise click.UsageError("--partition belongs to one TOPIC")
+        raise click.UsageError("--partition needs one TOPIC")
     if (position is None) is (shift is None):
-        raise click.UsageError("give the new position: either --offset POSITION or --shift N")
+        raise click.UsageError("no new position. Give either --offset POSITION or --shift N")
     target = shift or 0 if position is None else read_position(position, zone, "--offset")
 
     async def moved(admin: Admin) -> list[Move]:

@@ -23,17 +23,17 @@ DEFAULT: Final = "<default>"
 
 @click.group(cls=Group)
 def command() -> None:
-    """List, set and remove client quotas: what a user, a client id, both together, or an address may use."""
+    """List, set and remove client quotas: limits for a user, a client id, both together, or an address."""
 
 
 def _entity_options(function: Any) -> Any:
     for option in (
-        click.option("--default-ip", is_flag=True, help="All addresses that have no quota of their own."),
-        click.option("--ip", metavar="ADDRESS", help="Whoever connects from this address."),
-        click.option("--default-client-id", is_flag=True, help="All client ids that have no quota of their own."),
-        click.option("--client-id", metavar="ID", help="Whoever calls itself so."),
-        click.option("--default-user", is_flag=True, help="All users that have no quota of their own."),
-        click.option("--user", metavar="NAME", help="The user of this name."),
+        click.option("--default-ip", is_flag=True, help="Apply to all addresses without a quota of their own."),
+        click.option("--ip", metavar="ADDRESS", help="Apply to this client address."),
+        click.option("--default-client-id", is_flag=True, help="Apply to all client ids without a quota of their own."),
+        click.option("--client-id", metavar="ID", help="Apply to this client id."),
+        click.option("--default-user", is_flag=True, help="Apply to all users without a quota of their own."),
+        click.option("--user", metavar="NAME", help="Apply to this user."),
     ):
         function = option(function)
     return function
@@ -49,7 +49,10 @@ def _entity(named: Mapping[str, Any]) -> dict[str, str | None]:
         if name is not None or is_default:
             entity[kind] = name
     if not entity:
-        raise click.UsageError("whose quota? --user, --client-id, --ip, or --default-user, --default-client-id, --default-ip")
+        raise click.UsageError(
+            "no user, client id or address. Give --user, --client-id, --ip, or --default-user, "
+            "--default-client-id, --default-ip"
+        )
     return entity
 
 
@@ -57,14 +60,14 @@ def _entity(named: Mapping[str, Any]) -> dict[str, str | None]:
 @server_option_beside_user
 @json_option
 def list_quotas(server: ServerAddress, as_json: bool) -> None:
-    """List all quotas that are set."""
+    """List all quotas."""
     quotas = ask(server, lambda admin: admin.describe_quotas())
     if as_json:
         print_json([{"entity": entity, "quotas": values} for entity, values in quotas])
     elif quotas:
         draw(table(COLUMNS, [_row(entity, key, value) for entity, values in quotas for key, value in values.items()]))
     else:
-        say(f"{server} limits nobody; `triolog quotas set --client-id ID producer_byte_rate=BYTES` does")
+        say(f"{server} has no quotas. `triolog quotas set --client-id ID producer_byte_rate=BYTES` sets one")
 
 
 @command.command("set")
@@ -75,9 +78,9 @@ def list_quotas(server: ServerAddress, as_json: bool) -> None:
 def set_quotas(values: tuple[str, ...], server: ServerAddress, as_json: bool, **named: Any) -> None:
     """Set quotas of a user, a client id, both, or an address; in effect at once.
 
-    producer_byte_rate and consumer_byte_rate are bytes a second, request_percentage is of one processor,
-    controller_mutation_rate partitions made and deleted a second; of an address connection_creation_rate, connections a
-    second.
+    producer_byte_rate and consumer_byte_rate are in bytes a second. request_percentage is a share of one processor.
+    controller_mutation_rate counts partitions created and deleted a second. For an address, connection_creation_rate counts
+    connections a second.
     """
     entity = _entity(named)
     wanted = {key: _number(key, text) for key, text in read_configs(values, "KEY=VALUE").items()}
@@ -94,15 +97,15 @@ def set_quotas(values: tuple[str, ...], server: ServerAddress, as_json: bool, **
 @server_option_beside_user
 @json_option
 def remove(keys: tuple[str, ...], server: ServerAddress, as_json: bool, **named: Any) -> None:
-    """Remove quotas of a user, a client id, both, or an address: those of KEY, or all."""
+    """Remove the quotas KEY, or all quotas, of a user, a client id, both, or an address."""
     entity = _entity(named)
     quotas = ask(server, lambda admin: admin.describe_quotas())
     there = next((values for each, values in quotas if each == entity), {})
     if missing := set(keys) - there.keys():
-        raise FailedError(f"{_named(entity)} has no quota {min(missing)}; `triolog quotas list` shows those there are")
+        raise FailedError(f"{_named(entity)} has no quota {min(missing)}. `triolog quotas list` lists the quotas")
     gone = sorted(keys or there)
     if not gone:
-        raise FailedError(f"{_named(entity)} has no quota; `triolog quotas list` shows those there are")
+        raise FailedError(f"{_named(entity)} has no quota. `triolog quotas list` lists the quotas")
     ask(server, lambda admin: admin.alter_quotas(entity, dict.fromkeys(gone)))
     if as_json:
         print_json({"entity": entity, "removed": gone})
@@ -114,7 +117,7 @@ def _number(key: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise click.BadParameter(f"{text!r} is no number, as in {key}=1000", param_hint="KEY=VALUE") from None
+        raise click.BadParameter(f"{text!r} is not a number, as in {key}=1000", param_hint="KEY=VALUE") from None
 
 
 def _text(value: float) -> str:

@@ -41,36 +41,43 @@ def _read_interval(ctx: click.Context, param: click.Parameter, value: str | None
 @click.option(
     "--data-dir",
     type=click.Path(exists=True, file_okay=False),
-    help="A log directory, or one partition's, instead of a server.",
+    help="Log directory, or one partition's directory, instead of a server.",
 )
 @click.option(
     "-f",
     "--format",
     "format_name",
     type=click.Choice(["table", "csv", "json", "parquet"]),
-    help="json is a line for each row. [default: table, with --output by its ending]",
+    help="json prints a line for each row. [default: table, with --output by its ending]",
 )
 @click.option(
-    "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file, which is replaced when all is there."
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write to this file, and replace it when the result is complete.",
 )
-@click.option("--explain", is_flag=True, help="Run it, and show what was read for it instead of the answer.")
-@click.option("--follow", callback=_read_interval, metavar="5s", help="Ask again, so long after each answer, until Ctrl-C.")
+@click.option("--explain", is_flag=True, help="Run the query, and show its plan and its reads instead of the result.")
 @click.option(
-    "--values", multiple=True, metavar="[TOPIC=]KIND", help="Of values: auto, json, msgpack, avro, raw. [default: auto]"
+    "--follow", callback=_read_interval, metavar="5s", help="Repeat the query this long after each result, until Ctrl-C."
+)
+@click.option(
+    "--values", multiple=True, metavar="[TOPIC=]KIND", help="Format of values: auto, json, msgpack, avro, raw. [default: auto]"
 )
 @click.option(
     "--schema",
     "schemas",
     multiple=True,
     metavar="[TOPIC=]COLUMNS",
-    help="The fields of values: 'carrier VARCHAR, delay BIGINT', for avro a file with its schema. [default: the first values']",
+    help=(
+        "Fields of values, such as 'carrier VARCHAR, delay BIGINT'; for avro a file with the schema. "
+        "[default: the first values']"
+    ),
 )
 @click.option(
     "--errors",
     type=click.Choice(["raise", "null"]),
     default="raise",
     show_default=True,
-    help="What a value that does not fit is.",
+    help="Treatment of a value that does not match.",
 )
 @click.option(
     "--isolation", type=click.Choice(["read_committed", "read_uncommitted"]), default="read_committed", show_default=True
@@ -87,7 +94,7 @@ def _read_interval(ctx: click.Context, param: click.Parameter, value: str | None
     help="Show at most N rows of a table.",
 )
 @click.option(
-    "--memory-limit", default="1GB", show_default=True, metavar="SIZE", help="Of DuckDB, which puts on disk what is more."
+    "--memory-limit", default="1GB", show_default=True, metavar="SIZE", help="Memory of DuckDB, which spills the rest to disk."
 )
 @timezone_option
 @click.pass_context
@@ -108,17 +115,17 @@ def command(
     memory_limit: str,
     zone: Zone,
 ) -> None:
-    """Ask topics a question: triolog sql "select carrier, avg(arr_delay) from flights group by 1".
+    """Query topics with SQL: triolog sql "select carrier, avg(arr_delay) from flights group by 1".
 
     Topics are tables with the columns topic, partition, offset, timestamp, timestamp_type, key, value, headers and the fields
-    of their values. Files are tables, too: join 'airlines.csv' or 'planes.parquet'. It is DuckDB's SQL; offset is a word of
-    it, so that column is "offset" in double quotes.
+    of their values. Files are tables, too: join 'airlines.csv' or 'planes.parquet'. The dialect is DuckDB's, where offset is a
+    keyword: write that column as "offset" in double quotes.
     """
     if data_dir is not None and ctx.get_parameter_source("server") is ParameterSource.COMMANDLINE:
-        raise click.UsageError("--server and --data-dir are two places; give one of them")
+        raise click.UsageError("--server and --data-dir exclude each other. Give one of them")
     chosen = format_name or _format_of(output)
     if chosen == "table" and output is not None:
-        raise click.UsageError("--output takes csv, json or parquet; --format says which")
+        raise click.UsageError("--output accepts csv, json or parquet. Choose one with --format")
     if chosen == "parquet" and output is None and sys.stdout.isatty():
         raise click.UsageError("--format parquet needs --output FILE on a terminal")
     _check_installed()
@@ -128,7 +135,7 @@ def command(
     tls, login = access() if data_dir is None else (None, None)
     kinds = _by_topic(values)
     if wrong := [kind for kind in kinds.values() if kind not in KINDS]:
-        raise click.BadParameter(f"{wrong[0]!r} is none of {', '.join(KINDS)}", param_hint="--values")
+        raise click.BadParameter(f"{wrong[0]!r} is not one of {', '.join(KINDS)}", param_hint="--values")
     options = SqlOptions(
         values=kinds,
         schemas=_schemas(_by_topic(schemas), kinds),
@@ -211,7 +218,7 @@ def _format_of(output: Path | None) -> str:
         return "table"
     by_ending = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet"}
     if output.suffix not in by_ending:
-        raise click.UsageError(f"{output.name} does not say what it is; --format does")
+        raise click.UsageError(f"the name {output.name} has no known ending. Add --format")
     return by_ending[output.suffix]
 
 

@@ -63,7 +63,7 @@ class Warnings(Observer):
 
     def found(self, finding: Finding) -> None:
         if finding.severity.value == "damage":
-            warn(f"{finding_text(finding, self._directory)}; `triolog repair --dry-run` shows what can be done")
+            warn(f"{finding_text(finding, self._directory)}. `triolog repair --dry-run` shows the repairs")
 
 
 def finding_row(finding: Finding, directory: StoppedDirectory) -> dict[str, Any]:

@@ -49,7 +49,7 @@ class Input:
             return cls(path, open(path, "rb", buffering=0))
         except OSError as exc:
             hint = f". To send the text itself: -m {path}" if isinstance(exc, FileNotFoundError) else ""
-            raise click.BadParameter(f"{path} cannot be read: {exc.strerror}{hint}", param_hint="FILE") from exc
+            raise click.BadParameter(f"cannot read {path}: {exc.strerror}{hint}", param_hint="FILE") from exc
 
     @classmethod
     def of_messages(cls, messages: Sequence[str]) -> Self:

@@ -39,7 +39,7 @@ timezone_option = click.option(
     "zone",
     callback=_read_zone,
     metavar="ZONE",
-    help="Of times without an offset, and of those shown: America/New_York, UTC, ... [default: the system's]",
+    help="Zone for times without an offset and for output: America/New_York, UTC, ... [default: the system's]",
 )
 
 _DIRECTIONS: Final = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))

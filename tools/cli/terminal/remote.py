@@ -85,21 +85,21 @@ def _with_options(command: F, user: str) -> F:
             "--password-file",
             variable="TRIOLOG_PASSWORD_FILE",
             type=file,
-            help="File with the user's password; without it TRIOLOG_PASSWORD has it, or it is asked for.",
+            help="File with the user's password.  [default: TRIOLOG_PASSWORD, else a prompt]",
         ),
-        _kept(user, "login_user", variable="TRIOLOG_USER", help="User who logs in at a server with logins."),
-        _kept("--tls-cert", variable="TRIOLOG_TLS_CERT", type=file, help="PEM with a certificate of your own and its key."),
+        _kept(user, "login_user", variable="TRIOLOG_USER", help="Log in as this user."),
+        _kept("--tls-cert", variable="TRIOLOG_TLS_CERT", type=file, help="PEM file with a client certificate and its key."),
         _kept(
             "--tls-ca",
             variable="TRIOLOG_TLS_CA",
             type=file,
-            help="TLS with a server whose certificate is from a CA in this PEM.",
+            help="Use TLS and trust the CA in this PEM file.",
         ),
         _kept(
             "--tls",
             variable="TRIOLOG_TLS",
             is_flag=True,
-            help="TLS with a server whose certificate is from a CA that the system trusts.",
+            help="Use TLS and trust the system's CAs.",
         ),
         plain_server_option,
     ):
@@ -128,7 +128,7 @@ def _tls() -> TlsConfig | None:
     try:
         config.context()
     except OSError as exc:
-        raise FailedError(f"--tls-ca or --tls-cert cannot be used: {exc}") from exc
+        raise FailedError(f"cannot use --tls-ca or --tls-cert: {exc}") from exc
     return config
 
 
@@ -139,7 +139,7 @@ def _login() -> LoginConfig | None:
     user, file = _said().get("login_user"), _said().get("password_file")
     if user is None:
         if file is not None:
-            raise click.UsageError("--password-file is for --user, which is missing")
+            raise click.UsageError("--password-file needs --user")
         return None
     return LoginConfig(user=user, password=_password(user) if file is None else PasswordFile(file))
 
@@ -158,7 +158,7 @@ def asked_password(user: str, instead: str = "--password-file FILE or TRIOLOG_PA
             warnings.simplefilter("error", getpass.GetPassWarning)  # it would be shown
             return getpass.getpass(f"Password of {user}: ")
     except (OSError, EOFError, getpass.GetPassWarning) as exc:
-        raise FailedError(f"no terminal to ask for the password of {user}. Use {instead}") from exc
+        raise FailedError(f"no terminal for the password prompt of {user}. Use {instead}") from exc
 
 
 def access() -> tuple[TlsConfig | None, LoginConfig | None]:
@@ -188,14 +188,14 @@ def call_server(address: ServerAddress, function: Callable[[Client], Awaitable[T
         error = _first(exc)
         if isinstance(error, ConnectionLostError):
             reason = error.message.removeprefix(f"could not connect to {address}: ")
-            hint = "is `triolog serve` running there? --server HOST:PORT or TRIOLOG_SERVER names another one"
-            if "before it answered hello" in reason:
+            hint = "Is `triolog serve` running there? --server HOST:PORT or TRIOLOG_SERVER names another one"
+            if "before it responded to hello" in reason:
                 hint = (
-                    f"is {address.port} the port for Kafka clients? Commands use the native one: --server {address.host}:9095"
+                    f"Is {address.port} the port for Kafka clients? Commands use the native one: --server {address.host}:9095"
                 )
-            raise NotConnectedError(f"no connection to {address}: {reason}; {hint}") from exc
+            raise NotConnectedError(f"no connection to {address}: {reason}. {hint}") from exc
         if isinstance(error, SaslAuthenticationError):
-            raise NotConnectedError(f"no login at {address}: {error.message}; --user NAME says who logs in") from exc
+            raise NotConnectedError(f"login failed at {address}: {error.message}. Use --user NAME to log in") from exc
         if isinstance(error, TriologError):
             raise FailedError(f"{address}: {error}") from exc
         if error is exc:

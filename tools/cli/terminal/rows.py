@@ -149,16 +149,16 @@ class CsvReader:
         self._rest_bytes += len(data) - end
         yield from self._rows(whole)
         if self._rest_bytes > MAX_ROW_BYTES:
-            raise UnusableInputError(self._line + 1, f"a row of more than {MAX_ROW_BYTES} bytes; is a quote left open?")
+            raise UnusableInputError(self._line + 1, f"a row has more than {MAX_ROW_BYTES} bytes. Is a quote left open?")
 
     def finish(self) -> Rows:
         """Yield the rows of the remaining data, which has no line end. Raises UnusableInputError."""
         rest, self._rest = b"".join(self._rest), []
         if self._is_quoted:
-            raise UnusableInputError(self._line + 1, "a quote is opened in this row and never closed")
+            raise UnusableInputError(self._line + 1, "a quote that opens in this row never closes")
         yield from self._rows(rest)
         if not self._columns:
-            raise UnusableInputError(1, "there is no row with the names of the columns")
+            raise UnusableInputError(1, "no row with column names")
 
     def _rows(self, data: bytes) -> Rows:
         # Bytes that are no UTF-8 become lone surrogates here, and an error of the row that has them below.
@@ -192,7 +192,7 @@ class CsvReader:
             if name is not None and names.count(name) != 1:
                 raise UnusableInputError(line, f"{option} {name!r} names {names.count(name)} of the columns {', '.join(names)}")
         if len(set(names)) != len(names):
-            raise UnusableInputError(line, f"two columns have one name among {', '.join(names)}")
+            raise UnusableInputError(line, f"two columns have the same name, among {', '.join(names)}")
         self._columns = names
         self._slots = {name: slot for slot, name in enumerate(names)}
 
@@ -239,7 +239,7 @@ def _read_line(line: int, data: bytes, options: RowOptions) -> Row:
     if options.key_separator is not None:
         head, separator, rest = data.partition(options.key_separator.encode())
         if not separator:
-            raise ValueError(f"has no key: {options.key_separator!r} is not in it")
+            raise ValueError(f"has no key: it does not contain {options.key_separator!r}")
         key, value = head, rest
     return Row(line, key, value, None, options.headers)
 
@@ -270,8 +270,8 @@ def _read_record(line: int, data: bytes, options: RowOptions) -> Row:
     fields = _read_json(data)
     if unknown := sorted(fields.keys() - RECORD_FIELDS):
         raise ValueError(
-            f"has the field {unknown[0]!r}; a record has key, value, timestamp, headers, partition. "
-            "--key FIELD or --timestamp FIELD make the whole object the value"
+            f"has the field {unknown[0]!r}. A record has key, value, timestamp, headers, partition. With --key "
+            "FIELD or --timestamp FIELD the whole object is the value"
         )
     partition = fields.get("partition")
     if partition is not None and (type(partition) is not int or partition < 0):

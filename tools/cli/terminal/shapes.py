@@ -33,14 +33,14 @@ limit_option = option(
     help="List at most N.",
     metavar="N",
 )
-yes_option = option("-y", "--yes", also=("--force", "--no-confirm"), is_flag=True, help="Do not ask.")
+yes_option = option("-y", "--yes", also=("--force", "--no-confirm"), is_flag=True, help="Skip the confirmation.")
 only_partitions_option = option(
     *("-p", "--partition", "partitions"),
     also=("--partitions",),
     type=click.IntRange(0),
     multiple=True,
     metavar="N",
-    help="Only this partition; may be repeated.",
+    help="Only this partition (repeatable).",
 )
 
 
@@ -49,7 +49,7 @@ config_option = option(
     also=("--set", "--add-config", "--topic-config"),
     multiple=True,
     metavar="KEY=VALUE",
-    help="Set a topic key; may be repeated.",
+    help="Set a topic key (repeatable).",
 )
 
 
@@ -110,7 +110,7 @@ def say_left_out(count: int, one: str) -> None:
 def check_confirmed(yes: bool, question: str, refusal: str) -> None:
     """Raise FailedError unless `--yes` was given or the question is answered with yes."""
     if not yes and not _is_confirmed(question):
-        raise FailedError(f"{refusal} without asking")
+        raise FailedError(f"{refusal} without confirmation")
 
 
 def _is_confirmed(question: str) -> bool:

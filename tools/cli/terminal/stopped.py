@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 READ_ONLY: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
 directory_argument = click.argument("directory", metavar="DIR", type=click.Path(exists=True, file_okay=False))
-topics_option = click.option("--topic", "topics", multiple=True, metavar="NAME", help="Only this topic; may be repeated.")
+topics_option = click.option("--topic", "topics", multiple=True, metavar="NAME", help="Only this topic (repeatable).")
 
 
 @contextlib.contextmanager

@@ -41,7 +41,7 @@ def produce_table(server: ServerAddress, file: str, options: TableOptions) -> di
     from ...arrow import ArrowError, write
 
     if not Path(file).is_file():
-        raise FailedError(f"{file} is no file; --format {options.format_name} reads no standard input")
+        raise FailedError(f"{file} is not a file. --format {options.format_name} cannot read standard input")
     tls, login = access()
     size = Path(file).stat().st_size
     begin = time.perf_counter()

@@ -48,7 +48,7 @@ def parse_zone(name: str | None) -> Zone:
         return zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as exc:
         raise ValueError(
-            f"there is no time zone {name!r}; write America/New_York, UTC or local (pip install tzdata if all are missing)"
+            f"there is no time zone {name!r}. Use America/New_York, UTC or local (pip install tzdata if all are missing)"
         ) from exc
 
 
@@ -66,7 +66,7 @@ def parse_time(text: str, zone: Zone = LOCAL, *, now_ms: int | None = None) -> i
     if text.isascii() and text.isdigit():
         if _COMPACT_DATE.fullmatch(text):
             date = f"{text[:4]}-{text[4:6]}-{text[6:]}"
-            raise ValueError(f"{text!r} may be a date or milliseconds; write {date}, or @{Decimal(text) / 1000}")
+            raise ValueError(f"{text!r} may be a date or milliseconds. Use {date}, or @{Decimal(text) / 1000}")
         return _checked(text, int(text))
     return parse_iso(text, zone)
 
@@ -76,7 +76,7 @@ def parse_duration(text: str) -> int:
     if not _DURATION.fullmatch(text) or not (
         duration := int(sum(Decimal(number) * _UNITS_MS[unit] for number, unit in _DURATION_PART.findall(text)))
     ):
-        raise ValueError(f"{text!r} is no duration; write 5s, 500ms or 1m30s")
+        raise ValueError(f"invalid duration {text!r}: use 5s, 500ms or 1m30s")
     return duration
 
 
@@ -86,8 +86,8 @@ def parse_iso(text: str, zone: Zone = LOCAL) -> int:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise ValueError(
-            f"{text!r} is no time; write 10m or 2h30m (ago), now, 2013-07-04T00:00 (with Z or -04:00 if you like), "
-            "milliseconds since 1970, or @seconds"
+            f"invalid time {text!r}: use 10m or 2h30m (ago), now, 2013-07-04T00:00 (with Z or -04:00 if you "
+            "like), milliseconds since 1970, or @seconds"
         ) from None
     try:
         if moment.tzinfo is not None or zone is not None:
@@ -102,7 +102,7 @@ def parse_iso(text: str, zone: Zone = LOCAL) -> int:
 def parse_timestamp(value: str | int | float | Decimal, zone: Zone, *, unit_ms: int = 1) -> int:
     """Milliseconds for a timestamp in a row of data: a number of units of `unit_ms`, or ISO 8601. Raises ValueError."""
     if isinstance(value, bool):
-        raise ValueError(f"{value} is no timestamp")
+        raise ValueError(f"{value} is not a timestamp")
     if isinstance(value, str):
         try:
             number = int(value) if value.isdecimal() else Decimal(value)
@@ -111,7 +111,7 @@ def parse_timestamp(value: str | int | float | Decimal, zone: Zone, *, unit_ms: 
     else:
         number = value if isinstance(value, int) else Decimal(str(value))
     if isinstance(number, Decimal) and not number.is_finite():
-        raise ValueError(f"{value!r} is no timestamp")
+        raise ValueError(f"{value!r} is not a timestamp")
     return _checked(str(value), int(number * unit_ms))
 
 
@@ -140,7 +140,7 @@ def duration_text(seconds: float) -> str:
 
 def _checked(text: str, timestamp_ms: int) -> int:
     if timestamp_ms < 0:
-        raise ValueError(f"{text!r} lies before 1970, where timestamps begin")
+        raise ValueError(f"{text!r} is before 1970. Timestamps start there")
     if timestamp_ms > INT64_MAX:
         raise ValueError(f"{text!r} is {timestamp_ms} ms, above the largest timestamp {INT64_MAX}")
     return timestamp_ms

@@ -23,9 +23,9 @@ def walk_tree(partition: str, walk: dict[str, Any], zone: Zone) -> Tree:
     for segment in walk.get("segments", ()):
         _add_segment(tree, segment, asked, zone)
     if skipped := walk.get("segments_skipped"):
-        tree.add(f"{count_text(skipped, 'segment')} passed over: no timestamp of theirs lies in the range")
+        tree.add(f"{count_text(skipped, 'segment')} skipped: no timestamp of theirs is in the range")
     if not walk.get("segments"):
-        tree.add(f"log: scanned{reads_text(walk)}" if walk.get("reads") else "no segment needed to be looked into")
+        tree.add(f"log: scanned{reads_text(walk)}" if walk.get("reads") else "no segment had to be read")
     tree.add(Text(answer_text(walk.get("answer", {}), asked, zone), style="bold green"))
     return tree
 
@@ -38,7 +38,7 @@ def _add_segment(tree: Tree, segment: dict[str, Any], asked: dict[str, Any], zon
         smallest = "not known yet" if least < 0 else format_time(least, zone)
         reason = f", least {smallest}; {size_text(segment['run_bytes'])} in {count_text(segment['runs'], 'run')} of batches"
     else:
-        reason = "" if "offset" in asked else ", which is not before the time asked for"
+        reason = "" if "offset" in asked else ", which is not before the requested time"
     head = f"segment {segment.get('segment', 0):020d} (number {segment.get('number')}{kind}): "
     branch = tree.add(Text(f"{head}{size_text(segment.get('size_bytes', 0))}, {largest}{reason}", style="cyan"))
     if (index := segment.get("time_index")) is not None:

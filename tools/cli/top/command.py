@@ -25,13 +25,13 @@ TABLES: Final = 3
 
 @click.command
 @click.option("--interval", type=click.FloatRange(SHORTEST_S, LONGEST_S), default=1.0, show_default=True, help="Seconds.")
-@click.option("--once", is_flag=True, help="Look for one interval, print it, and end.")
+@click.option("--once", is_flag=True, help="Measure one interval, print it, and end.")
 @timezone_option
 @asks_server
 def command(interval: float, once: bool, zone: Zone, server: ServerAddress, as_json: bool) -> None:
-    """Watch a running server: rates, lag, connections, disk, loss window, how long syncs take.
+    """Watch a running server: rates, lag, connections, disk, loss window, sync times.
 
-    Ends with Ctrl-C. Where standard output is no terminal, and JSON is not asked for, it looks once.
+    Ends with Ctrl-C. Without a terminal and without JSON output it prints once.
     """
 
     async def watch(admin: Admin) -> None:

@@ -31,7 +31,7 @@ def wear_lines(wear: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def _disk(wear: dict[str, Any]) -> str:
     parts = [f"{', '.join(map(printable, wear['disks']))}: "]
     so_far = wear["lifetime_written_bytes"] or wear["disk_written_bytes"]
-    parts.append("tells nothing" if so_far is None else f"{size_text(so_far)} written")
+    parts.append("reports nothing" if so_far is None else f"{size_text(so_far)} written")
     parts.append(_rates(wear["disk_bytes_per_second"], wear["disk_bytes_per_appended_byte"]))
     if wear["life_used_percent"] is not None:
         parts.append(f"; {wear['life_used_percent']} % of its life used")
@@ -44,7 +44,7 @@ def _disk(wear: dict[str, Any]) -> str:
 
 def _rates(per_second: float | None, per_appended: float | None) -> str:
     told = "" if per_second is None else f", {size_text(per_second)}/s"
-    return told if per_appended is None else f"{told}, {per_appended:,.2f} x what was appended"
+    return told if per_appended is None else f"{told}, {per_appended:,.2f} x the appended bytes"
 
 
 LOW_SPACE: Final = 0.1
@@ -74,7 +74,7 @@ def _head(moment: dict[str, Any], title: str, zone: Zone) -> RenderableType:
     head.add_row("connections", connections)
     if moment["insecure"]:
         head.add_row(
-            "insecure", Text(f"whoever reaches {', '.join(map(printable, moment['insecure']))} may do everything", "red")
+            "insecure", Text(f"clients that reach {', '.join(map(printable, moment['insecure']))} may do everything", "red")
         )
     errors = moment["errors_per_second"]
     requests = Text(f"{_number(moment['requests_per_second'])}/s, errors ")

@@ -31,7 +31,15 @@ command.add_command(trim)
 
 @command.command
 @click.argument("name")
-@option("-p", "--partitions", also=("--partition",), type=click.IntRange(1), default=1, show_default=True, help="How many.")
+@option(
+    "-p",
+    "--partitions",
+    also=("--partition",),
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Number of partitions.",
+)
 @config_option
 @ignored("-r", "--replicas", "--replication-factor", takes_value=True)
 @asks_server
@@ -57,7 +65,7 @@ def list_topics(server: ServerAddress, as_json: bool) -> None:
         headings = columns("<topic", ">partitions", ">records", ">size", "<overridden")
         draw(table(headings, [_row(topic) for topic in topics]))
     else:
-        say(f"{server} has no topics; `triolog topics create NAME` makes one")
+        say(f"{server} has no topics. `triolog topics create NAME` creates one")
 
 
 @command.command

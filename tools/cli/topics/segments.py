@@ -33,10 +33,10 @@ SEGMENT_COLUMNS: Final = columns(
 @timezone_option
 @asks_server
 def segments(name: str, partitions: tuple[int, ...], limit: int, zone: Zone, server: ServerAddress, as_json: bool) -> None:
-    """Show the segments of topic NAME: offsets, size, time span, and what is synced, compacted or missing.
+    """Show the segments of topic NAME: offsets, size, time span, and their synced, compacted and missing parts.
 
-    No record has a time before NOT BEFORE, which a server knows of what was appended since its start. ENTRIES are those of the
-    offset index, and ABORTED the aborted transactions of a segment.
+    No record has a time before NOT BEFORE. A server knows it for records that were appended since its start. ENTRIES counts the
+    entries of the offset index, and ABORTED the aborted transactions of a segment.
     """
     wanted: list[str | TopicPartition] = [TopicPartition(name, number) for number in partitions] or [name]
     logs = ask(server, lambda admin: admin.describe_segments(*wanted, max_segments=limit))
@@ -49,7 +49,7 @@ def segments(name: str, partitions: tuple[int, ...], limit: int, zone: Zone, ser
     for line in _remarks(logs):
         say(line)
     if len(served) < len(logs):
-        raise FailedError(f"{count_text(len(logs) - len(served), 'partition')} cannot be described")
+        raise FailedError(f"cannot describe {count_text(len(logs) - len(served), 'partition')}")
 
 
 def _log_cells(log: DescribeSegmentsPartitionResponse) -> Sequence[str]:
@@ -84,10 +84,10 @@ def _remarks(logs: Sequence[DescribeSegmentsPartitionResponse]) -> Iterator[str]
         if log.waiting is not None:
             yield f"{place} takes no appends: {printable(log.waiting)}"
         for gap in log.gaps:
-            accepted = "readers pass over them" if gap.accepted_ms >= 0 else "`triolog gaps` says more"
-            yield f"{place}: damage took offsets {gap.start_offset:,} to {gap.end_offset - 1:,}; {accepted}"
+            accepted = "readers skip them" if gap.accepted_ms >= 0 else "see `triolog gaps`"
+            yield f"{place}: offsets {gap.start_offset:,} to {gap.end_offset - 1:,} were lost to corruption; {accepted}"
         if log.gaps_left_out:
-            yield f"{place}: {log.gaps_left_out:,} more such ranges; `triolog gaps list {printable(log.topic)}` has them"
+            yield (f"{place}: {log.gaps_left_out:,} more such ranges; `triolog gaps list {printable(log.topic)}` lists them")
         if log.left_out:
             yield f"{place}: {count_text(log.left_out, 'more segment')}; --max shows more, up to {MOST:,}"
 

@@ -52,7 +52,7 @@ def nearest_keys(config: Iterable[str]) -> Iterator[None]:
     also=("--delete-config", "--delete"),
     multiple=True,
     metavar="KEY",
-    help="Use the server's default again; may be repeated.",
+    help="Return to the server's default (repeatable).",
 )
 @asks_server
 def alter(name: str, configs: tuple[str, ...], unsets: tuple[str, ...], server: ServerAddress, as_json: bool) -> None:
@@ -64,7 +64,7 @@ def alter(name: str, configs: tuple[str, ...], unsets: tuple[str, ...], server: 
         raise click.UsageError(f"{', '.join(sorted(twice))} is both set and unset")
 
     async def changed(admin: Admin) -> dict[str, str]:
-        await admin.alter_config(name, values, delete=unsets)
+        await admin.alter_config(name, values, unsets)
         return (await admin.describe_topic(name)).config
 
     with nearest_keys(values):
@@ -81,10 +81,10 @@ def alter(name: str, configs: tuple[str, ...], unsets: tuple[str, ...], server: 
 @click.argument("total", type=click.IntRange(1))
 @asks_server
 def add_partitions(name: str, total: int, server: ServerAddress, as_json: bool) -> None:
-    """Give topic NAME more partitions: TOTAL of them in all.
+    """Grow topic NAME to TOTAL partitions.
 
-    Records with keys go by the key's hash modulo the number of partitions, so the records of a key that come after this
-    are likely to go elsewhere than those before.
+    A record with a key goes to the partition given by the key's hash modulo the number of partitions. After the change, new
+    records of a key probably go to another partition than its old records.
     """
     ask(server, lambda admin: admin.create_partitions(name, total))
     if as_json:
@@ -115,7 +115,7 @@ def trim(
     server: ServerAddress,
     as_json: bool,
 ) -> None:
-    """Delete the oldest records of topic NAME. Clients stop seeing them at once; the files go soon after."""
+    """Delete the oldest records of topic NAME. Clients stop seeing them at once. The files are deleted soon after."""
     place = read_position(position, zone, "--offset")
 
     async def look(admin: Admin) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:

@@ -53,14 +53,16 @@ def command() -> None:
     metavar="STATE",
     help=f"Only in this state: {', '.join(STATES)}.",
 )
-@click.option("--open-for", type=click.FloatRange(0), metavar="SECONDS", help="Only what has been open for so long.")
+@click.option(
+    "--open-for", type=click.FloatRange(0), metavar="SECONDS", help="Only transactions that have been open this long."
+)
 @limit_option
 @timezone_option
 @asks_server
 def list_transactions(
     states: tuple[str, ...], open_for: float | None, limit: int, zone: Zone, server: ServerAddress, as_json: bool
 ) -> None:
-    """List transactional ids: first what is open, the oldest before the others, then what was used last."""
+    """List transactional ids: first the open ones, oldest first, then the most recently used."""
     open_for_ms = None if open_for is None else round(open_for * 1000)
     answer = ask(
         server,
@@ -73,7 +75,7 @@ def list_transactions(
     if answer.transactions:
         draw(table(LIST_COLUMNS, [_cells(each, each.partition_count, zone) for each in answer.transactions]))
     elif not answer.left_out:
-        say("there are no such transactions" if states or open_for is not None else f"{server} knows no transactional ids")
+        say("no such transactions" if states or open_for is not None else f"{server} knows no transactional ids")
     say_left_out(answer.left_out, "transactional id")
 
 
@@ -100,7 +102,7 @@ def describe(transactional_ids: tuple[str, ...], zone: Zone, server: ServerAddre
 @command.command
 @click.argument("topic")
 @only_partitions_option
-@click.option("--open", "open_only", is_flag=True, help="Only those that have a transaction open.")
+@click.option("--open", "open_only", is_flag=True, help="Only producers with an open transaction.")
 @limit_option
 @timezone_option
 @asks_server
@@ -113,10 +115,10 @@ def producers(
     server: ServerAddress,
     as_json: bool,
 ) -> None:
-    """Show what the partitions of TOPIC remember of producers, and which of their transactions hang.
+    """Show the producer state of TOPIC's partitions, and their hanging transactions.
 
-    A transaction hangs when it is open on a partition and belongs to no transactional id: readers of committed records wait
-    there, until the server aborts it after transaction_max_timeout_ms, or somebody does.
+    A transaction hangs when it is open on a partition and belongs to no transactional id. Readers of committed records wait
+    there, until the server aborts it after transaction_max_timeout_ms, or you abort it.
     """
     wanted: list[str | TopicPartition] = [TopicPartition(topic, number) for number in partitions] or [topic]
     answers = ask(server, lambda admin: admin.describe_producers(*wanted, open_only=open_only, max_producers=limit))
@@ -134,9 +136,9 @@ def producers(
 
 @command.command
 @click.argument("transactional_id", metavar="[ID]", required=False)
-@click.option("--topic", help="Of what hangs: the topic.")
-@click.option("-p", "--partition", type=click.IntRange(0), help="Of what hangs: the partition.")
-@click.option("--producer-id", type=click.IntRange(0), help="Of what hangs: whose it is.")
+@click.option("--topic", help="Topic of the hanging transaction.")
+@click.option("-p", "--partition", type=click.IntRange(0), help="Partition of the hanging transaction.")
+@click.option("--producer-id", type=click.IntRange(0), help="Producer of the hanging transaction.")
 @yes_option
 @asks_server
 def abort(
@@ -148,13 +150,15 @@ def abort(
     server: ServerAddress,
     as_json: bool,
 ) -> None:
-    """Abort what the transactional ID has open; or what hangs, by --topic, --partition and --producer-id.
+    """Abort the open transaction of a transactional ID, or a hanging one, by --topic, --partition and --producer-id.
 
-    Its records are never seen by readers of committed records, and its producer can only abort, too.
+    Readers of committed records never see its records. Its producer can only abort, too.
     """
     hanging = (topic, partition, producer_id)
     if (transactional_id is None) == (None in hanging) or (transactional_id is not None and hanging != (None,) * 3):
-        raise click.UsageError("name a transactional ID, or --topic, --partition and --producer-id of what hangs")
+        raise click.UsageError(
+            "no transaction. Give a transactional ID, or --topic, --partition and --producer-id of a hanging one"
+        )
     if transactional_id is not None:
         what = f"the transaction of {printable(transactional_id)}"
     else:

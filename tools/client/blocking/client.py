@@ -14,6 +14,7 @@ import attrs
 from ....protocol import limits
 from ....protocol.errors import RequestError, SaslAuthenticationError
 from ....protocol.following import BlockingFollow
+from ....protocol.former import former_keywords
 from ....protocol.native.messages import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
@@ -32,6 +33,7 @@ from ..backoff import Backoff, Retries
 from ..config import DEFAULT_PORT, ClientConfig, Server, address_of
 from ..errors import ClosedError, ConnectionLostError
 from ..exchange import expect, is_answered, wait_ms
+from ..former import FormerRequests
 from ..log_calls import LogCalls
 from ..procedures.driving import Driver
 from ..procedures.topics import Procedure, checked
@@ -85,12 +87,13 @@ class Started:
             self.connection.forget(self._correlation_id)
 
 
-class BlockingClient:
+class BlockingClient(FormerRequests):
     """A server to talk to. Connects at the first call, and anew when a connection is lost; calls are not repeated."""
 
+    @former_keywords(address="server")
     def __init__(self, server: Server = "localhost", config: ClientConfig | None = None, *, port: int = DEFAULT_PORT) -> None:
-        """`server`: "host", "host:port", a pair, or a callable that returns a pair before every attempt. `port`: of a server
-        given as a host only. Raises ValueError."""
+        """`server`: "host", "host:port", a pair, or a callable that returns a pair before every attempt. `port`: the port
+        of a server that is given as a host. Raises ValueError."""
         self.driver = BlockingDriver(self)
         self._shared = LogCalls(self.driver)
         self._address = address_of(server, port)
@@ -141,6 +144,7 @@ class BlockingClient:
         finally:
             self._deadline = before
 
+    @former_keywords(wait_ms=None)
     def call(self, request: RequestMessage) -> ResponseMessage | None:
         """Send any request; None for a produce with acks 0.
 

@@ -80,7 +80,7 @@ class BlockingConnection:
         if time.monotonic() >= self._renew_at:
             self._renew_login(deadline)
         while self._lost is None and not self._protocol.can_send_request:
-            self._pump_or_give_up(deadline, f"no room for another request, {self._protocol.in_flight_count} in flight")
+            self._pump_or_give_up(deadline, f"no space for another request, {self._protocol.in_flight_count} in flight")
         self._check()
         correlation_id = self._next_id
         pieces = begin(self._protocol, correlation_id, request)
@@ -92,7 +92,7 @@ class BlockingConnection:
         """The answer to the only request that is under way, or why there is none."""
         while (event := self._protocol.next_event()) is Idle.NEED_DATA:
             if not self._receive(deadline):
-                raise ConnectionLostError(f"no answer to {api} in time")
+                raise ConnectionLostError(f"no response to {api} in time")
         return event
 
     def _log_in(self, deadline: float) -> None:
@@ -136,7 +136,7 @@ class BlockingConnection:
         """
         while correlation_id not in self._answers:
             self._check()
-            self._pump_or_give_up(deadline, f"no answer to request {correlation_id}")
+            self._pump_or_give_up(deadline, f"no response to request {correlation_id}")
         try:
             return read_answer(self._answers.pop(correlation_id))
         except RemoteProtocolError as exc:
@@ -170,7 +170,7 @@ class BlockingConnection:
             if event is Idle.CONNECTION_CLOSED:
                 self.lose(ConnectionLostError("the server closed the connection"))
         except RemoteProtocolError as exc:
-            self.lose(ConnectionLostError(f"the server broke the protocol: {exc}"))
+            self.lose(ConnectionLostError(f"the server violated the protocol: {exc}"))
         except ConnectionLostError as exc:
             self.lose(exc)
         return True
@@ -187,7 +187,7 @@ class BlockingConnection:
 
     def _pump_or_give_up(self, deadline: float, complaint: str) -> None:
         if not self.pump(deadline) and self._lost is None and time.monotonic() >= deadline:
-            self.lose(ConnectionLostError(f"given up: {complaint}"))
+            self.lose(ConnectionLostError(f"stopped retrying: {complaint}"))
             raise RequestTimedOutError(f"{complaint} in time")
 
     def _send(self, buffers: list[Bytes], deadline: float) -> None:

@@ -9,9 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any, NamedTuple, Self, TypeVar
-
-import attrs
+from typing import NamedTuple, Self, TypeVar, Unpack
 
 from ....protocol.errors import RequestError
 from ....protocol.native.messages import FetchResponse
@@ -21,6 +19,7 @@ from ..backoff import Backoff
 from ..config import ConsumerConfig
 from ..errors import ClosedError
 from ..exchange import expect
+from ..options import ConsumerOptions, consumer_config
 from ..procedures.topics import EARLIEST, LATEST
 from ..reading import Fetch, FetchedBatch
 from .client import BlockingClient, Started
@@ -37,9 +36,11 @@ class _Ahead(NamedTuple):
 class BlockingConsumer:
     """Reads the partitions it is assigned. Iterate it for FetchedBatch, or `records()`. Owner: one thread, the client's."""
 
-    def __init__(self, client: BlockingClient, config: ConsumerConfig | None = None, **options: Any) -> None:
+    def __init__(
+        self, client: BlockingClient, config: ConsumerConfig | None = None, **options: Unpack[ConsumerOptions]
+    ) -> None:
         self._client = client
-        self._config = attrs.evolve(ConsumerConfig() if config is None else config, **options)
+        self._config = consumer_config(config, options)
         self._shared = Assignment(client.driver, self._config, self._forget_ahead)
         self._ahead: _Ahead | None = None
         self._backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)

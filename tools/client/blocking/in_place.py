@@ -17,7 +17,7 @@ def finished(coroutine: Coroutine[Any, Any, T]) -> T:
         coroutine.send(None)
     except StopIteration as stop:
         return stop.value  # type: ignore[no-any-return]
-    raise AssertionError(f"{coroutine!r} waits for something else than a call")
+    raise AssertionError(f"{coroutine!r} waits for something other than a call")
 
 
 def blocking(function: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:

@@ -12,9 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
-
-import attrs
+from typing import Final, NamedTuple, Self, Unpack
 
 from ....protocol.errors import InvalidTxnStateError, RequestError, TriologError
 from ....protocol.native.messages import MetadataRequest, ProduceResponse
@@ -24,6 +22,7 @@ from ..backoff import Backoff
 from ..config import ProducerConfig
 from ..errors import ClosedError, ConnectionLostError
 from ..exchange import expect, is_answered
+from ..options import ProducerOptions, producer_config
 from ..procedures import groups as group_procedures
 from ..sending.futures import RecordFuture, RecordMetadata
 from ..sending.partition_queue import Batch, Delivery
@@ -63,8 +62,10 @@ class _Exchange(NamedTuple):
 class BlockingProducer(Sending):
     """Sends records over a client. Owner: one thread, the client's."""
 
-    def __init__(self, client: BlockingClient, config: ProducerConfig | None = None, **options: Any) -> None:
-        super().__init__(attrs.evolve(ProducerConfig() if config is None else config, **options), time.monotonic)
+    def __init__(
+        self, client: BlockingClient, config: ProducerConfig | None = None, **options: Unpack[ProducerOptions]
+    ) -> None:
+        super().__init__(producer_config(config, options), time.monotonic)
         self._client = client
         self._exchanges: list[_Exchange] = []
         self._next_deadline = float("inf")

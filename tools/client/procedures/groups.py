@@ -78,6 +78,6 @@ def explain_refusal(error: RequestError) -> RequestError:
     """
     if not isinstance(error, UnsupportedVersionError):
         return error
-    explained = UnsupportedVersionError(f"{error.message}; switch idempotence off: enable_idempotence=False")
+    explained = UnsupportedVersionError(f"{error.message}. Switch idempotence off: enable_idempotence=False")
     explained.__cause__ = error
     return explained

@@ -68,7 +68,7 @@ def describe_topic(name: str) -> Procedure[TopicMetadata]:
     for topic in topics:
         if topic.name == name:
             return topic
-    raise UnknownTopicOrPartitionError(f"the server's answer leaves out topic {name!r}")
+    raise UnknownTopicOrPartitionError(f"the server's response leaves out topic {name!r}")
 
 
 def partitions_of(topics: Iterable[str | TopicPartition]) -> Procedure[list[TopicPartition]]:

@@ -69,7 +69,7 @@ class Appends:
         what is no record, InvalidRequestError without records; then nothing is appended."""
         append = Append(partition, keyed(list(records), key), expected_offset)
         if not append.records:
-            raise InvalidRequestError(f"{partition}: there are no records to append")
+            raise InvalidRequestError(f"{partition}: no records to append")
         driver, timeout_ms = self._driver, self._config.delivery_timeout_ms
         async with self._turn:
             try:

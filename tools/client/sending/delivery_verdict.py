@@ -56,7 +56,7 @@ class Fate(enum.Enum):
     RETRY = "retry"
     IN_HALVES = "in halves"
     ONE_BY_ONE = "one by one"
-    GIVE_UP = "give up"
+    GIVE_UP = "fail"
     END_PRODUCER = "end producer"
 
 
@@ -98,7 +98,7 @@ def judge(delivery: Delivery, error: TriologError, config: ProducerConfig, limit
 def timed_out(batches: Sequence[Batch], timeout_ms: int, cause: TriologError | None) -> DeliveryTimedOutError:
     """Build the error for batches that were sent together and are given up because the oldest has waited too long."""
     oldest = batches[0]
-    verb = "was" if len(batches) == 1 else "are given up: the oldest of them was"
+    verb = "was" if len(batches) == 1 else "fail: the oldest of them was"
     error = DeliveryTimedOutError(
         f"{_count(batches)} for {oldest.topic}-{oldest.partition} {verb} not acknowledged within "
         f"delivery_timeout_ms={timeout_ms}" + (f"; the last attempt failed with {cause}" if cause is not None else "")
@@ -119,9 +119,9 @@ def _too_large(delivery: Delivery, error: TriologError) -> RecordTooLargeError:
 def _explained(delivery: Delivery, error: TriologError) -> OutOfOrderSequenceError:
     queue = delivery.queue
     explained = OutOfOrderSequenceError(
-        f"{queue.topic}-{queue.partition}: the log does not end with what it acknowledged to this producer, so acknowledged "
-        f"records are gone (a crash with another durability than fsync loses some); these records were not written. The "
-        f"server said: {error}"
+        f"{queue.topic}-{queue.partition}: the log does not end with the last record acknowledged to this "
+        "producer, so acknowledged records are lost (a crash with another durability than fsync loses some). "
+        f"These records were not written. The server returned: {error}"
     )
     explained.__cause__ = error
     return explained

@@ -86,7 +86,7 @@ class RecordFuture:
     def value(self) -> RecordMetadata:
         """Return the record's metadata, once it is done; raise the error that its batch failed with."""
         outcome = self._outcome
-        assert outcome.is_done, "asked for the value of a record that is still on its way"
+        assert outcome.is_done, "the record has no result yet"
         if outcome.error is not None:
             raise outcome.error.with_traceback(None)  # one error for all records of the batch
         offset = outcome.base_offset

@@ -53,8 +53,8 @@ class RequestLimits:
         """Raise RecordTooLargeError for a record that no request can hold; Kafka: KafkaProducer.ensureValidRecordSize."""
         if compression is CompressionType.NONE and RECORD_BATCH_OVERHEAD + size_bytes > self.max_records_bytes:
             raise RecordTooLargeError(
-                f"a record of {size_bytes} bytes for {queue.topic}-{queue.partition}; "
-                f"the server takes frames of at most max_frame_bytes={self.max_frame_bytes}"
+                f"a record of {size_bytes} bytes for {queue.topic}-{queue.partition}. The server takes frames of at "
+                f"most max_frame_bytes={self.max_frame_bytes}"
             )
 
     def is_sendable(self, delivery: Delivery) -> bool:

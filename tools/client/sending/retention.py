@@ -35,8 +35,8 @@ class RetentionWatch:
     def warning(self, timestamp: str) -> str:
         """Return a warning that retention will delete records of that time, with the ways to keep them."""
         return (
-            f"records of {timestamp} are older than topic {self._topic} keeps any (retention.ms={self._retention_ms}, "
-            f"{self._retention_ms / DAY_MS:g} days): the server will delete them. To keep them: "
-            f"`triolog topics alter {self._topic} --config retention.ms=-1`, or create the topic with retention.ms=-1; or let "
-            f"their age count from now: message.timestamp.type=LogAppendTime"
+            f"records of {timestamp} are older than topic {self._topic} keeps any "
+            f"(retention.ms={self._retention_ms}, {self._retention_ms / DAY_MS:g} days): the server will delete "
+            f"them. To keep them: `triolog topics alter {self._topic} --config retention.ms=-1`, or create the "
+            "topic with retention.ms=-1. Or let their age count from now: message.timestamp.type=LogAppendTime"
         )

@@ -46,7 +46,7 @@ class ProducedTopic:
         queues = self._queues
         if partition is not None:
             if not 0 <= partition < len(queues):
-                raise InvalidRequestError(f"partition {partition} of {self._name}, which has 0 to {len(queues) - 1}")
+                raise InvalidRequestError(f"no partition {partition} of {self._name}, which has 0 to {len(queues) - 1}")
             return queues[partition]
         if len(queues) == 1:
             return queues[0]
@@ -62,7 +62,7 @@ def partition_count(topic: str, response: MetadataResponse) -> int:
             if entry.error is not None:
                 raise entry.error
             return len(entry.partitions)
-    raise UnknownTopicOrPartitionError(f"the server's answer leaves out topic {topic!r}")
+    raise UnknownTopicOrPartitionError(f"the server's response leaves out topic {topic!r}")
 
 
 class Sending:
@@ -114,7 +114,7 @@ class Sending:
 
     def _no_room(self, size: int) -> BufferFullError:
         return BufferFullError(
-            f"a record of {size} bytes found no room within max_block_ms={self._config.max_block_ms}: "
+            f"no space for a record of {size} bytes within max_block_ms={self._config.max_block_ms}: "
             f"{self.buffered_bytes} of {self._config.buffer_bytes} bytes wait for their acknowledgement"
         )
 
@@ -133,7 +133,7 @@ class Sending:
         for delivery in deliveries:
             entry = entries.get((delivery.queue.topic, delivery.queue.partition))
             if entry is None:
-                self._fail([delivery], ConnectionLostError("the server's answer leaves this partition out"))
+                self._fail([delivery], ConnectionLostError("the server's response leaves out this partition"))
                 continue
             self._accumulator.settle(delivery, entry)
             if entry.error is not None and entry.error.code in STALE_CODES:

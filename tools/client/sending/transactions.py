@@ -61,7 +61,7 @@ class TransactionState:
     @property
     def producer(self) -> TransactionProducer:
         """Return the transactional id, producer id and epoch for the calls."""
-        assert self._identity is not None, "asked before init_producer was answered"
+        assert self._identity is not None, "init_producer has no response yet"
         return TransactionProducer(self._transactional_id, *self._identity)
 
     def initialized(self, identity: ProducerIdentity) -> None:
@@ -74,7 +74,7 @@ class TransactionState:
         """InvalidTxnStateError when one is open."""
         self.check_alive()
         if self._is_open:
-            raise InvalidTxnStateError("a transaction is open; commit or abort it first")
+            raise InvalidTxnStateError("a transaction is open. Commit or abort it first")
         self._accumulator.failure = None
         self._accumulator.has_sent = False
         self._is_open = True
@@ -85,7 +85,7 @@ class TransactionState:
         """Before something is sent. InvalidTxnStateError outside of a transaction; what made it fail, when it has."""
         self.check_alive()
         if not self._is_open:
-            raise InvalidTxnStateError("a transactional producer sends inside a transaction; begin one first")
+            raise InvalidTxnStateError("a transactional producer sends inside a transaction. Begin one first")
         if self._accumulator.failure is not None:
             raise self._accumulator.failure.with_traceback(None)
 
@@ -112,8 +112,8 @@ class TransactionState:
         self.check_open()
         if self._is_undecided:
             raise InvalidTxnStateError(
-                f"transactional id {self._transactional_id!r}: the commit was asked for and its outcome is unknown; "
-                "commit again, or begin the next transaction"
+                f"transactional id {self._transactional_id!r}: the outcome of its commit is unknown. Commit again, or "
+                "begin the next transaction"
             )
 
     def leave_undecided(self) -> None:

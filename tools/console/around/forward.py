@@ -56,7 +56,7 @@ async def _tell(call: Call, command: str) -> dict[str, Any]:
     try:
         return shown_status(await ask_in_trio(str(Path(folder) / link / CONTROL), {"command": command}, ASK_S))
     except (OSError, ValueError) as exc:
-        raise ApiError(409, "LINK_NOT_RUNNING", f"no process answers for link {link}: {exc}") from exc
+        raise ApiError(409, "LINK_NOT_RUNNING", f"no process responds for link {link}: {exc}") from exc
 
 
 ROUTES: Final[tuple[Route, ...]] = (

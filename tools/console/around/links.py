@@ -57,11 +57,11 @@ async def link_status(folder: str, name: str, timeout_s: float = ASK_S) -> Told:
 def shown_status(told: Told) -> Told:
     """Raises ValueError for an answer that is none."""
     if "state" not in told:
-        raise ValueError(told.get("error", "no answer"))
+        raise ValueError(told.get("error", "no response"))
     try:
         behind = sorted(told["partitions"], key=lambda each: (-each["backlog_bytes"], each["topic"], each["partition"]))
     except (KeyError, TypeError) as exc:
-        raise ValueError(f"the link's answer is not understood: {exc!r}") from exc
+        raise ValueError(f"unknown response of the link: {exc!r}") from exc
     return {
         **told,
         "partition_count": len(behind),

@@ -73,10 +73,10 @@ def _passed(method: str, pattern: str, *, typed: str | None = None) -> Route:
 
     async def handler(call: Call) -> Any:
         if typed is not None and call.body.get("confirm") != typed:
-            raise ApiError(400, "NOT_CONFIRMED", f'this takes data away: say {{"confirm": "{typed}"}}')
+            raise ApiError(400, "NOT_CONFIRMED", f'this deletes data. To confirm, send {{"confirm": "{typed}"}}')
         for name, value in call.path.items():
             if not re.fullmatch("[0-9]{1,9}", value):
-                raise BadParameterError(name, f"{value[:100]!r} is no number")
+                raise BadParameterError(name, f"{value[:100]!r} is not a number")
         path = re.sub(r"\{(\w+)\}", lambda match: quote(call.path[match[1]]), pattern)
         body = {name: value for name, value in call.body.items() if name != "confirm"}
         port: ControlPort
@@ -163,7 +163,7 @@ class ControlPort:
         while isinstance(event := await self._next(), h11.Data):
             answer += event.data
             if len(answer) > MAX_ANSWER_BYTES:
-                raise ValueError(f"an answer of more than {MAX_ANSWER_BYTES:,} bytes")
+                raise ValueError(f"a response of more than {MAX_ANSWER_BYTES:,} bytes")
         return head.status_code, json.loads(answer)
 
     async def _next(self) -> Any:
@@ -174,4 +174,4 @@ class ControlPort:
 
 def _silent(address: Address, error: Exception) -> ApiError:
     why = f"within {ANSWER_S:g} s" if isinstance(error, trio.TooSlowError) else f"({error})"
-    return ApiError(503, "NO_CONTROL_PORT", f"the control port {address} does not answer {why}")
+    return ApiError(503, "NO_CONTROL_PORT", f"the control port {address} does not respond {why}")

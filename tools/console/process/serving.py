@@ -87,7 +87,7 @@ def _access(address: Address) -> HttpAccess:
 async def _end_with(parent: int, scope: trio.CancelScope) -> None:
     while os.getppid() == parent:  # noqa: ASYNC110 - nobody says when it ends
         await trio.sleep(PARENT_LOOK_S)
-    LOGGER.warning("process %d, which started this one, is gone: stopping", parent)
+    LOGGER.warning("stopping: parent process %d is gone", parent)
     scope.cancel()
 
 
@@ -103,7 +103,7 @@ def listening_socket(address: Address) -> socket.socket:
     try:
         return socket.create_server((address.host, address.port), family=family, backlog=BACKLOG)
     except OSError as exc:
-        raise OSError(exc.errno, f"cannot listen on {address}: {exc.strerror}; choose another address") from exc
+        raise OSError(exc.errno, f"cannot listen on {address}: {exc.strerror}. Choose another address") from exc
 
 
 def address_of(listening: socket.socket) -> Address:
@@ -134,7 +134,7 @@ class ConsoleListener:
                 try:
                     stream = await listener.accept()
                 except OSError as exc:
-                    LOGGER.error("accepting failed (%s); it is tried again", exc)
+                    LOGGER.error("accepting failed (%s), trying again", exc)
                     await trio.sleep(ACCEPT_PAUSE_S)
                     continue
                 scope = trio.CancelScope()
@@ -160,13 +160,13 @@ class ConsoleListener:
             with scope:
                 await session.serve()
         except OSError as exc:
-            LOGGER.debug("a browser is gone: %r", exc)
+            LOGGER.debug("browser disconnected: %r", exc)
         except Exception:
-            LOGGER.exception("a connection met a bug")
+            LOGGER.exception("unhandled exception: connection")
         finally:
             stream.socket.close()
             places.leave(scope)
 
 
 def _report_bug(what: str, error: Exception) -> None:
-    LOGGER.error("%s met a bug", what, exc_info=error)
+    LOGGER.error("unhandled exception: %s", what, exc_info=error)

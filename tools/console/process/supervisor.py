@@ -45,7 +45,7 @@ class ConsoleChild:
         try:
             listening = socket.create_server((address.host, address.port), family=family, backlog=BACKLOG)
         except OSError as exc:
-            raise OSError(exc.errno, f"cannot listen on {address}: {exc.strerror}; choose another address") from exc
+            raise OSError(exc.errno, f"cannot listen on {address}: {exc.strerror}. Choose another address") from exc
         return cls(listening, options)
 
     @property

@@ -99,7 +99,7 @@ def _as_text(data: bytes, most: int, is_detail: bool) -> Read:
     head = _decoded(data, most)
     if head is not None:
         return "text", head, len(data) <= most, ""
-    return "text", data[:most].decode(errors="replace"), len(data) <= most, "not UTF-8: � stands for what cannot be read"
+    return "text", data[:most].decode(errors="replace"), len(data) <= most, "not UTF-8: � stands for bytes that cannot be read"
 
 
 def _as_msgpack(data: bytes, most: int, is_detail: bool) -> Read:

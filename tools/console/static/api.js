@@ -29,7 +29,7 @@ async function answered(response) {
     value = await response.json();
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new ApiError(response.status, { message: `the console's answer (${response.status}) is no JSON` });
+    throw new ApiError(response.status, { message: `the console's answer (${response.status}) is not JSON` });
   }
   if (!response.ok) throw new ApiError(response.status, value.error);
   return value;

@@ -174,9 +174,9 @@ function drawStatus() {
   const banner = document.getElementById("banner");
   let text = "";
   if (isSignedOut()) text = "";
-  else if (!isHeard) text = `${refused ? sentence(refused.message) : "The console's own process does not answer."} What is shown stays; it is tried again.`;
+  else if (!isHeard) text = `${refused ? sentence(refused.message) : "The console's own process does not respond."} What is shown stays; it is tried again.`;
   else if (sample && !sample.status.is_connected)
-    text = `No answer from ${state.console.server} since ${clock(sample.status.since_ms)}: ${sample.status.reason}. What is shown is of then.`;
+    text = `No response from ${state.console.server} since ${clock(sample.status.since_ms)}: ${sample.status.reason}. The page shows the state of that time.`;
   else if (problem) text = `This view is not brought up to date: ${problem.message}`;
   put(banner, text);
   mark(banner, "class", text ? "shown" : null);
@@ -193,7 +193,7 @@ const shownViews = VIEWS.filter((view) => view.key && (!view.needs || state.cons
 const links = shownViews.map((view) => ({ view,
   node: h("a", { href: view.path }, view.title, h("kbd", { "aria-hidden": "true" }, `g ${view.key}`)) }));
 const user = h("p", { class: "user" });
-const zoneButton = h("button", { class: "plain", onclick: turnZone, title: "Time zone of what is shown (u)" });
+const zoneButton = h("button", { class: "plain", onclick: turnZone, title: "Time zone of the page (u)" });
 const themeButton = h("button", { class: "plain", onclick: turnTheme, title: "Light or dark (d)" });
 
 /** Made once, so that focus stays where it is. */

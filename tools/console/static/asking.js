@@ -19,7 +19,7 @@ export function askFirst({ title, text, children = [], typed = null, button, act
         put(problem, error.message);
         doing.disabled = false;
       }
-    } }, text && h("p", {}, text), children, typed !== null && h("label", {}, `Type ${typed} to go on`, name), problem,
+    } }, text && h("p", {}, text), children, typed !== null && h("label", {}, `Type ${typed} to continue`, name), problem,
     h("p", { class: "split" }, h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"), doing)));
   document.body.append(dialog);
   dialog.showModal();

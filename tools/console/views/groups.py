@@ -180,7 +180,7 @@ def _place(call: Call) -> int | Place:
     at, to = query.integer("at", most=INT64_MAX), query.text("to")
     shift = query.integer("shift", least=-INT64_MAX, most=INT64_MAX)
     if [at is None, not to, shift is None].count(False) != 1:
-        raise BadParameterError("at", "say where the group goes on: one of at, to and shift")
+        raise BadParameterError("at", "no new position. Give one of at, to and shift")
     if at is not None:
         return AtTime(at)
     if shift is not None:
@@ -208,7 +208,7 @@ async def reset(call: Call) -> dict[str, Any]:
             case _:
                 raise BadParameterError("offsets", 'each is {"topic", "partition", "offset"}')
     if not wanted:
-        raise BadParameterError("offsets", "there are none")
+        raise BadParameterError("offsets", "none given")
     try:
         group = await resettable(admin, name)
     except ResetError as exc:
@@ -220,7 +220,7 @@ async def reset(call: Call) -> dict[str, Any]:
 def _offset(value: int | str) -> int:
     text = str(value)
     if isinstance(value, bool) or not (text.isascii() and text.isdigit() and len(text) <= 19):
-        raise BadParameterError("offsets", f"{text[:100]!r} is no offset")
+        raise BadParameterError("offsets", f"{text[:100]!r} is not an offset")
     return int(text)
 
 

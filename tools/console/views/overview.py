@@ -107,7 +107,7 @@ def _server(watcher: Watcher) -> dict[str, Any] | None:
 def _reasons(watcher: Watcher) -> Iterator[str]:
     """Why the server is not ready."""
     if not watcher.status.is_connected:
-        yield watcher.status.reason or "no answer"
+        yield watcher.status.reason or "no response"
         return
     if watcher.statistics is None:
         return
@@ -208,7 +208,7 @@ async def log_in(call: Call) -> HttpAnswer:
     """`{"user", "password"}`; answers with the cookie of a session, and the CSRF token that belongs to it."""
     user, password = call.field("user", str), call.field("password", str)
     if not 0 < len(user) <= MAX_CHARS or not 0 < len(password) <= MAX_CHARS:
-        raise ApiError(400, "BAD_PARAMETER", "user and password: both are needed")
+        raise ApiError(400, "BAD_PARAMETER", "both user and password are required")
     settings = call.settings
     login = LoginConfig(user=user, password=password)
     watcher = Watcher(settings.server, settings.tls, login, call.watcher.describe)

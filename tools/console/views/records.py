@@ -105,7 +105,7 @@ class Chosen:
     def single(self, offset: int) -> Places:
         """Raises BadParameterError where it is not said of which partition."""
         if self.partition is None:
-            raise BadParameterError("partition", "an offset is one of a partition: say of which")
+            raise BadParameterError("partition", "an offset belongs to a partition. Choose one")
         return self.clamped({self.partition: offset})
 
 
@@ -164,7 +164,7 @@ async def _page(chosen: Chosen, limit: int) -> _Told:
         return _Told(found._replace(first=chosen.starts), False)
     given = [name for name, value in (("offset", offset), ("at", at), ("from", begin), ("until", until)) if value is not None]
     if len(given) > 1:
-        raise BadParameterError(given[1], f"there is {given[0]} already")
+        raise BadParameterError(given[1], f"{given[0]} is already given")
     if offset is not None:
         begin = chosen.single(offset)
     elif at is not None:
@@ -180,7 +180,7 @@ def _range(at: int | None, query: Parameters) -> TimeRange | None:
     if to is None:
         return None
     if to < (at or 0):
-        raise BadParameterError("to", "the end of a range of times comes behind its beginning, `at`")
+        raise BadParameterError("to", "the end of a range of times is before its start, `at`")
     return TimeRange(at or 0, to)
 
 
@@ -219,7 +219,7 @@ async def raw(call: Call) -> HttpAnswer:
     """Its key or value as a file."""
     part = call.path["part"]
     if part not in ("key", "value"):
-        raise ApiError(404, "NOT_FOUND", f"a record has a key and a value, and no {part[:100]}")
+        raise ApiError(404, "NOT_FOUND", f"a record has a key and a value, but no {part[:100]}")
     partition, found = await _single(call)
     named = f'attachment; filename="{partition}-{found.offset}.{part}"'
     return HttpAnswer(200, (found.key if part == "key" else found.value) or b"", BINARY, (("content-disposition", named),))
@@ -230,12 +230,12 @@ async def _single(call: Call) -> tuple[int, Record]:
     for name, digits in (("partition", 10), ("offset", 19)):
         text = call.path[name]
         if not (text.isascii() and text.isdigit() and len(text) <= digits) or int(text) > INT64_MAX:
-            raise BadParameterError(name, f"{text[:100]!r} is no number")
+            raise BadParameterError(name, f"{text[:100]!r} is not a number")
         place.append(int(text))
     partition, offset = place
     found = await record_at(call.watcher.client, TopicPartition(call.path["topic"], partition), offset)
     if found is None:
-        raise ApiError(404, "NO_SUCH_RECORD", f"there is no record at offset {offset} of partition {partition}")
+        raise ApiError(404, "NO_SUCH_RECORD", f"no record at offset {offset} of partition {partition}")
     return partition, found
 
 
@@ -248,7 +248,7 @@ async def search(call: Call) -> HttpAnswer:
     query = call.query
     needle = _needle(query)
     if needle is None:
-        raise BadParameterError("q", "what is to be searched for?")
+        raise BadParameterError("q", "no text to search for")
     limit = query.integer("limit", DEFAULT_MATCHES, least=1, most=MAX_MATCHES)
     chosen = await Chosen.of(call)
     at, to = query.integer("at", most=INT64_MAX), query.integer("to", most=INT64_MAX)
@@ -321,7 +321,7 @@ async def walk(call: Call) -> Walk:
     partition = query.integer("partition", 0)
     at, offset = query.integer("at", most=INT64_MAX), query.offset("offset")
     if at is not None and offset is not None:
-        raise BadParameterError("offset", "there is at already")
+        raise BadParameterError("offset", "at is already given")
     named = TopicPartition(topic, partition)
     told: Walk = {"topic": topic, "partition": partition}
     if query.choice("segments", ("0", "1"), "1") == "1":
@@ -386,7 +386,7 @@ async def produce(call: Call) -> dict[str, Any]:
     key, value = _bytes(call, "key"), _bytes(call, "value")
     timestamp = call.field("timestamp", int, None)
     if timestamp is not None and not 0 <= timestamp <= INT64_MAX:
-        raise BadParameterError("timestamp", f"{timestamp} is no time in ms")
+        raise BadParameterError("timestamp", f"{timestamp} is not a time in ms")
     described = await call.watcher.admin.describe_topic(topic)
     partition = call.field("partition", int, None)
     if partition is None:
@@ -398,7 +398,7 @@ async def produce(call: Call) -> dict[str, Any]:
     batch = build_batch([(now_ms if timestamp is None else timestamp, key, value, _headers(call))])
     response = await call.watcher.client.produce(ProduceRequest((ProducePartition(topic, partition, batch),)))
     if response is None:
-        raise ApiError(503, "NO_ANSWER", "whether the record was appended is not known")
+        raise ApiError(503, "NO_ANSWER", "the record may or may not have been appended")
     (answer,) = response.partitions
     if answer.failure is not None:
         raise answer.failure
@@ -408,7 +408,7 @@ async def produce(call: Call) -> dict[str, Any]:
 def _bytes(call: Call, name: str) -> bytes | None:
     text, kind = call.field(name, str, None), call.field(f"{name}_as", str, "text")
     if kind not in PRODUCED_KINDS:
-        raise BadParameterError(f"{name}_as", f"{kind[:100]!r} is none of {', '.join(PRODUCED_KINDS)}")
+        raise BadParameterError(f"{name}_as", f"{kind[:100]!r} is not one of {', '.join(PRODUCED_KINDS)}")
     if text is None:
         return None
     try:
@@ -419,13 +419,13 @@ def _bytes(call: Call, name: str) -> bytes | None:
             return text.encode() if kind == "json" else bytes(msgpack.packb(read))
         return str(text).encode()
     except (ValueError, RecursionError, OverflowError) as exc:
-        raise BadParameterError(name, f"is no {kind}: {exc}") from None
+        raise BadParameterError(name, f"is not {kind}: {exc}") from None
 
 
 def _headers(call: Call) -> tuple[tuple[str, bytes | None], ...]:
     given = call.field("headers", list, [])
     if len(given) > MAX_HEADERS:
-        raise BadParameterError("headers", f"of more than {MAX_HEADERS}")
+        raise BadParameterError("headers", f"has more than {MAX_HEADERS}")
     headers = []
     for each in given:
         match each:

@@ -84,7 +84,7 @@ async def abort(call: Call) -> dict[str, Any]:
     place = TopicPartition(call.field("topic", str), call.field("partition", int))
     text = str(call.body.get("producer_id"))
     if not (text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= INT64_MAX):
-        raise BadParameterError("producer_id", f"{text[:100]!r} is no producer id")
+        raise BadParameterError("producer_id", f"{text[:100]!r} is not a producer id")
     start = await admin.abort_hanging_transaction(place, int(text))
     return {"topic": place.topic, "partition": place.partition, "aborted": True, "start_offset": exact(start)}
 

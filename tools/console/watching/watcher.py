@@ -161,7 +161,7 @@ class Watcher:
     def check_streams(self) -> None:
         """Raises ApiError where there are enough."""
         if self.streams >= MAX_STREAMS:
-            raise ApiError(429, "TOO_MANY_STREAMS", f"{self.streams} searches and tails are running; close a tab of one")
+            raise ApiError(429, "TOO_MANY_STREAMS", f"{self.streams} searches and tails are running. Close a tab that runs one")
 
     @contextmanager
     def streaming(self) -> Iterator[None]:

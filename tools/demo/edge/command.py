@@ -18,15 +18,17 @@ from ..showing import EXIT_NOT_INSTALLED, Demo, DemoError, run
 
 
 @click.command
-@click.option("--to", metavar="HOST:PORT", help="Another upstream than the demo's own: a Kafka without TLS and login.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Decides how much is upstream when everything is killed.")
-@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON, and nothing else.")
+@click.option("--to", metavar="HOST:PORT", help="Upstream to use instead of the demo's own: a Kafka without TLS and login.")
+@click.option(
+    "--seed", type=int, default=1, show_default=True, help="Seed that selects how much is upstream before everything is killed."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print only the figures, as JSON.")
 def command(to: str | None, seed: int, as_json: bool) -> None:
     """Write a week of real flights to a disk of 64 MiB without an uplink, then forward it over a slow uplink and a SIGKILL.
 
-    As root the disk is a file system of its own; without, log_max_bytes stands for it. Topics at an upstream of yours are named
-    edge-demo-<number>.<topic>, and are deleted at the end. Exit code 0 when everything adds up, 1 when it does not, 2 when
-    something is not installed, 3 when a process failed.
+    As root the demo uses a file system of its own. Otherwise log_max_bytes stands for the full disk. Topics at an upstream of
+    yours are named edge-demo-<number>.<topic>, and are deleted at the end. Exit code 0 when everything adds up, 1 when it does
+    not, 2 when something is not installed, 3 when a process failed.
     """
     if to is not None and not to.rpartition(":")[2].isdecimal():
         raise click.UsageError(f"invalid --to {to}: use HOST:PORT")

@@ -73,10 +73,10 @@ async def run_edge_story(
     async with _open_stage(disk, work_dir, to) as stage:
         demo.chapter("A gateway without an uplink")
         demo.say(f"triolog serve is process {stage.source.pid}, durability fsync; its disk: {disk.what}")
-        demo.say(f"room for {disk.room_bytes / 1e6:.1f} MB; {len(week):,} flights of a year come within a week")
+        demo.say(f"space for {disk.room_bytes / 1e6:.1f} MB; {len(week):,} flights of a year arrive within a week")
         for topic, duty in DUTIES.items():
             demo.say(f"{topic:<13} {sum(each.topic == topic for each in week):>7,}  {duty}")
-        demo.say(f"upstream: {to or 'triolog serve'}, which nobody reaches for now; triolog forward keeps trying")
+        demo.say(f"upstream: {to or 'triolog serve'}, unreachable for now; triolog forward keeps trying")
         productions = await _write(demo, stage, week, disk)
         await _forward(demo, stage, Random(seed).uniform(0.35, 0.65))
         await _add_up(demo, stage, productions)
@@ -231,13 +231,13 @@ async def _write(demo: Demo, stage: _Stage, week: Sequence[Written], disk: Small
     dropped = sum(each["records"] for each in found["dropped"])
     demo.say(
         f"{written:,} records acknowledged and {refused:,} refused in {seconds:.1f} s; {stored:,} are "
-        f"stored, {dropped:,} had to go; the forwarder was turned away {stage.link.turned_away} times"
+        f"stored, {dropped:,} were dropped; the forwarder was refused {stage.link.turned_away} times"
     )
     size = sum(len(flight.key or b"") + len(flight.value) for each in productions.values() for flight in each.flights)
     demo.figures |= {"disk": disk.what, "room_bytes": disk.room_bytes, "written_bytes": size, "write_s": seconds}
     demo.figures |= {"dropped_before_link": dropped, "refused_connections": stage.link.turned_away}
-    how = f"{size / 1e6:.1f} MB of keys and values, room for {disk.room_bytes / 1e6:.1f} MB"
-    demo.check("more was written than the disk has room for", size > disk.room_bytes > 0, how)
+    how = f"{size / 1e6:.1f} MB of keys and values, space for {disk.room_bytes / 1e6:.1f} MB"
+    demo.check("more was written than the disk can hold", size > disk.room_bytes > 0, how)
     errors = found["protocols"]["native"]["apis"].get("produce", {}).get("errors", {})
     said = ", ".join(f"{name} {count}" for name, count in errors.items()) or "none"
     demo.check("no producer met a full disk", not STORAGE_ERRORS & errors.keys(), f"refusals by the server: {said}")
@@ -315,14 +315,14 @@ async def _add_up(demo: Demo, stage: _Stage, productions: Mapping[TopicPartition
         )
         for place in PLACES
     ]
-    demo.chapter("Everything upstream, compared with what was acknowledged")
+    demo.chapter("Everything upstream, compared with the acknowledged records")
     judge(demo, accounts, [each for found in arrived.values() for each in found.differing])
 
 
 def judge(demo: Demo, accounts: Sequence[Account], differing: Sequence[str]) -> None:
     """Print the table of the topics, and check what is claimed of it."""
     topics = {topic: sums([each for each in accounts if each.place.topic == topic]) for topic in PARTITIONS}
-    heads = ("topic", "written", "refused", "forwarded", "dropped", "told upstream", "duplicates", "adds up")
+    heads = ("topic", "written", "refused", "forwarded", "dropped", "reported upstream", "duplicates", "adds up")
     cells = (
         (topic, *(f"{line[each]:,}" for each in line if each != "adds_up"), "yes" if line["adds_up"] else "NO")
         for topic, line in topics.items()
@@ -331,14 +331,14 @@ def judge(demo: Demo, accounts: Sequence[Account], differing: Sequence[str]) -> 
     demo.figures["topics"] = topics
     written, forwarded, lost = (sum(line[what] for line in topics.values()) for what in ("written", "forwarded", "dropped"))
     wrong = [each for account in accounts for each in account.wrong]
-    claim = "what was acknowledged is upstream once, or was counted as dropped and told"
+    claim = "every acknowledged record is upstream once, or was counted as dropped and reported"
     demo.check(claim, bool(written) and not wrong, "; ".join(wrong) or f"{written:,} = {forwarded:,} + {lost:,}")
     mixed = [str(account.place) for account in accounts if not account.is_ordered]
     demo.check("each partition arrived in its order", not mixed, ", ".join(mixed) or f"{len(accounts)} partitions")
     detail = "; ".join([f"{len(differing):,} of {sum(len(each.arrived) for each in accounts):,} differ", *differing[:1]])
     demo.check("every record arrived as it was written", bool(forwarded) and not differing, detail)
     demo.check(
-        "what matters less gave way, what matters is complete, refused is only what was to be",
+        "less important records gave way, important ones are complete, and only the expected ones were refused",
         topics[DEPARTURES]["dropped"] > 0
         and not topics[DELAYS]["dropped"]
         and not topics[CANCELLATIONS]["dropped"]

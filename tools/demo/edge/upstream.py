@@ -72,7 +72,7 @@ def read_upstream(to: str, arrived: Mapping[TopicPartition, Arrived]) -> None:
             if messages:
                 heard_s = time.monotonic()
             elif time.monotonic() - heard_s > PATIENCE_S:
-                raise DemoError(f"{to} has sent nothing of {min(unread)} for {PATIENCE_S:.0f} s")
+                raise DemoError(f"{to} has sent no record of {min(unread)} for {PATIENCE_S:.0f} s")
     except KafkaException as exc:
         raise DemoError(f"{to}: {exc}") from exc
     finally:
@@ -115,4 +115,4 @@ def delete_topics(to: str, topics: Iterable[str]) -> None:
         for future in admin.delete_topics(list(topics), request_timeout=PATIENCE_S).values():
             future.result()
     except KafkaException as exc:
-        raise DemoError(f"{to}: the demo's topics cannot be deleted: {exc}") from exc
+        raise DemoError(f"{to}: cannot delete the demo's topics: {exc}") from exc

@@ -14,7 +14,7 @@ DELAYS: Final = "delays"
 CANCELLATIONS: Final = "cancellations"
 PARTITIONS: Final = {DEPARTURES: len(AIRPORTS), DELAYS: 1, CANCELLATIONS: 1}
 DUTIES: Final = {
-    DEPARTURES: "most of it, gives up its oldest records first",
+    DEPARTURES: "most of it, drops its oldest records first",
     DELAYS: "an hour late or more, disk.full.priority=10",
     CANCELLATIONS: "never left, disk.full.policy=refuse above 1 MiB",
 }

@@ -65,8 +65,8 @@ async def _handle(link: Link, place: LinkPlace, stream: trio.SocketStream) -> No
             try:
                 answer = await _answer(link, place, line)
             except Exception as exc:  # one who asks, and no link, is to suffer from it
-                LOGGER.exception("link %s: an order has met a bug", link.settings.name)
-                answer = {"error": f"the order has met a bug: {type(exc).__name__}"}
+                LOGGER.exception("unhandled exception: command for link %s", link.settings.name)
+                answer = {"error": f"unhandled exception: {type(exc).__name__}"}
             with trio.fail_after(REQUEST_S):
                 await stream.send_all(json.dumps(answer).encode() + b"\n")
         except (trio.TooSlowError, trio.BrokenResourceError, OSError):
@@ -88,7 +88,7 @@ async def _answer(link: Link, place: LinkPlace, line: bytes) -> dict[str, Any]:
         request = json.loads(line)
         command = request["command"]
     except (ValueError, KeyError, TypeError, RecursionError):
-        return {"error": "that is no request"}
+        return {"error": "not a request"}
     if command == "pause":
         place.is_paused = True
         link.wishes.pause()
@@ -107,7 +107,7 @@ async def _answer(link: Link, place: LinkPlace, line: bytes) -> dict[str, Any]:
 
 async def _drain(link: Link, timeout_s: float) -> dict[str, Any]:
     if link.wishes.is_paused:
-        return {"error": "the link is paused; resume it first"}
+        return {"error": "the link is paused. Resume it first"}
     link.wishes.drain()
     with trio.move_on_after(timeout_s):
         while link.wishes.drains_since_s is not None and not link.progress.state.is_final:  # noqa: ASYNC110 - in a thread

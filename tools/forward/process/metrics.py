@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 GAUGES: Final = {
     "backlog_records": "Records that are not upstream.",
     "backlog_bytes": "Bytes of log that are not upstream, estimated from the size of the log.",
-    "backlog_ms": "Age of the last record that is upstream while there are others behind it.",
+    "backlog_ms": "Age of the last record that is upstream while later ones are not.",
     "records_per_second": "Rate over the last half minute.",
     "bytes_per_second": "Rate of keys, values and headers over the last half minute.",
 }
@@ -34,7 +34,7 @@ COUNTERS: Final = {
     "records": "Records forwarded.",
     "bytes": "Bytes of their keys, values and headers.",
     "transactions": "Transactions committed upstream, or rounds of acknowledgements.",
-    "failures": "How often the link has failed and tried again.",
+    "failures": "Retries of the link after a failure.",
     "lost_records": "Offsets that were gone before they could be forwarded.",
     "avoided_records": "Records that would have come twice upstream without transactions.",
     "dead_letter_records": "Records that went to the dead-letter topic.",
@@ -54,7 +54,7 @@ def families(told: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
             state.add_metric([each["link"], known], float(each.get("state", NOT_RUNNING) == known))
     yield state
     answered = [each for each in told if "state" in each]
-    troubles = GaugeMetricFamily(f"{PREFIX}stopped_topics", "Topics that cannot go on.", labels=["link"])
+    troubles = GaugeMetricFamily(f"{PREFIX}stopped_topics", "Topics that are stopped.", labels=["link"])
     for each in answered:
         troubles.add_metric([each["link"]], len(each["troubles"]))
     yield troubles
@@ -79,7 +79,7 @@ async def answering_metrics(settings: ForwardSettings, links: Callable[[], Seque
         try:
             await nursery.start(listener.run)
         except OSError as exc:
-            failed = SettingsError(f"metrics cannot be answered at {settings.metrics}: {exc.strerror or exc}")
+            failed = SettingsError(f"cannot serve metrics at {settings.metrics}: {exc.strerror or exc}")
         else:
             yield
             nursery.cancel_scope.cancel()
@@ -111,7 +111,7 @@ def _listener(settings: ForwardSettings, address: Address, links: Callable[[], S
 
     async def answer(request: HttpRequest) -> HttpAnswer:
         if request.path != "/metrics":
-            return HttpAnswer.text(404, "there is /metrics")
+            return HttpAnswer.text(404, "use /metrics")
         if request.method not in READING:
             refusal = HttpAnswer.text(405, "/metrics is read with GET")
             return refusal._replace(headers=(("allow", ", ".join(READING)),))

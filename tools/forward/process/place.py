@@ -62,21 +62,21 @@ class LinkPlace:
         folder = state_dir / link
         if len(os.fsencode(folder / CONTROL)) > MAX_SOCKET_PATH:
             raise SettingsError(
-                f"{folder / CONTROL} is too long for a socket; --state-dir names a directory with a shorter name"
+                f"{folder / CONTROL} is too long for a socket. Choose a directory with a shorter name by --state-dir"
             )
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             if folder.stat().st_uid != os.getuid() or state_dir.stat().st_uid not in (0, os.getuid()):
-                raise SettingsError(f"{folder} belongs to somebody else; --state-dir names another one")
+                raise SettingsError(f"{folder} belongs to another user. Choose another directory by --state-dir")
             lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as exc:
-            raise SettingsError(f"{folder} cannot be used: {exc.strerror or exc}") from exc
+            raise SettingsError(f"cannot use {folder}: {exc.strerror or exc}") from exc
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.read(lock, 32).decode().strip()
             os.close(lock)
-            raise LinkStoppedError(f"link {link} is forwarded already, by process {holder}: {folder}") from None
+            raise LinkStoppedError(f"process {holder} already forwards link {link}: {folder}") from None
         os.ftruncate(lock, 0)
         os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
         return cls(folder, lock)
@@ -145,7 +145,7 @@ async def ask_in_trio(path: str, request: dict[str, Any], timeout_s: float) -> d
                     data += some
                     _check_size(data)
     except trio.TooSlowError:
-        raise TimeoutError(f"no answer within {timeout_s:g} s") from None
+        raise TimeoutError(f"no response within {timeout_s:g} s") from None
     except trio.BrokenResourceError as exc:
         raise ConnectionError(f"the link has ended: {exc}") from exc
     return _answer(data)
@@ -153,7 +153,7 @@ async def ask_in_trio(path: str, request: dict[str, Any], timeout_s: float) -> d
 
 def _check_size(data: bytearray) -> None:
     if len(data) > MAX_ANSWER_BYTES:
-        raise ConnectionError(f"the link's answer has more than {MAX_ANSWER_BYTES:,} bytes")
+        raise ConnectionError(f"the link's response has more than {MAX_ANSWER_BYTES:,} bytes")
 
 
 def _line(request: dict[str, Any]) -> bytes:
@@ -162,11 +162,11 @@ def _line(request: dict[str, Any]) -> bytes:
 
 def _answer(data: bytearray) -> dict[str, Any]:
     if not data:
-        raise ConnectionError("the link ended before it answered")
+        raise ConnectionError("the link ended before it responded")
     try:
         answer = json.loads(data)
     except RecursionError:
-        raise ValueError("the link's answer nests too deeply") from None
+        raise ValueError("the link's response nests too deeply") from None
     if not isinstance(answer, dict):
-        raise ValueError(f"the link's answer is no object: {bytes(data[:100])!r}")
+        raise ValueError(f"the link's response is not an object: {bytes(data[:100])!r}")
     return answer

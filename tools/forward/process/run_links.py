@@ -54,7 +54,7 @@ async def run_links(
         stack.callback(fleet.release)
         fleet.take()
         if settings.is_exposed:
-            LOGGER.warning("insecure metrics=%s: whoever reaches that from another machine reads it", settings.metrics)
+            LOGGER.warning("insecure metrics=%s: clients on other machines can read it", settings.metrics)
         signals = stack.enter_context(trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT))
         async with answering_metrics(settings, fleet.progress), trio.open_nursery() as around:
             await fleet.start(around)
@@ -93,7 +93,7 @@ async def _reload_on_signal(hangups: AsyncIterator[int], fleet: Fleet, read_agai
 async def _end_with(parent: int, fleet: Fleet) -> None:
     while os.getppid() == parent:  # noqa: ASYNC110 - nobody says when it ends
         await trio.sleep(PARENT_S)
-    LOGGER.warning("process %d, which started this one, is gone: stopping", parent)
+    LOGGER.warning("stopping: parent process %d is gone", parent)
     fleet.stop()
 
 
@@ -162,9 +162,9 @@ class Fleet:
             new = await trio.to_thread.run_sync(read)
             self._places = self._take([each for each in new.links if each.name not in self._links])
         except (SettingsError, LinkStoppedError) as exc:
-            LOGGER.error("SIGHUP: the links are as before, all of them: %s", exc)
+            LOGGER.error("SIGHUP: no link changed: %s", exc)
         except Exception:
-            LOGGER.exception("SIGHUP: unhandled exception: the links are as before, all of them")
+            LOGGER.exception("SIGHUP: unhandled exception: no link changed")
         else:
             await self._change(new)
         finally:
@@ -188,7 +188,7 @@ class Fleet:
         anew = [name for name in wanted if name in self._links and self._changes(name, wanted[name])]
         gone = [name for name in self._links if name not in wanted]
         LOGGER.info(
-            "SIGHUP: settings are read again: %d links begin, %d end", len(anew) + len(self._places), len(anew) + len(gone)
+            "SIGHUP: settings read again: %d links started, %d stopped", len(anew) + len(self._places), len(anew) + len(gone)
         )
         for key in PROCESS_KEYS:
             if getattr(old, key) != getattr(new, key):
@@ -209,7 +209,7 @@ class Fleet:
         link = self._links[name].link
         keys = [key for key in LINK_KEYS if getattr(link.settings, key) != getattr(wanted, key)]
         if keys:
-            LOGGER.info("SIGHUP: link %s begins anew: %s", name, ", ".join(keys))
+            LOGGER.info("SIGHUP: link %s starts again: %s", name, ", ".join(keys))
         return bool(keys) or link.progress.state.is_final
 
     async def _begin_all(self) -> None:
@@ -249,7 +249,7 @@ class Fleet:
         try:
             link.run()
         except BaseException:  # the process is to end: the threads of the others are waited for
-            LOGGER.exception("link %s has ended the process", link.settings.name)
+            LOGGER.exception("link %s ended the process", link.settings.name)
             self.stop()
             raise
 

@@ -41,7 +41,7 @@ class SupervisedChild:
         while True:
             begun_s = trio.current_time()
             self._process = child = await self.start()
-            LOGGER.info("%s %d has started", self.name, child.pid)
+            LOGGER.info("%s %d started", self.name, child.pid)
             try:
                 code = await child.wait()
             except trio.Cancelled:
@@ -50,16 +50,14 @@ class SupervisedChild:
                 raise
             self._process, self._again = None, trio.Event()
             if code in self.final_codes:
-                LOGGER.error(
-                    "the %s has ended with exit code %d; it says why, and is started again on SIGHUP only", self.name, code
-                )
+                LOGGER.error("%s ended with exit code %d. Read its error, then send SIGHUP to start it again.", self.name, code)
                 await self._again.wait()
                 pauses.reset()
                 continue
             if trio.current_time() - begun_s >= SETTLED_S:
                 pauses.reset()
             pause_s = pauses.pause_s()
-            LOGGER.warning("the %s has ended with exit code %d; it is started again in %.1f s", self.name, code, pause_s)
+            LOGGER.warning("%s ended with exit code %d, starting again in %.1f s", self.name, code, pause_s)
             with trio.move_on_after(pause_s):
                 await self._again.wait()
 

@@ -38,33 +38,29 @@ class ForwardSettings:
             shown=str(DEFAULT_SERVER),
         ),
     )
-    tls_ca: str | None = text_key("PEM with the CAs that its certificate may be from; with it TLS is used.", kind="path")
+    tls_ca: str | None = text_key("PEM with the CAs that may sign its certificate. With it the link uses TLS.", kind="path")
     tls_cert: str | None = text_key("PEM with a certificate of ours and its key.", kind="path")
-    user: str | None = text_key("User who logs in at it.")
+    user: str | None = text_key("User at the source.")
     password: Secret | None = attrs.field(
         default=None,
         metadata=described(
             "table",
             read_secret,
-            'Of the user: `{ file = "PATH" }` or `{ variable = "NAME" }`; by default TRIOLOG_PASSWORD has it.',
+            'Password of the user: `{ file = "PATH" }` or `{ variable = "NAME" }`. By default TRIOLOG_PASSWORD has it.',
             shown="-",
         ),
     )
     node: str | None = parsed_key(
-        read_name, "string", "Who this is upstream, part of the groups' names.", shown="the server's cluster id"
+        read_name, "string", "Name of this source upstream, part of the groups' names.", shown="the server's cluster id"
     )
     state_dir: str | None = text_key(
-        "Where links can be asked and told, and remember that they are paused and which topics they forwarded.", kind="path"
+        "Directory for commands and state of links: paused links, and the topics that they forwarded.", kind="path"
     )
-    metrics: Address | None = parsed_key(
-        Address.parse, "address", "Where /metrics is answered over HTTP. Without it nothing is."
-    )
+    metrics: Address | None = parsed_key(Address.parse, "address", "HTTP address of /metrics. Without it they are off.")
     metrics_token_file: str | None = text_key(
-        "File with a token that who reads /metrics shows: `Authorization: Bearer TOKEN`.", kind="path"
+        "File with the token that readers of /metrics send: `Authorization: Bearer TOKEN`.", kind="path"
     )
-    insecure: bool = bool_key(
-        False, "Whether everybody may read /metrics who reaches the machine, on another address than loopback, without a token."
-    )
+    insecure: bool = bool_key(False, "Permission to serve /metrics on another address than loopback without a token.")
     links: tuple[LinkSettings, ...]
 
     @property
@@ -75,13 +71,13 @@ class ForwardSettings:
     def __attrs_post_init__(self) -> None:
         if self.is_exposed and not self.insecure:
             raise SettingsError(
-                f"metrics {self.metrics}: other machines reach that, and everybody may read it. Listen on 127.0.0.1, or: "
-                "metrics_token_file has a token asked for; --insecure (insecure = true) has it so"
+                f"metrics {self.metrics}: other machines can read it without a token. Listen on 127.0.0.1, or set "
+                "metrics_token_file. To allow it, use --insecure (insecure = true)"
             )
         if self.password is not None and self.user is None:
-            raise SettingsError("password is for user, which is missing")
+            raise SettingsError("password needs user")
         if not self.links:
-            raise SettingsError(f"there is no link: a table [[{TABLES}]] has one")
+            raise SettingsError(f"no link: add a table [[{TABLES}]]")
         for index, link in enumerate(self.links):
             for other in self.links[:index]:
                 _check_apart(link, other)
@@ -95,7 +91,7 @@ def read_file(path: str, *, is_servers: bool = False) -> dict[str, Any]:
     try:
         document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as exc:
-        raise SettingsError(f"{path} cannot be read: {exc.strerror or exc}") from exc
+        raise SettingsError(f"cannot read {path}: {exc.strerror or exc}") from exc
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
         raise SettingsError(f"{path} is not TOML: {exc}") from exc
     tables = document.pop(TABLES, [])
@@ -128,17 +124,17 @@ def check_targets(node: str, links: Sequence[LinkSettings], topics: Mapping[str,
             owner = f"topic {topic} of link {link.name}"
             other = taken.setdefault((link.to, target), owner)
             if other != owner:
-                raise SettingsError(f"{owner} and {other} would both go to {target} at {link.to}; give one another `target`")
+                raise SettingsError(f"{owner} and {other} would both go to {target} at {link.to}. Give one another `target`")
 
 
 def _check_apart(link: LinkSettings, other: LinkSettings) -> None:
     if link.name == other.name:
-        raise SettingsError(f"two links are called {link.name}")
+        raise SettingsError(f"two links have the name {link.name}")
     same = set(link.topics) & set(other.topics)
     if same and link.to == other.to and link.target == other.target and "{link}" not in link.target:
         raise SettingsError(
-            f"links {other.name} and {link.name} would both send {sorted(same)[0]} to the same topic at {link.to}; "
-            "give one another `target`"
+            f"links {other.name} and {link.name} would both send {sorted(same)[0]} to the same topic at "
+            f"{link.to}. Give one another `target`"
         )
 
 
@@ -147,7 +143,7 @@ def _read(source: str, values: Mapping[str, Any], keys: Mapping[str, ConfigKey])
     for name, value in values.items():
         key = keys.get(name)
         if key is None:
-            raise SettingsError(f"{source}: unknown key {name!r}; known are {', '.join(keys)}")
+            raise SettingsError(f"{source}: unknown key {name!r}. Known keys: {', '.join(keys)}")
         try:
             read[name] = key.read(value)
         except ValueError as exc:

@@ -36,7 +36,7 @@ def check_pattern(text: str) -> str:
     try:
         re.compile(text)
     except re.error as exc:
-        raise ValueError(f"{text!r} is no regular expression: {exc}") from exc
+        raise ValueError(f"{text!r} is not a regular expression: {exc}") from exc
     return text
 
 
@@ -76,7 +76,7 @@ def topic_names(value: Any) -> tuple[str, ...]:
     for name in names:
         topic_name(name)
         if is_internal(name):
-            raise ValueError(f"{name} has what a server keeps for itself; it cannot be forwarded")
+            raise ValueError(f"{name} is a topic of the server itself and cannot be forwarded")
     return tuple(dict.fromkeys(names))
 
 
@@ -101,7 +101,7 @@ def read_zone(name: str) -> tzinfo | None:
     try:
         return zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as exc:
-        raise ValueError(f"there is no time zone {name!r}; write Europe/Berlin, UTC or local") from exc
+        raise ValueError(f"there is no time zone {name!r}. Use Europe/Berlin, UTC or local") from exc
 
 
 def read_start(value: Any) -> AtTime:
@@ -115,7 +115,7 @@ def read_start(value: Any) -> AtTime:
     try:
         return AtTime(int(datetime.fromisoformat(text).timestamp() * 1000))
     except ValueError:
-        raise ValueError(f"{text!r} is neither earliest nor latest nor a time such as 2026-11-25T06:00Z") from None
+        raise ValueError(f"{text!r} is not earliest, latest or a time such as 2026-11-25T06:00Z") from None
 
 
 OWNED: Final = frozenset(
@@ -194,7 +194,7 @@ class Compression(enum.Enum):
 def read_name(value: Any) -> str:
     """The name of a link or a node: part of a group, of a transactional id and of a directory. Raises ValueError."""
     if not isinstance(value, str) or not _NAME.fullmatch(value) or value in (".", ".."):
-        raise ValueError(f"{value!r} is no name of 1 to {MAX_NAME_CHARS} characters a-z, A-Z, 0-9, '.', '_' and '-'")
+        raise ValueError(f"{value!r} is not a name of 1 to {MAX_NAME_CHARS} characters a-z, A-Z, 0-9, '.', '_' and '-'")
     return value
 
 
@@ -210,22 +210,24 @@ class LinkSettings:
     """The settings of one link: its topics, its upstream, and its way of forwarding."""
 
     name: str = attrs.field(
-        metadata=described("string", read_name, "Of the link; its group upstream is `triolog-forward.<node>.<name>`.")
+        metadata=described("string", read_name, "Name of the link. Its group upstream is `triolog-forward.<node>.<name>`.")
     )
     to: str = attrs.field(metadata=described("string", text, "Upstream brokers, as HOST:PORT,HOST:PORT."))
     topics: tuple[str, ...] = attrs.field(default=(), metadata=described("list", topic_names, "Topics, by name."))
     topic_pattern: str | None = parsed_key(
-        check_pattern, "string", "Topics, by a regular expression for the whole name; new ones are found."
+        check_pattern, "string", "Topics, by a regular expression for the whole name. The link finds new ones."
     )
     target: str = attrs.field(
         default="{topic}",
         metadata=described(
-            "string", lambda value: check_target(text(value)), "Names upstream; may have `{topic}`, `{node}`, `{link}`."
+            "string", lambda value: check_target(text(value)), "Names upstream. May have `{topic}`, `{node}`, `{link}`."
         ),
     )
     priority: tuple[str, ...] = attrs.field(
         default=(),
-        metadata=described("list", topic_names, "Topics that go before the others, the first first, while there is a backlog."),
+        metadata=described(
+            "list", topic_names, "Topics that go before the others while there is a backlog. The first of them goes first."
+        ),
     )
     delivery: Delivery = enum_key(Delivery.EXACTLY_ONCE, "`exactly-once` or `at-least-once`.")
     start: AtTime = attrs.field(
@@ -233,36 +235,36 @@ class LinkSettings:
         metadata=described(
             "string",
             read_start,
-            "Where a topic begins that was never forwarded: `earliest`, `latest`, or a time in ISO 8601.",
+            "Start of a topic that was never forwarded: `earliest`, `latest`, or a time in ISO 8601.",
             shown="earliest",
         ),
     )
-    max_bytes_per_second: int = int_key(0, "Cap on keys, values and headers, before compression; 0: none.", low=0, high=2**40)
+    max_bytes_per_second: int = int_key(0, "Cap on keys, values and headers, before compression. 0: none.", low=0, high=2**40)
     windows: tuple[Window, ...] = attrs.field(
         default=(),
         metadata=described(
-            "list", _windows, "When it may send: `22:00-06:00`, `sat,sun`, `mon-fri 22:00-06:00`; by default always."
+            "list",
+            _windows,
+            "Times when the link may send: `22:00-06:00`, `sat,sun`, `mon-fri 22:00-06:00`. By default always.",
         ),
     )
     timezone: tzinfo | None = parsed_key(read_zone, "string", "Of the windows.", shown="local")
     compression: Compression = enum_key(Compression.NONE, "none, gzip, snappy, lz4 or zstd.")
-    max_delay_ms: int = int_key(500, "How long a record may wait for others that go with it.", low=0, high=60_000)
+    max_delay_ms: int = int_key(500, "Time that a record may wait for others that go with it.", low=0, high=60_000)
     transaction_max_bytes: int = int_key(
         16 * MIB, "Most that goes in one transaction, or between two acknowledgements.", low=64 * KIB, high=1024 * MIB
     )
     transaction_timeout_ms: int = int_key(
-        60_000, "After which the upstream aborts a transaction that nobody ends.", low=10_000, high=900_000
+        60_000, "Time after which the upstream aborts an unfinished transaction.", low=10_000, high=900_000
     )
-    create_topics: bool = bool_key(True, "Whether topics that are missing upstream are made, as far as that is allowed.")
+    create_topics: bool = bool_key(True, "Creation of missing topics upstream, where that is allowed.")
     dead_letter_topic: str | None = parsed_key(
-        topic_name, "string", "Where records go that the upstream's topic refuses; without it their topic stops."
+        topic_name, "string", "Topic for records that the upstream's topic refuses. Without it their topic stops."
     )
-    origin_header: bool = bool_key(False, "Whether each record says in a header `triolog.origin` where it is from.")
+    origin_header: bool = bool_key(False, "Add a header `triolog.origin` with the origin of each record.")
     create_config: Mapping[str, str] = attrs.field(
         factory=dict,
-        metadata=described(
-            "table", topic_settings, "Configuration of topics that are made, over that of the source.", shown="-"
-        ),
+        metadata=described("table", topic_settings, "Configuration of created topics, over that of the source.", shown="-"),
     )
     kafka: Mapping[str, str | Secret] = attrs.field(
         factory=dict,
@@ -272,7 +274,7 @@ class LinkSettings:
 
     def __attrs_post_init__(self) -> None:
         if not self.topics and self.topic_pattern is None:
-            raise SettingsError(f"link {self.name}: topics or topic_pattern says what is forwarded; both are missing")
+            raise SettingsError(f"link {self.name}: nothing to forward. Set topics or topic_pattern")
         if self.dead_letter_topic is not None and self.dead_letter_topic in self.topics and self.target == "{topic}":
             raise SettingsError(f"link {self.name}: dead_letter_topic {self.dead_letter_topic} is a topic that it forwards")
 
@@ -325,7 +327,7 @@ def read_secret(value: Any) -> Secret:
         raise ValueError('a secret is { file = "PATH" } or { variable = "NAME" }')
     ((kind, name),) = value.items()
     if not isinstance(name, str) or not name:
-        raise ValueError(f"{kind} = {name!r} is not a text")
+        raise ValueError(f"{kind} = {name!r} is not text")
     return Secret(kind, name)
 
 
@@ -336,9 +338,9 @@ def read_value(key: str, value: Any) -> str | Secret:
     if isinstance(value, bool):
         return str(value).lower()
     if not isinstance(value, str | int | float):
-        raise ValueError(f"{value!r} is neither a text nor a number")
+        raise ValueError(f"{value!r} is neither text nor a number")
     if is_secret(key):
-        raise ValueError('secrets do not stand in the file itself: { file = "PATH" } or { variable = "NAME" }')
+        raise ValueError('secrets are not allowed in the file itself. Use { file = "PATH" } or { variable = "NAME" }')
     return str(value)
 
 
@@ -349,5 +351,5 @@ def resolved(values: Mapping[str, str | Secret]) -> dict[str, str]:
         try:
             found[key] = value.read() if isinstance(value, Secret) else value
         except (OSError, ValueError) as exc:
-            raise ValueError(f"{key} cannot be read: {exc}") from exc
+            raise ValueError(f"cannot read {key}: {exc}") from exc
     return found

@@ -64,7 +64,7 @@ class DirectorySource:
         try:
             return decode_meta_properties(path, read_small(self.fs, path))["cluster.id"]
         except (OSError, CheckpointError, ValueError, KeyError) as exc:
-            raise SettingsError(f"{path} does not say whose records these are ({exc}); --node NAME does") from exc
+            raise SettingsError(f"{path} has no name of its server ({exc}). Give it with --node NAME") from exc
 
     def topics(self, names: Iterable[str] | None = None) -> dict[str, SourceTopic]:
         if self._known is None:
@@ -115,7 +115,7 @@ class DirectorySource:
         try:
             piece = next(self._pieces, None)
         except OSError as exc:
-            raise SourceFailedError(f"{exc.filename or self.directory.path} cannot be read: {exc.strerror or exc}") from exc
+            raise SourceFailedError(f"cannot read {exc.filename or self.directory.path}: {exc.strerror or exc}") from exc
         if piece is None:
             self._finished_s = time.monotonic()
         return piece
@@ -138,7 +138,7 @@ class DirectorySource:
         damages: list[Damage] = []
 
         def damaged(path: str, damage: Damage) -> None:
-            LOGGER.warning("%s at position %d is damaged and is passed over: %s", path, damage.position, damage.reason)
+            LOGGER.warning("skipping damaged %s at position %d: %s", path, damage.position, damage.reason)
             damages.append(damage)
 
         there = self.topics()[partition.topic].partitions[partition.partition]

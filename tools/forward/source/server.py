@@ -154,25 +154,27 @@ class ServerSource:
         partition = TopicPartition(answer.topic, answer.partition)
         offset = self._places.offset(partition)
         if answer.error.code in _GONE:
-            raise TopicStoppedError(answer.topic, "the source has no such topic any more")
+            raise TopicStoppedError(answer.topic, "the source no longer has this topic")
         if answer.error.code is ErrorCode.CORRUPT_MESSAGE:
             if not self._places.skip_damage(partition):
                 raise TopicStoppedError(
                     answer.topic,
-                    f"partition {answer.partition} is damaged at offset {offset}: {answer.error.message}; "
-                    "stop the server and run `triolog repair`",
+                    f"partition {answer.partition} is damaged at offset {offset}: {answer.error.message}. Stop the server "
+                    "and run `triolog repair`",
                 )
-            LOGGER.warning("%s: offset %d is damaged and is passed over: %s", partition, offset, answer.error.message)
+            LOGGER.warning("%s: skipping damaged offset %d: %s", partition, offset, answer.error.message)
             return
         if not is_lost(answer.error):
             raise answer.error
         there = self.topics([answer.topic]).get(answer.topic)
         place = None if there is None else there.partitions.get(answer.partition)
         if place is None or place.end_offset < offset:
-            raise TopicStoppedError(answer.topic, f"partition {answer.partition} has lost its end: it is to go on at {offset}")
+            raise TopicStoppedError(
+                answer.topic, f"partition {answer.partition} has lost its end: the link should continue at {offset}"
+            )
         if place.start_offset > offset:
             gap = self._places.lost_before(partition, place.start_offset)
-            LOGGER.warning("%s: offsets %s are gone and were not forwarded", partition, gap)
+            LOGGER.warning("%s: offsets %s are lost and were not forwarded", partition, gap)
 
     def _forget_ahead(self) -> None:
         if self._ahead is not None:

@@ -212,8 +212,9 @@ class UpstreamClients:
     def fenced(self) -> str:
         """Return the message for a link that another forwarder has fenced."""
         return (
-            f"another forwarder has taken this link over: the upstream {self._settings.to} has fenced the transactional id "
-            f"{self.group}; let one process forward the link, or give the other another link name or node"
+            f"another forwarder took this link over: the upstream {self._settings.to} has fenced the "
+            f"transactional id {self.group}. Let one process forward the link, or give the other another link "
+            "name or node"
         )
 
     def _make(self, kind: Callable[..., T], own: Mapping[str, Any]) -> T:

@@ -166,7 +166,7 @@ class UpstreamProducer:
                 look_s = now_s + STALLED_S
             if self._left_s() <= 0 or now_s >= give_up_s or not self._clients.is_wanted():
                 reason = self._clients.notices.explain("no acknowledgement in time")
-                raise TryAgainError(f"{len(self._producer)} records were not taken by {self._clients.to}: {reason}")
+                raise TryAgainError(f"{self._clients.to} did not accept {len(self._producer)} records: {reason}")
         self._check()
 
     def _check_there(self, targets: set[str]) -> None:
@@ -176,7 +176,7 @@ class UpstreamProducer:
         with contextlib.suppress(KafkaException):
             there = self._producer.list_topics(timeout=CALL_S).topics  # of all: one that is asked for would be made
             for target in sorted(targets - set(there)):
-                raise TargetRefusedError(target, f"the upstream has no topic {target} any more")
+                raise TargetRefusedError(target, f"the upstream no longer has topic {target}")
 
     def _left_s(self) -> float:
         assert self._begun_s is not None
@@ -222,12 +222,12 @@ class UpstreamProducer:
         if verdict is Verdict.REFUSED:
             raise RecordsRefusedError(failed.topic, failed.partition, reason, is_size=failed.error.code() in SIZE_CODES)
         if verdict is Verdict.TOPIC:
-            raise TargetRefusedError(failed.topic, f"the upstream does not take records for {failed.topic}: {reason}")
+            raise TargetRefusedError(failed.topic, f"the upstream does not accept records for {failed.topic}: {reason}")
         explained = self._clients.notices.explain(reason) if failed.error.code() < 0 else reason
-        raise TryAgainError(f"records for {failed.topic}-{failed.partition} were not taken: {explained}")
+        raise TryAgainError(f"records for {failed.topic}-{failed.partition} were not accepted: {explained}")
 
     def _fenced(self) -> LinkStoppedError | TryAgainError:
         silent_s = time.monotonic() - (self._heard_s if self._begun_s is None else self._begun_s)
         if silent_s >= self._timeout_s * GIVEN_UP_SHARE:
-            return TryAgainError(f"the upstream has given up a transaction that was open for {silent_s:.0f} s")
+            return TryAgainError(f"the upstream aborted a transaction that was open for {silent_s:.0f} s")
         return LinkStoppedError(self._clients.fenced())

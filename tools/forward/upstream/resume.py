@@ -79,19 +79,20 @@ def resume(
     if mark is not None and mark.topic_id != topic_id:
         raise TopicStoppedError(
             partition.topic,
-            f"it was deleted and made again: {where} has offset {known.offset} of the topic with id {mark.topic_id}, this one "
-            f"is {topic_id}; `triolog forward reset --topic {partition.topic} -o start` forwards the new one from its "
-            "beginning",
+            f"it was deleted and created again: {where} has offset {known.offset} of the topic with id "
+            f"{mark.topic_id}, this one is {topic_id}. `triolog forward reset --topic {partition.topic} -o start` "
+            "forwards the new one from its start",
         )
     if known.offset > there.end_offset:
         raise TopicStoppedError(
             partition.topic,
-            f"the source is behind: {where} has partition {partition.partition} up to {known.offset} and the source ends at "
-            f"{there.end_offset}, as after a restore from an older backup; `triolog forward reset --topic {partition.topic} "
-            "-o end` goes on with what comes from now on, `-o start` sends everything again",
+            f"the source has lost records, as after a restore from an older backup: {where} has partition "
+            f"{partition.partition} up to {known.offset} and the source ends at {there.end_offset}. `triolog "
+            f"forward reset --topic {partition.topic} -o end` continues with new records, `-o start` sends "
+            "everything again",
         )
     if upstream is None:
-        note = f"{partition}: the upstream has no offset any more; going on at {known.offset}, as noted in the source"
+        note = f"{partition}: the upstream has lost its offset; continuing at {known.offset}, as noted in the source"
         has_sent = mark is not None and mark.last_offset >= 0
         return Resumed(offset=known.offset, note=note if has_sent else None, mark=mark)
     noted = None if local is None else Mark.parse(local.metadata)
@@ -105,8 +106,8 @@ def check_topic(topic: str, topic_id: str, forwarded_id: str | None, noted_ids: 
     if forwarded_id not in (None, topic_id) and topic_id not in noted_ids:
         raise TopicStoppedError(
             topic,
-            f"it was deleted and made again: the topic with id {forwarded_id} was forwarded, this one is {topic_id}; "
-            f"`triolog forward reset --topic {topic} -o start` forwards the new one from its beginning",
+            f"it was deleted and created again: the topic with id {forwarded_id} was forwarded, this one is "
+            f"{topic_id}. `triolog forward reset --topic {topic} -o start` forwards the new one from its start",
         )
 
 
@@ -115,7 +116,8 @@ def check_last(partition: TopicPartition, mark: Mark, timestamp: int) -> None:
     if timestamp >= 0 and mark.timestamp >= 0 and timestamp != mark.timestamp:
         raise TopicStoppedError(
             partition.topic,
-            f"the source is another one: the record at offset {mark.last_offset} of partition {partition.partition} has time "
-            f"{timestamp}, and the one that was forwarded last had {mark.timestamp}, as after a restore from an older backup "
-            f"that has grown since; `triolog forward reset --topic {partition.topic} -o OFFSET` says where to go on",
+            f"the source is another one: the record at offset {mark.last_offset} of partition "
+            f"{partition.partition} has time {timestamp}, but the last forwarded one had {mark.timestamp}, as "
+            "after a restore from an older backup that has grown since. `triolog forward reset --topic "
+            f"{partition.topic} -o OFFSET` sets the position",
         )

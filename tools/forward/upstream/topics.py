@@ -50,7 +50,7 @@ class UpstreamTopics:
         if topic.error.code() == 3:  # UNKNOWN_TOPIC_OR_PARTITION
             return 0
         if judge(topic.error.code()) is Verdict.TOPIC:
-            raise TopicStoppedError(target, f"the upstream says: {words(topic.error)}")
+            raise TopicStoppedError(target, f"the upstream returned: {words(topic.error)}")
         raise TryAgainError(f"metadata of {target}: {words(topic.error)}")
 
     def check(self, topic: SourceTopic, target: str, *, creates: bool) -> None:
@@ -59,13 +59,13 @@ class UpstreamTopics:
         if not there:
             how = f"kafka-topics.sh --create --topic {target} --partitions {wanted}"
             if not creates:
-                raise TopicStoppedError(topic.name, f"the upstream has no topic {target}; make it: {how}")
+                raise TopicStoppedError(topic.name, f"the upstream has no topic {target}. Create it: {how}")
             self._create(topic, target, wanted, how)
         elif there < wanted:
             raise TopicStoppedError(
                 topic.name,
-                f"it has {wanted} partitions and {target} upstream has {there}; "
-                f"add them: kafka-topics.sh --alter --topic {target} --partitions {wanted}",
+                f"it has {wanted} partitions, but {target} upstream has {there}. Add partitions: kafka-topics.sh "
+                f"--alter --topic {target} --partitions {wanted}",
             )
 
     def batch_bytes(self, targets: Iterable[str]) -> int:
@@ -96,21 +96,21 @@ class UpstreamTopics:
         try:
             admin.create_topics([new], operation_timeout=ADMIN_S, request_timeout=ADMIN_S)[target].result(CONNECT_S)
         except TimeoutError as exc:
-            reason = self._clients.notices.explain("no answer in time")
-            raise TryAgainError(f"{target} cannot be made at {self._clients.to}: {reason}") from exc
+            reason = self._clients.notices.explain("no response in time")
+            raise TryAgainError(f"cannot create {target} at {self._clients.to}: {reason}") from exc
         except KafkaException as exc:
             error = exc.args[0]
             if error.code() != 36:  # TOPIC_ALREADY_EXISTS
                 if error.code() < 0:
-                    raise self._clients.failure(exc, f"{target} cannot be made") from exc
+                    raise self._clients.failure(exc, f"cannot create {target}") from exc
                 raise TopicStoppedError(
                     topic.name,
-                    f"the upstream has no topic {target} and does not let it be made ({words(error)}); make it: {how}",
+                    f"the upstream has no topic {target} and does not allow creating it ({words(error)}). Create it: {how}",
                 ) from exc
         deadline = time.monotonic() + VISIBLE_S
         while self.partitions(target) < partitions:
             if time.monotonic() >= deadline:
-                raise TryAgainError(f"{target} was made and cannot be seen yet")
+                raise TryAgainError(f"{target} was created but is not visible yet")
             time.sleep(POLL_S)
 
     def _poll(self) -> None:

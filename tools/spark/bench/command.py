@@ -17,7 +17,7 @@ from ...bench.options import Wanted, measuring, rounds
 def command(wanted: Wanted, rounds: int | None) -> None:
     """Measure the data sources, the sink and the export job on this machine, each with its target.
 
-    Exit code 1 when a row could not be measured; a missed target is a figure, not an error.
+    Exit code 1 when a row could not be measured. A missed target is a figure, not an error.
     """
     from ...bench.measuring.bench import FULL, QUICK
     from .rows import BENCHMARK, ROWS

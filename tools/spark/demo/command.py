@@ -30,20 +30,24 @@ CONFIG: Final = {
     type=click.Path(dir_okay=False, path_type=Path),
     default=DEFAULT_PICTURE,
     show_default=True,
-    help="Where the plot goes.",
+    help="File for the plot.",
 )
 @click.option(
-    "--data-dir", type=click.Path(file_okay=False, path_type=Path), help="Keep log, checkpoints and table there: empty or new."
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep log, checkpoints and table in this directory, empty or new.",
 )
-@click.option("--rows", type=click.IntRange(min=MIN_ROWS), metavar="N", help="N flights at even distances instead of all.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Decides at which batches the job is killed.")
-@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON, and nothing else.")
+@click.option("--rows", type=click.IntRange(min=MIN_ROWS), metavar="N", help="Use N flights at even distances instead of all.")
+@click.option(
+    "--seed", type=int, default=1, show_default=True, help="Seed that selects the batches at which the job is killed."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print only the figures, as JSON.")
 def command(picture: Path, data_dir: Path | None, rows: int | None, seed: int, as_json: bool) -> None:
     """Send a year of real flights through a streaming job that is killed twice.
 
-    Flights stream from a running server, are joined with weather and aircraft, and become delays by hour, airport and carrier
-    in a topic and a Parquet table. Exit code 0 when all checks held, 1 when one did not, 2 when something is not installed,
-    3 when the server failed.
+    The job reads flights from a running server and joins them with weather and aircraft. It writes delays by hour, airport and
+    carrier to a topic and a Parquet table. Exit code 0 when all checks passed, 1 when one failed, 2 when something is not
+    installed, 3 when the server failed.
     """
     from ...demo.flights import find_source, load_flights
     from ...demo.showing import Demo, check_empty, run
@@ -53,7 +57,7 @@ def command(picture: Path, data_dir: Path | None, rows: int | None, seed: int, a
     source = find_source()
     check_empty(data_dir)
     if not picture.absolute().parent.is_dir():
-        raise click.UsageError(f"--picture {picture}: there is no folder {picture.absolute().parent}")
+        raise click.UsageError(f"--picture {picture}: folder {picture.absolute().parent} does not exist")
     demo = Demo(is_quiet=as_json)
     with _directory(data_dir) as directory:
         story = partial(run_job_story, demo, source, load_flights(source, rows), directory / "log", directory)

@@ -86,7 +86,7 @@ async def _run_once(settings: Settings, kill: KillPoint | None, log_file: Path, 
     if not was_killed and status:
         raise DemoError(f"the job ended with {status}; {_tail(log_file)}")
     if kill is not None and not was_killed:
-        raise DemoError(f"the job was over before batch {kill.batch} of {kill.part}, where it was to be killed")
+        raise DemoError(f"the job ended before batch {kill.batch} of {kill.part}, where the demo kills it")
     return Run(lines=lines, exit_status=status, killed=kill)
 
 

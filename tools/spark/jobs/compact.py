@@ -53,9 +53,9 @@ MAP_BYTES: Final = 128 << 20
 
 @click.command("compact")
 @directory_argument
-@click.option("--topic", "topics", multiple=True, required=True, metavar="NAME", help="The topic; may be repeated.")
+@click.option("--topic", "topics", multiple=True, required=True, metavar="NAME", help="Topic to compact (repeatable).")
 @click.option("--include-active", is_flag=True, help="Close the active segments first, so that they are compacted too.")
-@click.option("--force", is_flag=True, help="Even though a topic's cleanup.policy is not compact.")
+@click.option("--force", is_flag=True, help="Compact even if a topic's cleanup.policy is not compact.")
 @master_option
 @manifest_option
 @json_option
@@ -70,7 +70,7 @@ def command(
 ) -> None:
     """Keep the newest record of each key of topics in the log directory DIR, offsets unchanged, partitions in parallel.
 
-    As `triolog compact`: records without a key are dropped, there is no way back, and the server must be stopped.
+    Like `triolog compact`: it drops records without a key, and there is no way back. Stop the server first.
     """
     with stopped(directory, topics, writes=True) as (fs, found):
         says = read_directory_files(fs, found, Observer())

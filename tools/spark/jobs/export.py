@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 @click.command("export")
 @directories_argument
-@click.option("--target", required=True, type=click.Path(file_okay=False), help="The folder that the Parquet files go to.")
+@click.option("--target", required=True, type=click.Path(file_okay=False), help="Folder for the Parquet files.")
 @topics_option
-@click.option("--columns", metavar="LIST", help="Columns, by commas. [default: all]")
+@click.option("--columns", metavar="LIST", help="Columns, separated by commas. [default: all]")
 @click.option("--compression", default="zstd", show_default=True, type=click.Choice(["zstd", "snappy", "gzip", "lz4", "none"]))
 @click.option(
     "--isolation", default="read_committed", show_default=True, type=click.Choice(["read_committed", "read_uncommitted"])
@@ -41,8 +41,8 @@ def command(
 ) -> None:
     """Write the records of the log directories DIR as Parquet, by topic and day, one file for each piece and day.
 
-    A running server does not mind. The target keeps what is done: the same command goes on where it was, to the offsets of the
-    first run. Exit code 1 when something failed.
+    A server may be running. The target records the progress: the same command continues an interrupted run, up to the end
+    offsets of the first run. Exit code 1 when something failed.
     """
     with job_session("export", master) as spark:
         from ...export.layout import Export

@@ -33,12 +33,12 @@ directories_argument = click.argument(
     "directories", nargs=-1, required=True, metavar="DIR...", type=click.Path(exists=True, file_okay=False)
 )
 master_option = click.option(
-    "--master", default="local[*]", show_default=True, help="Where Spark runs; a cluster needs the files under the same paths."
+    "--master", default="local[*]", show_default=True, help="Spark master; a cluster needs the files under the same paths."
 )
 manifest_option = click.option(
     "--manifest",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="A file that keeps what is done: the same command goes on from there.",
+    help="File that records the progress: the same command continues from there.",
 )
 
 
@@ -183,7 +183,7 @@ def _check(failed: Sequence[tuple[str, str]], manifest: Manifest) -> None:
     if failed:
         name, failure = failed[0]
         others = f" ({count_text(len(failed) - 1, 'other piece')} failed too)" if len(failed) > 1 else ""
-        kept = f"; what is done is in {manifest.path}, the same command goes on from there" if manifest.path else ""
+        kept = f". {manifest.path} records the progress: the same command continues from there" if manifest.path else ""
         raise JobError(f"{manifest.job} of {name} failed: {failure}{others}{kept}")
 
 

@@ -45,14 +45,20 @@ _GLOB: Final = re.compile(r"([\[\]{}*?\\])")
 
 @click.command("load")
 @click.argument("source", metavar="PATH", type=click.Path(exists=True))
-@click.option("--topic", required=True, metavar="NAME", help="The topic; it must exist.")
+@click.option("--topic", required=True, metavar="NAME", help="Topic to write (must exist).")
 @click.option(
-    "--format", "kind", required=True, type=click.Choice(list(FORMATS)), help="csv has a line of names; json is JSON lines."
+    "--format",
+    "kind",
+    required=True,
+    type=click.Choice(list(FORMATS)),
+    help="Format: csv with a line of column names, or json, which is JSON lines.",
 )
-@click.option("--value", metavar="COLUMN", help="The records' values. [default: value, else the whole row as JSON]")
-@click.option("--key", metavar="COLUMN", help="The records' keys. [default: key beside value, else none]")
-@click.option("--timestamp", metavar="COLUMN", help="A time, or ms since 1970. [default: timestamp beside value, else now]")
-@click.option("--keep-partitions", is_flag=True, help="Into the partitions that the column partition names.")
+@click.option("--value", metavar="COLUMN", help="Column of the records' values. [default: value, else the whole row as JSON]")
+@click.option("--key", metavar="COLUMN", help="Column of the records' keys. [default: key beside value, else none]")
+@click.option(
+    "--timestamp", metavar="COLUMN", help="Column with a time, or ms since 1970. [default: timestamp beside value, else now]"
+)
+@click.option("--keep-partitions", is_flag=True, help="Write to the partitions that the column partition names.")
 @click.option("--compression", default="none", show_default=True, type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]))
 @plain_server_option
 @master_option
@@ -74,8 +80,8 @@ def command(
 ) -> None:
     """Write the rows of a file, or of the files below a folder, as records of a topic.
 
-    With --manifest the same command goes on where it was, and no row is written twice; without, a second run writes all again.
-    Exit code 1 when something failed.
+    With --manifest the same command continues an interrupted run, and no row is written twice. Without it, a second run writes
+    all rows again. Exit code 1 when something failed.
     """
     with job_session("load", master) as spark:
         job = Load(
@@ -169,7 +175,7 @@ def record_columns(frame: DataFrame, job: Load) -> DataFrame:
     types = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
     for option, name in (("value", job.value), ("key", job.key), ("timestamp", job.timestamp)):
         if name is not None and name not in types:
-            raise LoadError(f"{option} is to be column {name}, which is not there; there are {', '.join(types)}")
+            raise LoadError(f"{option} names column {name}, which does not exist. Columns: {', '.join(types)}")
     is_records = job.value is None and types.get("value") in ("binary", "string")
     value = job.value or ("value" if is_records else None)
     key = job.key or ("key" if is_records and "key" in types else None)
@@ -184,7 +190,7 @@ def record_columns(frame: DataFrame, job: Load) -> DataFrame:
         columns.append(functions.col("headers"))
     if job.keeps_partitions:
         if "partition" not in types:
-            raise LoadError(f"partitions are to be kept, but there is no column partition; there are {', '.join(types)}")
+            raise LoadError(f"--keep-partitions needs a column partition. Columns: {', '.join(types)}")
         columns.append(functions.col("partition").cast("int").alias("partition"))
     return frame.select(*columns)
 

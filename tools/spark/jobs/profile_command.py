@@ -23,9 +23,9 @@ from .job_session import directories_argument, job_session, manifest_option, mas
 def command(
     directories: tuple[str, ...], topics: tuple[str, ...], html: Path | None, master: str, manifest: Path | None, as_json: bool
 ) -> None:
-    """Show for each topic of the log directories DIR rates, sizes, skew of keys and lateness of records.
+    """Show rates, sizes, skew of keys and lateness of records for each topic of the log directories DIR.
 
-    A running server does not mind. Exit code 1 when something failed.
+    A server may be running. Exit code 1 when something failed.
     """
     with job_session("profile", master) as spark:
         from ...export.log_pieces import LogSource
@@ -49,7 +49,7 @@ def command(
         print_json(rows)
         return
     if not found:
-        say("there are no records")
+        say("no records")
     for each, row in zip(found, rows, strict=True):
         keys = f"{count_text(each.distinct_keys, 'key')}, the most frequent has {row['top_key_share']:.1%}"
         late = f"{count_text(each.late_records, 'record')} late, by up to {duration_text(each.max_late_ms / 1000)}"

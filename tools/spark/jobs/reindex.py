@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 @manifest_option
 @json_option
 def command(directory: str, topics: tuple[str, ...], master: str, manifest: Path | None, as_json: bool) -> None:
-    """Make the indexes of the log directory DIR anew, segments in parallel.
+    """Rebuild the indexes of the log directory DIR, segments in parallel.
 
-    A segment whose log is damaged keeps its indexes. The server must be stopped. Exit code 1 when one was left as it was.
+    A segment with a damaged log keeps its indexes. Stop the server first. Exit code 1 when a segment was left as it was.
     """
     with stopped(directory, topics, writes=True) as (_, found), job_session("reindex", master) as spark:
         with watched("reindexing") as progress:
@@ -53,7 +53,7 @@ def command(directory: str, topics: tuple[str, ...], master: str, manifest: Path
         print_json({**fields(done, "segments", "entries", "log_bytes"), "failures": failures})
     else:
         for path, why in done.failures:
-            say(f"left  {printable(path)}: {printable(why)}; `triolog repair` comes first")
+            say(f"left  {printable(path)}: {printable(why)}. Run `triolog repair` first")
         entries = count_text(done.entries, "entry", "entries")
         say(f"{count_text(done.segments, 'segment')}: {entries} from {size_text(done.log_bytes)} of log")
     if done.failures:

@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 @click.command("verify")
 @directory_argument
 @topics_option
-@click.option("--walk/--no-walk", default=True, show_default=True, help="Look into every record, not only at its batch's CRC.")
+@click.option("--walk/--no-walk", default=True, show_default=True, help="Check every record, not only its batch's CRC.")
 @master_option
 @manifest_option
 @json_option
 def command(directory: str, topics: tuple[str, ...], walk: bool, master: str, manifest: Path | None, as_json: bool) -> None:
     """Check every file of the log directory DIR, partitions in parallel: CRCs, records, index entries.
 
-    As `triolog verify`. The server must be stopped; nothing is changed. Exit code 0: no damage; 1: damage; 2: wrong command
-    line; 3: DIR cannot be read or is in use, or the job failed.
+    Like `triolog verify`. Stop the server first. Nothing is changed. Exit code 0: no damage. 1: damage. 2: wrong command line.
+    3: DIR cannot be read or is in use, or the job failed.
     """
     with stopped(directory, topics, writes=False) as (_, found), job_session("verify", master, UnreadableError) as spark:
         with watched("verifying") as progress:

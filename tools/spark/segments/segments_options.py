@@ -89,13 +89,13 @@ class SegmentOptions:
         if snapshot == SERVER:
             if paths:
                 raise OptionError(
-                    f"option {_named(given, PATHS)} is refused with snapshot=server, whose server says where its files are"
+                    f"option {_named(given, PATHS)} is refused with snapshot=server, because the server knows its files"
                 )
         else:
             if not paths:
-                raise OptionError("no directory is given; name one with load(path), path or logDir, or set snapshot to server")
+                raise OptionError("no directory is given. Name one with load(path), path or logDir, or set snapshot to server")
             if (name := _named(given, OF_SERVER)) is not None:
-                raise OptionError(f"option {name} is refused with snapshot=files, which asks no server; set snapshot to server")
+                raise OptionError(f"option {name} is refused with snapshot=files, which uses no server. Set snapshot to server")
             given[SERVERS_ALIAS] = _NO_SERVER
         mode = read_choice("mode", given.get("mode", "permissive"), {mode.value.lower(): mode for mode in ReadMode})
         lease_ms = read_number("leaseMs", given.get("leasems", str(LEASE_MS)), 1000, INT32_MAX)
@@ -116,7 +116,7 @@ def _shared(given: Mapping[str, str]) -> ReadOptions:
 def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
     named = [name for name in PATHS if name.lower() in given]
     if len(named) > 1:
-        raise OptionError(f"{' and '.join(named)} are given; name the directory once")
+        raise OptionError(f"{' and '.join(named)} are given. Name the directory once")
     if not named:
         return ()
     text = given[named[0].lower()]

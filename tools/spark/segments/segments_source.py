@@ -125,12 +125,12 @@ class SegmentsReader(DataSourceReader):
         elif isinstance(selection, Assigned):
             for name in selection.partitions:
                 if name not in found:
-                    raise TopicMissingError(f"{where} has no partition {name}; the option assign names it")
+                    raise TopicMissingError(f"{where} has no partition {name}. The option assign names it")
             found = {name: found[name] for name in selection.partitions}
         else:
             for topic in selection.topics:
                 if all(name.topic != topic for name in found):
-                    raise TopicMissingError(f"{where} has no partition of topic {topic}; the option subscribe names it")
+                    raise TopicMissingError(f"{where} has no partition of topic {topic}. The option subscribe names it")
         return None, _with_stable_ends(list(found.values()), options)
 
     def _log_range(self, log: PartitionLog, part: OffsetRange) -> LogRange:

@@ -67,8 +67,8 @@ class TaskOutbox(Outbox):
             return  # sending says so
         if size > most:
             raise DeliveryError(
-                f"a record for topic {partition.topic} partition {partition.partition} makes a batch of {size} bytes, above "
-                f"the {most} bytes that a request may have; keep such values in files and write their names"
+                f"a record for topic {partition.topic} partition {partition.partition} makes a batch of {size} bytes, "
+                f"above the {most} bytes of a request. Keep such values in files and write their names"
             )
 
 
@@ -156,7 +156,7 @@ class ServerLink:
         """The error of something that is not tried again, or not any more."""
         if not error.retriable:
             return self.refusal(what, error)
-        hint = "; is `triolog serve` running there?" if error.code in _UNANSWERED else ""
+        hint = ". Is `triolog serve` running there?" if error.code in _UNANSWERED else ""
         return GivenUpError(
             f"{self._server}: {what} failed for {self.timeout_ms} ms (kafka.delivery.timeout.ms), at last with {error}{hint}"
         )
@@ -173,6 +173,6 @@ class ServerLink:
             try:
                 self._counts[topic] = partition_count(topic, response)
             except RequestError as exc:
-                how = "; `triolog topics create` makes it" if exc.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else ""
+                how = ". `triolog topics create` creates it" if exc.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else ""
                 raise self.refusal(what, f"{exc}{how}") from exc
         return self._counts[topic]

@@ -39,7 +39,7 @@ class Written(WriterCommitMessage):
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
     """The writer of `df.write.format("triolog").mode("append").save()`. OptionError, RowError."""
     if overwrite:
-        raise OptionError('mode overwrite is refused: a log is only ever appended to; use .mode("append")')
+        raise OptionError('mode overwrite is refused: a log only accepts appends. Use .mode("append")')
     checked = _checked(options, schema)
     if checked.txn_app_id is not None and checked.txn_version is None:
         raise OptionError(
@@ -51,7 +51,7 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
     """The writer of `df.writeStream.format("triolog")`. OptionError, RowError."""
     if overwrite:
-        raise OptionError('output mode complete is refused: a log is only ever appended to; use .outputMode("append")')
+        raise OptionError('output mode complete is refused: a log only accepts appends. Use .outputMode("append")')
     checked = _checked(options, schema)
     if checked.txn_version is not None:
         raise OptionError("option txnVersion is refused in a streaming query: the number of the batch is the version")

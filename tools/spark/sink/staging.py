@@ -69,9 +69,7 @@ class StageOutbox(TaskOutbox):
                 continue
             found = self._checked(partition, entry)
             if partition in self._again:
-                raise self._complaint(
-                    partition, "the server did not take batches and took those behind them; the task has to be run again"
-                )
+                raise self._complaint(partition, "the server refused batches but accepted later ones. Run the task again")
             expected = self.staged.get(partition, StagedBytes()).then(blobs[partition])
             if found != expected:
                 if self._was_lost:
@@ -108,8 +106,8 @@ class StageOutbox(TaskOutbox):
     def _out_of_step(self, partition: TopicPartition, found: StagedBytes, expected: StagedBytes) -> DeliveryError:
         return self._complaint(
             partition,
-            f"after a lost connection the server has staged {found.size_bytes} bytes with CRC {found.crc:08x}, not "
-            f"{expected.size_bytes} with {expected.crc:08x}; the task has to be run again",
+            f"after a lost connection the server has staged {found.size_bytes} bytes with CRC {found.crc:08x}, "
+            f"not {expected.size_bytes} with {expected.crc:08x}. Run the task again",
         )
 
     def _complaint(self, partition: TopicPartition, error: RequestError | str) -> DeliveryError:

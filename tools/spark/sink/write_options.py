@@ -41,14 +41,12 @@ DEFAULT_PORT: Final = 9095
 _ACKS: Final = {"all": -1, "-1": -1, "1": 1, "0": 0}
 _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname", "failondataloss"})
 """Options that Spark hands to a sink though they are not for it; `failOnDataLoss`, so that one map serves source and sink."""
-_OF_READING: Final = (
-    "it says what is read; where rows go is the option topic, and a view that is made for reading takes no INSERT"
-)
+_OF_READING: Final = "it selects topics to read. To write, set the option topic. A view for reading accepts no INSERT"
 REFUSED: Final = {
     "assign": _OF_READING,
     "subscribe": _OF_READING,
     "subscribepattern": _OF_READING,
-    "path": "where rows go is the option topic; call save() or start() without a path",
+    "path": "the option topic selects the target. Call save() or start() without a path",
 }
 """Options that are refused with a reason of their own."""
 BOOLEANS: Final = {"true": True, "false": False}
@@ -122,14 +120,14 @@ class WriteOptions:
 
     def _check_together(self) -> None:
         if self.txn_version is not None and self.txn_app_id is None:
-            raise OptionError("option txnVersion needs txnAppId: a version says nothing without the application it counts for")
+            raise OptionError("option txnVersion needs txnAppId: a version belongs to an application")
         if self.is_exactly_once and self.acks != -1:
             raise OptionError(
-                f"option {ACKS} is {self.acks}, but deliveryGuarantee exactly-once needs all; "
-                "leave it out, or set deliveryGuarantee to at-least-once"
+                f"option {ACKS} is {self.acks}, but deliveryGuarantee exactly-once needs all. Leave it out, or set "
+                "deliveryGuarantee to at-least-once"
             )
         if not self.is_exactly_once and self.txn_app_id is not None:
-            raise OptionError("option txnAppId has no meaning with deliveryGuarantee at-least-once; leave one of them out")
+            raise OptionError("option txnAppId has no meaning with deliveryGuarantee at-least-once. Leave one of them out")
 
 
 def refuse_unknown(
@@ -150,8 +148,8 @@ def refuse_unknown(
     passed = [name for name in unknown if name.startswith(ignored)]
     if refused := [name for name in unknown if name not in passed]:
         near = difflib.get_close_matches(refused[0], known, n=1)
-        hint = f"did you mean {known[near[0]]}?" if near else f"{what} takes {', '.join(names)}"
-        raise OptionError(f"unknown option {refused[0]}; {hint}")
+        hint = f"Did you mean {known[near[0]]}?" if near else f"{what.capitalize()} takes {', '.join(names)}"
+        raise OptionError(f"unknown option {refused[0]}. {hint}")
     if passed:
         warnings.warn(f"ignored, as triolog has no use for them: {', '.join(passed)}", stacklevel=4)
 
@@ -167,7 +165,7 @@ def read_address(given: Mapping[str, str]) -> tuple[str, int]:
     if not both:
         raise OptionError(f"option {SERVERS} is missing: the address of the server, as in localhost:{DEFAULT_PORT}")
     if len(both) == 2 and given[SERVERS] != given[SERVERS_ALIAS]:
-        raise OptionError(f"options {SERVERS} and {SERVERS_ALIAS} name different servers; give one of them")
+        raise OptionError(f"options {SERVERS} and {SERVERS_ALIAS} name different servers. Give one of them")
     text = given[both[0]]
     host, separator, port = text.rpartition(":")
     if not separator or not host or "," in host or not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
@@ -182,10 +180,10 @@ def read_access(given: Mapping[str, str]) -> ServerAccess:
     tls = None if ca is None and certificate is None else TlsConfig(ca_file=ca, certificate_file=certificate)
     if user is None:
         if password is not None or file is not None:
-            raise OptionError(f"option {USER} is missing, whose password is given")
+            raise OptionError(f"option {USER} is missing, but a password is given")
         return ServerAccess(tls)
     if password is not None and file is not None:
-        raise OptionError(f"options {PASSWORD} and {PASSWORD_FILE} are both given; leave one of them out")
+        raise OptionError(f"options {PASSWORD} and {PASSWORD_FILE} are both given. Leave one of them out")
     found = PasswordFile(file) if file else password or os.environ.get(PASSWORD_VARIABLE)
     if not user or not found:
         raise OptionError(f"option {USER} needs a name, and {PASSWORD_FILE}, {PASSWORD} or the variable {PASSWORD_VARIABLE}")

@@ -57,19 +57,17 @@ def check_schema(schema: StructType, topic: str | None) -> None:
     found: dict[str, str] = {}
     for field in schema.fields:
         if field.name in found:
-            raise RowError(f"column {field.name} is there twice; select it once")
+            raise RowError(f"column {field.name} is there twice. Select it once")
         found[field.name] = field.dataType.simpleString()
     for name, kind in found.items():
         if name not in TYPES:
-            raise RowError(
-                f"unknown column {name}; a record is made of {', '.join(TYPES)}: drop the column or put it into value"
-            )
+            raise RowError(f"unknown column {name}. A record has {', '.join(TYPES)}: drop the column or put it into value")
         if kind not in TYPES[name]:
-            raise RowError(f"column {name} is {kind}, expected {' or '.join(TYPES[name])}; cast it")
+            raise RowError(f"column {name} is {kind}, expected {' or '.join(TYPES[name])}. Cast it")
     if "value" not in found:
-        raise RowError(f"column value is missing, there are {', '.join(found) or 'no columns'}; a record needs one")
+        raise RowError(f"column value is missing, found: {', '.join(found) or 'no columns'}. A record needs a value")
     if topic is None and "topic" not in found:
-        raise RowError("neither the option topic nor a column topic says where records go; set one of them")
+        raise RowError("no topic. Set the option topic, or add a column topic")
 
 
 @attrs.frozen(kw_only=True)
@@ -100,7 +98,7 @@ class Routing:
         topics = columns["topic"].dictionary_encode()
         if topics.null_count:
             row = pc.index(pc.is_null(columns["topic"]), True).as_py()
-            raise RowError(f"column topic is null in a row (number {row} of {len(topics)}); fill it, or set the option topic")
+            raise RowError(f"column topic is null in a row (number {row} of {len(topics)}). Fill it, or set the option topic")
         if len(topics.dictionary) == 1:
             yield from self._group_topic(topics.dictionary[0].as_py(), records, columns)
             return

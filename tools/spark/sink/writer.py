@@ -41,8 +41,9 @@ BUFFER_BYTES: Final = 16 * MIB
 """Rows of a task that are collected before they are encoded: Spark hands over 10,000 rows at a time, which spread over many
 partitions would become small record batches."""
 IN_DOUBT: Final = (
-    "it may be committed all the same: a stream finds out when it is started on its checkpoint, a batch write when it is run "
-    "again with the txnAppId and txnVersion that it had, and without those it writes its rows again"
+    "it may be committed anyway. A stream finds out when it is started on its checkpoint. A batch write "
+    "finds out when it is run again with its txnAppId and txnVersion; without those it writes its rows "
+    "again"
 )
 MAX_PARTS_PER_COMMIT: Final = 20_000
 """Each is nine objects of a request, each task five more, and a frame has at most 262,144 (`native.frames.MAX_OBJECTS`)."""
@@ -109,7 +110,7 @@ def commit(options: WriteOptions, application: str, version: int, staged: Sequen
         except GivenUpError as exc:
             raise DeliveryError(f"{exc}; {IN_DOUBT}") from exc
     if not response.committed:
-        LOGGER.info("version %d of %s was committed before; nothing was written again", version, application)
+        LOGGER.info("version %d of %s was already committed: nothing was written again", version, application)
     return response.committed
 
 
@@ -118,8 +119,9 @@ def _check_count(tasks: Sequence[StagedTask]) -> None:
     parts = sum(len(task.partitions) for task in tasks)
     if len(tasks) > MAX_TASKS_PER_COMMIT or parts > MAX_PARTS_PER_COMMIT:
         raise DeliveryError(
-            f"{len(tasks)} tasks have staged {parts} parts, one for each of their topic partitions; a commit has at most "
-            f"{MAX_TASKS_PER_COMMIT} tasks and {MAX_PARTS_PER_COMMIT} parts: coalesce() the rows before the write"
+            f"{len(tasks)} tasks have staged {parts} parts, one for each of their topic partitions. A commit has "
+            f"at most {MAX_TASKS_PER_COMMIT} tasks and {MAX_PARTS_PER_COMMIT} parts: coalesce() the rows before "
+            "the write"
         )
 
 
@@ -130,7 +132,7 @@ def abort(options: WriteOptions, application: str, version: int, tasks: Sequence
         with ServerLink(options.address, options.access, delivery_timeout_ms=ABORT_TIMEOUT_MS) as link:
             link.call(AbortStageResponse, request, f"aborting version {version} of {application}")
     except DeliveryError as exc:
-        LOGGER.warning("%s; the server removes what was staged when it has not been committed for long", exc)
+        LOGGER.warning("%s: the server deletes staged records that stay uncommitted", exc)
 
 
 def _link(options: WriteOptions) -> ServerLink:

@@ -99,11 +99,11 @@ def check_partitions(bound: Bound, partitions: Mapping[TopicPartition, object]) 
             return
     if missing := sorted(partitions.keys() - named):
         raise BoundError(
-            f"option {bound.option} leaves out {_listed(missing)}; name every partition that is read, "
-            f"{EARLIEST_OFFSET} and {LATEST_OFFSET} stand for the earliest and the latest offset"
+            f"option {bound.option} leaves out {_listed(missing)}. Name every partition to read. "
+            f"{EARLIEST_OFFSET} and {LATEST_OFFSET} mean the earliest and the latest offset"
         )
     if surplus := sorted(named - partitions.keys()):
-        raise BoundError(f"option {bound.option} names {_listed(surplus)}, which are not among the partitions that are read")
+        raise BoundError(f"option {bound.option} names {_listed(surplus)}, which the query does not read")
 
 
 def start_offset(bound: Bound, partition: TopicPartition, range_: PartitionRange, found: int | None, strategy: str) -> int:
@@ -124,8 +124,9 @@ def start_offset(bound: Bound, partition: TopicPartition, range_: PartitionRange
     if strategy == "latest":
         return range_.high
     raise BoundError(
-        f"option {bound.option}: no record of {partition} is at or after {question(bound, partition)} ms; set an earlier time, "
-        f"or startingOffsetsByTimestampStrategy to latest to begin at its end, offset {range_.high}"
+        f"option {bound.option}: no record of {partition} is at or after {question(bound, partition)} ms. Set "
+        "an earlier time, or startingOffsetsByTimestampStrategy to latest to begin at its end, offset "
+        f"{range_.high}"
     )
 
 
@@ -154,8 +155,8 @@ def check_order(start: Bound, end: Bound) -> None:
     for name, first, last in places:
         if first > last >= 0:
             raise OptionError(
-                f"options {since} and {until} contradict each other: of {name} {first} to {last} is asked for; "
-                "let the end be at or after the start"
+                f"options {since} and {until} contradict each other: they request {first} to {last} of {name}. Set "
+                "the end to the start or later"
             )
 
 
@@ -189,7 +190,7 @@ def from_json(value: Mapping[str, Any]) -> dict[TopicPartition, int]:
         }
     except (AttributeError, ValueError, TypeError) as exc:
         raise OptionError(
-            f"the checkpoint has the offsets {json.dumps(value)}, which are not of this source; use a checkpoint of its own"
+            f"the checkpoint has the offsets {json.dumps(value)}, which are not of this source. Use a separate checkpoint"
         ) from exc
 
 

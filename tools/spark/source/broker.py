@@ -177,7 +177,7 @@ class Broker:
         if isinstance(selection, Assigned):
             missing = [partition for partition in selection.partitions if partition not in found]
             if missing and not missing_is_left_out:
-                raise TopicMissingError(f"{self._options.server} has no partition {missing[0]}; the option assign names it")
+                raise TopicMissingError(f"{self._options.server} has no partition {missing[0]}. The option assign names it")
             found = {partition: found[partition] for partition in selection.partitions if partition in found}
         found = dict(sorted(found.items()))
         if self._options.isolation is Isolation.READ_COMMITTED:
@@ -192,7 +192,7 @@ class Broker:
         if topic.error is not None:
             if topic.error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise TopicMissingError(
-                    f"{self._options.server} has no topic {topic.name}; create it, or correct the option that names it"
+                    f"{self._options.server} has no topic {topic.name}. Create it, or correct the option that names it"
                 )
             raise topic.error
         return {
@@ -229,9 +229,9 @@ class Broker:
         within = f"within {self._options.poll_timeout_ms} ms (kafkaConsumer.pollTimeoutMs)"
         if error.code in _UNANSWERED:
             return BrokerUnavailableError(
-                f"{self._options.server} did not answer {within}: {error}; is the server running and is this its address?"
+                f"{self._options.server} did not respond {within}: {error}. Is the server running and is this its address?"
             )
-        return BrokerUnavailableError(f"{self._options.server} had no other answer {within} than {error}")
+        return BrokerUnavailableError(f"{self._options.server} returned only errors {within}, the last: {error}")
 
     def _client(self) -> BlockingClient:
         return _CLIENTS.get(self._key(), lambda: BlockingClient(self._options.address, self._config))

@@ -69,14 +69,14 @@ STREAM_ONLY: Final = (
 )
 BATCH_ONLY: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 REFUSED: Final = {
-    "kafka.auto.offset.reset": "where reading begins is startingOffsets, and Spark keeps how far it got",
-    "kafka.key.deserializer": "keys are bytes; cast the column",
-    "kafka.value.deserializer": "values are bytes; cast the column",
-    "kafka.enable.auto.commit": "Spark keeps how far it got; kafka.group.id publishes it",
+    "kafka.auto.offset.reset": "startingOffsets sets the start, and Spark keeps the progress",
+    "kafka.key.deserializer": "keys are bytes. Cast the column",
+    "kafka.value.deserializer": "values are bytes. Cast the column",
+    "kafka.enable.auto.commit": "Spark keeps the progress. kafka.group.id publishes it",
     "kafka.interceptor.classes": "nothing of Kafka's client runs here",
-    "path": 'what is read is named by subscribe; call load() without a path, or use format("triolog_segments")',
-    "paths": 'what is read is named by subscribe; call load() without a path, or use format("triolog_segments")',
-    "topic": "it is an option of writing; to read, name the topic with subscribe",
+    "path": 'subscribe selects the topics. Call load() without a path, or use format("triolog_segments")',
+    "paths": 'subscribe selects the topics. Call load() without a path, or use format("triolog_segments")',
+    "topic": "it is an option of writing. To read, name the topic with subscribe",
 }
 """Options that are refused with a reason of their own."""
 
@@ -182,16 +182,16 @@ def _isolation(given: Mapping[str, str]) -> dict[str, Isolation]:
     levels = {level.value: level for level in Isolation}
     found = {read_choice(option, given[option.lower()], levels) for option in ISOLATIONS if option.lower() in given}
     if len(found) > 1:
-        raise OptionError(f"options {ISOLATION} and {KAFKA_ISOLATION} say different things; give one of them")
+        raise OptionError(f"options {ISOLATION} and {KAFKA_ISOLATION} contradict each other. Give one of them")
     return {"isolation": found.pop()} if found else {}
 
 
 def _check_together(found: ReadOptions) -> None:
     least, most = found.min_offsets_per_trigger, found.max_offsets_per_trigger
     if least is not None and most is not None and least > most:
-        raise OptionError(f"option minOffsetsPerTrigger is {least}, above maxOffsetsPerTrigger, which is {most}; lower it")
+        raise OptionError(f"option minOffsetsPerTrigger is {least}, above maxOffsetsPerTrigger, which is {most}. Lower it")
     if most is not None and found.max_bytes_per_trigger is not None:
-        raise OptionError("options maxOffsetsPerTrigger and maxBytesPerTrigger: Spark takes one limit; give one of them")
+        raise OptionError("options maxOffsetsPerTrigger and maxBytesPerTrigger: Spark accepts one limit. Give one of them")
     check_order(found.starting, found.ending)
     if isinstance(found.selection, Assigned):
         for bound in (found.starting, found.ending):
@@ -199,7 +199,7 @@ def _check_together(found: ReadOptions) -> None:
             if named is not None and (surplus := getattr(bound, named).keys() - set(found.selection.partitions)):
                 assert isinstance(bound, AtOffsets | AtTimes)
                 raise OptionError(
-                    f"option {bound.option} names {min(surplus)}, which assign does not; name the same partitions"
+                    f"option {bound.option} names {min(surplus)}, which assign does not. Name the same partitions"
                 )
 
 
@@ -207,7 +207,7 @@ def _refuse_ending(given: Mapping[str, str]) -> None:
     for name in BATCH_ONLY:
         if name.lower() in given:
             raise OptionError(
-                f"option {name} is refused in a streaming query, which has no end; read with spark.read, or use a trigger"
+                f"option {name} is refused in a streaming query, which has no end. Read with spark.read, or use a trigger"
             )
 
 
@@ -215,7 +215,7 @@ def _selection(given: Mapping[str, str]) -> Selection:
     named = [name for name in SELECTIONS if name.lower() in given]
     if len(named) != 1:
         said = f"{' and '.join(named)} are given" if named else "none is given"
-        raise OptionError(f"exactly one of assign, subscribe and subscribePattern says what is read, and {said}")
+        raise OptionError(f"exactly one of assign, subscribe and subscribePattern is required, and {said}")
     option = named[0]
     text = given[option.lower()]
     if option == "assign":
@@ -223,12 +223,12 @@ def _selection(given: Mapping[str, str]) -> Selection:
     if option == "subscribe":
         topics = tuple(dict.fromkeys(topic for part in text.split(",") if (topic := part.strip())))
         if not topics:
-            raise OptionError(f"option subscribe is {text!r}, expected names of topics with commas between them")
+            raise OptionError(f"option subscribe is {text!r}, expected names of topics separated by commas")
         return Subscribed(topics)
     try:
         re.compile(text)
     except re.error as exc:
-        raise OptionError(f"option subscribePattern is {text!r}, which is no regular expression: {exc}") from exc
+        raise OptionError(f"option subscribePattern is {text!r}, not a regular expression: {exc}") from exc
     if not text:
         raise OptionError("option subscribePattern is empty, expected a regular expression for the whole name of a topic")
     return Matching(text)

@@ -257,8 +257,8 @@ class _Position:
                 self._ahead = self._broker.fetch_ahead(self._range.name, following, skip_gaps=self._skip_gaps)
         elif answer.records:
             raise RecordTooLargeError(
-                f"{len(answer.records)} bytes of {self._range.name} at offset {self.offset} hold no whole record batch; "
-                "raise fetchMaxBytes"
+                f"{len(answer.records)} bytes of {self._range.name} at offset {self.offset} hold no whole record "
+                "batch. Raise fetchMaxBytes"
             )
         elif answer.next_offset > self.offset:  # compaction has left nothing from here to the end of the log
             self.offset = answer.next_offset
@@ -277,8 +277,8 @@ class _Position:
         if error.code is ErrorCode.CORRUPT_MESSAGE:
             if self._skip_gaps:  # nobody knows which offset comes behind it
                 raise CorruptRecordError(
-                    f"{name}: offset {wanted} is damaged and was not taken out of the log, so failOnDataLoss cannot pass over "
-                    f"it: {error.message}; stop the server and run `triolog repair`, or read up to there and begin behind it"
+                    f"{name}: offset {wanted} is damaged and still in the log, so failOnDataLoss cannot skip it: "
+                    f"{error.message}. Stop the server and run `triolog repair`, or read up to there and begin after it"
                 ) from error
             report(self._fails, f"{name}: offset {wanted} cannot be read: {error.message}")
             self._skip_gaps = True
@@ -299,8 +299,9 @@ class _Position:
 
 _LOG: Final = logging.getLogger("triolog.spark")
 _ADVICE: Final = (
-    "records may have been missed. Retention may have overtaken the query, or the topic was deleted or made anew; "
-    "begin with a new checkpoint where the data starts now, or set failOnDataLoss to false to go on with what is there"
+    "Records may be lost. Retention may have overtaken the query, or the topic was deleted or created "
+    "again. Begin with a new checkpoint where the data starts now, or set failOnDataLoss to false to "
+    "continue with the existing records"
 )
 
 
@@ -311,8 +312,8 @@ class DataLossError(TriologError):
 def report(fail: bool, what: str) -> None:
     """Raise or log; `what` names topic, partition and the offsets on both sides."""
     if fail:
-        raise DataLossError(f"{what}; {_ADVICE}")
-    _LOG.warning("%s; records may have been missed, failOnDataLoss is false: going on", what)
+        raise DataLossError(f"{what}. {_ADVICE}")
+    _LOG.warning("%s: continuing because failOnDataLoss is false, records may be lost", what)
 
 
 def expired(partition: TopicPartition, wanted: int, log_start_offset: int) -> str:
@@ -327,4 +328,4 @@ def shrunk(partition: TopicPartition, wanted: int, high_watermark: int) -> str:
 
 def vanished(partition: TopicPartition, wanted: int) -> str:
     """The partition is gone."""
-    return f"{partition}: offset {wanted} is to be read and there is no such topic or partition any more"
+    return f"{partition}: offset {wanted} is requested, but the topic or partition no longer exists"

@@ -66,20 +66,22 @@ def columns_of(schema: StructType) -> tuple[str, ...]:
     """The columns that a schema asks for, in its order. SchemaError names the column that is not as it has to be."""
     for field in schema.fields:
         if field.name not in DDL:
-            raise SchemaError(f"the schema has a column {field.name}; a read gives {', '.join(COLUMNS)}, names with this case")
+            raise SchemaError(
+                f"the schema has a column {field.name}. A read returns {', '.join(COLUMNS)}, with exactly this case"
+            )
         expected = spark_schema([field.name]).fields[0]
         if field.dataType != expected.dataType:
             raise SchemaError(
-                f"the schema has column {field.name} as {field.dataType.simpleString()}, and it is {DDL[field.name]}; "
-                "read it as that and cast it"
+                f"the schema has column {field.name} as {field.dataType.simpleString()}, but it is {DDL[field.name]}. "
+                "Read it as that and cast it"
             )
         if not field.nullable:
             raise SchemaError(
-                f"the schema has column {field.name} as NOT NULL, and every column may be null; leave NOT NULL out"
+                f"the schema has column {field.name} as NOT NULL, but every column may be null. Leave out NOT NULL"
             )
     names = tuple(field.name for field in schema.fields)
     if not names:
-        raise SchemaError("the schema has no columns, and without any nobody counts rows; name one, as in 'offset long'")
+        raise SchemaError("the schema has no columns, and Spark cannot count rows without one. Name one, as in 'offset long'")
     if len(set(names)) != len(names):
         raise SchemaError(f"the schema has a column twice: {', '.join(names)}")
     return names

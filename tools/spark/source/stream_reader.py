@@ -121,7 +121,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             try:
                 self._broker.commit_group(self._options.group, bounds.from_json(end))
             except TriologError as exc:
-                _LOG.warning("group %s: offsets were not published: %s", self._options.group, exc)
+                _LOG.warning("group %s: could not publish offsets: %s", self._options.group, exc)
 
     def stop(self) -> None:
         """The query is over."""

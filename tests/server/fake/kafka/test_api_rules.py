@@ -6,10 +6,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 import pytest
+import triolog
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.apis import APIS, ApiKey, ServedBy
 from triolog.server.config.broker_config import Address
-from triolog.server.embedded import open_broker
 from triolog.server.fake.faults.requests import Wanted
 from triolog.server.fake.faults.rules import rule_of
 from triolog.server.fake.kafka.watched import Watch
@@ -85,7 +85,7 @@ async def test_a_streams_member_names_the_topics_of_its_topology_when_it_joins(w
 
 
 async def test_groups_have_a_coordinator_among_the_nodes_that_can_be_moved_and_goes_down() -> None:
-    async with open_broker(kafka=Address("127.0.0.1", 0), nodes=2, topics={TOPIC: 2}) as broker:
+    async with triolog.open(kafka=Address("127.0.0.1", 0), nodes=2, topics={TOPIC: 2}) as broker:
         nodes = broker.life.nodes
         for group in (SHARED, STREAMS):
             broker.move_coordinator(group, 2)
@@ -107,7 +107,7 @@ async def test_groups_have_a_coordinator_among_the_nodes_that_can_be_moved_and_g
 
 
 async def test_a_transaction_asks_its_own_coordinator_also_about_a_group_that_another_node_coordinates() -> None:
-    async with open_broker(kafka=Address("127.0.0.1", 0), nodes=2) as broker:
+    async with triolog.open(kafka=Address("127.0.0.1", 0), nodes=2) as broker:
         addresses = [each[1:] for each in broker.life.nodes.addresses.values()]
         broker.move_coordinator("mover", 1)
         broker.move_coordinator("readers", 2)

@@ -9,11 +9,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
 
 import pytest
+import triolog
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages.records import FetchTopic
 from triolog.protocol.types import TopicPartition
 from triolog.server.config.broker_config import Address
-from triolog.server.embedded import EmbeddedBroker, open_broker
+from triolog.server.embedded import EmbeddedBroker
 
 from tests.support.kafka_admin import by_hand, create_topics, new_topic
 from tests.support.kafka_server import TOPIC, batch, fetch_of, fetch_partition, produce_request
@@ -30,7 +31,7 @@ Cluster = tuple[EmbeddedBroker, dict[int, KafkaStream]]
 async def cluster() -> AsyncIterator[Cluster]:
     """Two nodes, of which the second leads the one partition, in leader epoch 2."""
     async with (
-        open_broker(kafka=Address("127.0.0.1", 0), nodes=2, topics={TOPIC: 1}) as broker,
+        triolog.open(kafka=Address("127.0.0.1", 0), nodes=2, topics={TOPIC: 1}) as broker,
         AsyncExitStack() as stack,
     ):
         await broker.move_leader(TOPIC, 0, 1)
@@ -89,7 +90,7 @@ Clients = dict[int, KafkaStream]
 
 @asynccontextmanager
 async def three_nodes(**options: Any) -> AsyncIterator[tuple[EmbeddedBroker, Clients]]:
-    async with open_broker(kafka=Address("127.0.0.1", 0), nodes=3, **options) as broker, AsyncExitStack() as stack:
+    async with triolog.open(kafka=Address("127.0.0.1", 0), nodes=3, **options) as broker, AsyncExitStack() as stack:
         addresses = broker.life.nodes.addresses
         yield broker, {n: await stack.enter_async_context(connected(addresses[n][1:])) for n in NODES}
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import triolog
 from triolog.protocol.errors import ErrorCode
 from triolog.server.broker import OffsetReset, ShareConfig
 from triolog.server.config.broker_config import Address
-from triolog.server.embedded import open_broker
 from triolog.server.fake.faults.rules import rule_of
 from triolog.server.fake.kafka.watched import Watch
 
@@ -92,7 +92,7 @@ async def test_records_of_a_share_consumer_are_corrupted_as_others_are(watch: Wa
 
 
 async def test_a_member_has_a_session_with_each_node_and_a_new_leader_knows_of_no_locks() -> None:
-    async with open_broker(kafka=Address("127.0.0.1", 0), nodes=2, topics={TOPIC: 1}) as broker:
+    async with triolog.open(kafka=Address("127.0.0.1", 0), nodes=2, topics={TOPIC: 1}) as broker:
         core, nodes = broker.core, broker.life.nodes
         core.shares.config_of = lambda _: EARLIEST
         topic_id = core.topics.id_of(TOPIC)

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+import triolog
 from triolog.protocol.coordinator.classic_group_records import (
     CONSUMER_PROTOCOL_TYPE,
     ConsumerPartitions,
@@ -20,7 +21,7 @@ from triolog.protocol.coordinator.classic_group_records import (
 from triolog.protocol.errors import ErrorCode, RequestError, UnknownTopicOrPartitionError
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker, Join, ShareHeartbeat, Sync
-from triolog.server.embedded import MEMORY, BlockingBroker, EmbeddedBroker, open_broker
+from triolog.server.embedded import MEMORY, EmbeddedBroker
 from triolog.server.fake.faults.rules import RuleError
 
 from tests.support.share_groups import KeptShareStates
@@ -41,7 +42,7 @@ async def join_streams_group(groups: Any) -> None:
 
 @pytest.mark.parametrize("join", [join_share_group, join_streams_group])
 async def test_a_group_of_another_kind_is_seen_as_others_are(join: Callable[[Any], Awaitable[None]]) -> None:
-    async with open_broker(topics={"t": 2}) as broker:
+    async with triolog.open(topics={"t": 2}) as broker:
         await join(broker.core.groups)
         (member,) = broker.groups.members("g")
         assert (broker.groups.state("g"), member.member_id, member.client_id) == ("Stable", "m", "app")
@@ -52,12 +53,12 @@ async def test_a_group_of_another_kind_is_seen_as_others_are(join: Callable[[Any
 
 
 async def test_records_that_were_deleted_are_not_waited_for() -> None:
-    async with open_broker(topics={"t": 1}) as broker:
+    async with triolog.open(topics={"t": 1}) as broker:
         await broker.append("t", [b"a", b"b", b"c"])
         await broker.delete_records("t", 2)
         with pytest.raises(
             TimeoutError,
-            match=re.escape("there is no group 'g'; group g is behind in t by {0: 1} (partition: records) after 0.02 s"),
+            match=re.escape("there is no group 'g'; group g lags in t by {0: 1} (partition: records) after 0.02 s"),
         ):
             await broker.groups.wait_no_lag("g", "t", timeout_s=0.02)
         await broker.delete_records("t")
@@ -92,7 +93,7 @@ def assigned(*partitions: int) -> bytes:
 
 
 async def test_a_stable_group_whose_members_have_no_partitions_is_waited_for() -> None:
-    async with open_broker(MEMORY, native=None, topics={T: 2}) as broker:
+    async with triolog.open(MEMORY, topics={T: 2}) as broker:
         member = await join(broker.core, assigned())
         with pytest.raises(TimeoutError, match="Stable with 1 of 1 members; no member has a partition: the topics"):
             await broker.groups.wait_assigned(G, timeout_s=SHORT_S)
@@ -105,7 +106,7 @@ async def test_a_stable_group_whose_members_have_no_partitions_is_waited_for() -
 
 
 async def test_a_group_of_another_protocol_needs_no_partitions() -> None:
-    async with open_broker(MEMORY, native=None) as broker:
+    async with triolog.open(MEMORY) as broker:
         member = await join(broker.core, b"connectors", "connect")
         assert [each.member_id for each in await broker.groups.wait_assigned(G)] == [member]
 
@@ -117,7 +118,7 @@ async def asked(call: Callable[[], Any]) -> Any:
 
 
 async def test_a_misspelt_group_has_no_lag_but_an_error() -> None:
-    async with open_broker(MEMORY, native=None, topics=[T]) as broker:
+    async with triolog.open(MEMORY, topics=[T]) as broker:
         await broker.append(T, [b"a"])
         await broker.groups.commit(G, {TopicPartition(T, 0): 1})
         for call in (broker.groups.lag("barista"), broker.groups.lag("barista", T), broker.groups.lag("Baristas")):
@@ -138,7 +139,7 @@ async def test_a_misspelt_group_has_no_lag_but_an_error() -> None:
 
 
 async def test_a_misspelt_topic_is_named_with_the_right_one() -> None:
-    async with open_broker(MEMORY, native=None, topics=[T]) as broker:
+    async with triolog.open(MEMORY, topics=[T]) as broker:
         await broker.groups.commit(G, {TopicPartition(T, 0): 0})
         groups, shares, log = broker.groups, broker.share_groups, broker.log("order")
         for call in (
@@ -148,7 +149,7 @@ async def test_a_misspelt_topic_is_named_with_the_right_one() -> None:
             lambda: shares.partitions(G, "order"),
             lambda: shares.wait_done(G, "order"),
             lambda: shares.delivery_counts(G, "order"),
-            log.records,
+            log.fetch,
             log.end_offsets,
             lambda: log.wait_for(1),
         ):
@@ -159,7 +160,7 @@ async def test_a_misspelt_topic_is_named_with_the_right_one() -> None:
 
 
 async def test_misspelt_apis_errors_and_states_are_refused() -> None:
-    async with open_broker(MEMORY, native=None, topics=[T]) as broker:
+    async with triolog.open(MEMORY, topics=[T]) as broker:
         requests = broker.requests
         for call in (requests.count, requests.find):
             with pytest.raises(ValueError, match=r"no API 'Prodduce' \(did you mean 'Produce'"):
@@ -173,14 +174,14 @@ async def test_misspelt_apis_errors_and_states_are_refused() -> None:
             broker.faults.add("Prodduce", hold=True)
         with pytest.raises(RuleError, match="did you mean 'NOT_LEADER_OR_FOLLOWER'"):
             broker.faults.add("Produce", error="NOT_LEADER_OR_FOLOWER")
-        with pytest.raises(ValueError, match=r"no state 'availabel' \(did you mean 'available'"):
+        with pytest.raises(ValueError, match=r"state 'availabel' \(did you mean 'available'"):
             broker.share_groups.in_state(G, T, "availabel")
 
 
 @pytest.mark.parametrize("given", [{"topics": "orders"}, {"records": {"orders": "abc"}}, {"records": {"orders": b"abc"}}])
 def test_one_text_in_place_of_a_list_is_refused_before_the_broker_starts(given: Any) -> None:
     with pytest.raises(TypeError, match="expected a list"):
-        BlockingBroker(MEMORY, native=None, **given).start()
+        triolog.blocking.open(MEMORY, **given).start()
 
 
 READ_TOPIC, READERS = "topic", "group"
@@ -197,14 +198,14 @@ async def transact(broker: EmbeddedBroker, name: str, batches: int, *, commits: 
 
 @pytest.mark.parametrize("commits", [True, False])
 async def test_a_marker_at_the_end_is_not_waited_for(commits: bool) -> None:
-    async with open_broker(MEMORY, native=None, topics=[READ_TOPIC]) as broker:
+    async with triolog.open(MEMORY, topics=[READ_TOPIC]) as broker:
         await broker.append(READ_TOPIC, [b"a", b"b"])
         await transact(broker, "till", 2, commits=commits)
         records = await broker.log(READ_TOPIC).fetch()
         assert len(records) == (8 if commits else 2)
         await broker.groups.commit(READERS, {FIRST: 1})
         assert await broker.groups.lag(READERS, READ_TOPIC) == len(records) - 1
-        with pytest.raises(TimeoutError, match=rf"behind in topic by {{0: {len(records) - 1}}}"):
+        with pytest.raises(TimeoutError, match=rf"lags in topic by {{0: {len(records) - 1}}}"):
             await broker.groups.wait_no_lag(READERS, READ_TOPIC, timeout_s=0.02)
         await broker.groups.commit(READERS, {FIRST: records[-1].offset + 1})
         await broker.groups.wait_no_lag(READERS, READ_TOPIC, timeout_s=0.02)
@@ -212,7 +213,7 @@ async def test_a_marker_at_the_end_is_not_waited_for(commits: bool) -> None:
 
 
 async def test_a_topic_of_aborted_records_alone_has_no_lag() -> None:
-    async with open_broker(MEMORY, native=None, topics=[READ_TOPIC]) as broker:
+    async with triolog.open(MEMORY, topics=[READ_TOPIC]) as broker:
         await transact(broker, "till", 3, commits=False)
         await broker.groups.wait_no_lag(READERS, READ_TOPIC, timeout_s=0.02)
         assert await broker.groups.lag(READERS, READ_TOPIC) == 0
@@ -220,7 +221,7 @@ async def test_a_topic_of_aborted_records_alone_has_no_lag() -> None:
 
 async def test_holes_of_compaction_and_deleted_records_have_no_lag() -> None:
     config = {"cleanup.policy": "compact,delete", "min.cleanable.dirty.ratio": "0.01"}
-    async with open_broker(MEMORY, native=None) as broker:
+    async with triolog.open(MEMORY) as broker:
         await broker.create_topic(READ_TOPIC, config=config)
         await broker.append(READ_TOPIC, [(None, b"%d" % (number % 2), b"v", ()) for number in range(10)])
         await broker.groups.commit(READERS, {FIRST: 0})
@@ -232,7 +233,7 @@ async def test_holes_of_compaction_and_deleted_records_have_no_lag() -> None:
 
 
 async def test_an_open_transaction_has_no_lag_and_records_after_it_have() -> None:
-    async with open_broker(MEMORY, native=None, topics=[READ_TOPIC]) as broker:
+    async with triolog.open(MEMORY, topics=[READ_TOPIC]) as broker:
         await broker.append(READ_TOPIC, [b"a"])
         await broker.groups.commit(READERS, {FIRST: 1})
         transaction = broker.transaction("till")
@@ -246,7 +247,7 @@ async def test_an_open_transaction_has_no_lag_and_records_after_it_have() -> Non
 
 
 async def test_a_partition_without_a_commit_counts_as_in_the_waits() -> None:
-    async with open_broker(MEMORY, native=None, topics={READ_TOPIC: 2}) as broker:
+    async with triolog.open(MEMORY, topics={READ_TOPIC: 2}) as broker:
         await broker.append(READ_TOPIC, [b"a", b"b", b"c"], partition=1)
         await broker.groups.commit(READERS, {FIRST: 0})
         assert await broker.groups.lag(READERS) == await broker.groups.lag(READERS, READ_TOPIC) == 3

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+import triolog
 from confluent_kafka import AcknowledgeType, ShareConsumer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from triolog.protocol.errors import RequestError
@@ -28,7 +29,7 @@ def abort(broker: BlockingBroker, batches: int, size: int) -> None:
 
 @pytest.mark.parametrize("plain", [5, 0])
 def test_aborted_records_are_done_and_stay_done_when_the_member_leaves(plain: int) -> None:
-    with BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0), topics=[TOPIC]) as broker:
+    with triolog.blocking.open(MEMORY, kafka=Address("127.0.0.1", 0), topics=[TOPIC]) as broker:
         for number in range(plain):
             broker.append(TOPIC, [b"%d" % number])
         abort(broker, 7, 7)
@@ -59,7 +60,7 @@ PATIENCE_S = 60.0
 
 @pytest.fixture
 def broker() -> Iterator[BlockingBroker]:
-    with BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0), topics=[TOPIC]) as broker:
+    with triolog.blocking.open(MEMORY, kafka=Address("127.0.0.1", 0), topics=[TOPIC]) as broker:
         yield broker
 
 

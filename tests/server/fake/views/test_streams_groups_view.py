@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 import pytest
+import triolog
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.kafka.messages.streams_groups import StreamsGroupEndpoint, StreamsGroupKeyValue
 from triolog.protocol.types import TopicPartition
@@ -24,7 +25,7 @@ ALL_TASKS: Final = {("0", 0), ("0", 1), ("1", 0), ("1", 1)}
 @pytest.fixture
 def broker() -> Iterator[BlockingBroker]:
     kafka = Address("127.0.0.1", 0)
-    with BlockingBroker(MEMORY, native=None, kafka=kafka, topics={SOURCE: PARTITIONS}) as broker:
+    with triolog.blocking.open(MEMORY, kafka=kafka, topics={SOURCE: PARTITIONS}) as broker:
         yield broker
 
 

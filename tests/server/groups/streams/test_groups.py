@@ -306,7 +306,7 @@ def test_of_many_missing_topics_three_are_named() -> None:
         [subtopology("0", "a", copartitioned=[together(-1)])],
         [subtopology("0", "a", repartition=[internal("r", -1)])],
     ],
-    ids=["parts", "topics", "one id", "an index", "a negative index", "a negative number"],
+    ids=["parts", "topics", "same id", "an index", "a negative index", "a negative number"],
 )
 def test_a_topology_has_limits(parts: list[StreamsGroupSubtopology]) -> None:
     with pytest.raises(RequestError, match=r"^STREAMS_INVALID_TOPOLOGY"):

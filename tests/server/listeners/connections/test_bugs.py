@@ -116,11 +116,11 @@ async def test_any_error_ends_its_own_connection(error: Exception, when_opened: 
         assert taken(shared) == 0
         assert counters.bugs == 2 * PLACES + when_opened
         assert listener.connections == 0
-    [record] = [each for each in caplog.records if "met a bug" in each.getMessage()]
+    [record] = [each for each in caplog.records if "unhandled exception" in each.getMessage()]
     assert record.levelno == logging.ERROR
     assert record.exc_info is not None
     assert record.exc_info[2] is not None
-    assert record.getMessage().startswith("the connection of 127.0.0.1:")
+    assert record.getMessage().startswith("unhandled exception: the connection of 127.0.0.1:")
 
 
 async def test_a_connection_without_memory_is_ended_counted_and_said_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import trio
+import triolog
 from triolog.protocol.errors import InvalidConfigError
 from triolog.protocol.kafka.messages.topics import MetadataRequest
 from triolog.server.config.broker_config import Address
@@ -37,7 +38,7 @@ def serving(certificates: Certificates, **keys: Any) -> Iterator[BlockingBroker]
     """A broker whose Kafka listener speaks TLS."""
     security = {"kafka_security": "ssl", **certificates.server_keys(), **keys}
     config = {"max.message.bytes": str(2 * LARGE_BYTES), "retention.ms": "-1"}
-    with BlockingBroker(MEMORY, native=None, kafka=ANY, security=security, config=config) as broker:
+    with triolog.blocking.open(MEMORY, kafka=ANY, security=security, config=config) as broker:
         yield broker
 
 
@@ -188,9 +189,11 @@ def test_a_context_says_what_is_missing_or_wrong(tmp_path: Path, certificates: C
 
     refused("needs ssl_certificate_file")
     refused("ssl_client_ca_file, which is not set", ClientAuth.REQUIRED, ssl_certificate_file=certificates.server)
-    refused("ssl_certificate_file .*none.pem .*cannot be used", ssl_certificate_file=str(tmp_path / "none.pem"))
-    refused("cannot be used", ssl_certificate_file=certificates.server, ssl_key_file=str(other))
-    refused("ssl_client_ca_file .*other.pem cannot", ssl_certificate_file=certificates.server, ssl_client_ca_file=str(other))
+    refused("ssl_certificate_file .*none.pem", ssl_certificate_file=str(tmp_path / "none.pem"))
+    refused("cannot use", ssl_certificate_file=certificates.server, ssl_key_file=str(other))
+    refused(
+        "cannot use ssl_client_ca_file .*other.pem", ssl_certificate_file=certificates.server, ssl_client_ca_file=str(other)
+    )
 
 
 @pytest.mark.parametrize(

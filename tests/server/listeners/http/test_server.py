@@ -478,5 +478,5 @@ def test_a_token_is_read_from_a_file_and_not_repeated(tmp_path: Path) -> None:
         with pytest.raises(InvalidConfigError) as caught:
             read_token(str(file))
         assert not wrong or wrong.decode("latin-1") not in str(caught.value)
-    with pytest.raises(InvalidConfigError, match="no token can be read from"):
+    with pytest.raises(InvalidConfigError, match="cannot read a token from"):
         read_token(str(tmp_path / "missing"))

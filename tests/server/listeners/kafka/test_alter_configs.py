@@ -26,7 +26,7 @@ async def kafka(kafka: KafkaServer) -> KafkaServer:
 
 
 def configs(kafka: KafkaServer) -> dict[str, str]:
-    return kafka.broker.topics.describe(TOPIC).configs
+    return kafka.broker.topics.describe(TOPIC).config
 
 
 async def change(client: KafkaStream, *operations: tuple[str, int, str | None], version: int = 1) -> str:

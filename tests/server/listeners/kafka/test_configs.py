@@ -166,7 +166,7 @@ async def test_what_else_a_topic_was_configured_with_is_listed(fast_path: Path) 
         await kafka.broker.topics.create(TOPIC, 1, {"no.such.key": "1", former: "2"}, lenient=True)
         configs = await described(client, TOPIC_TYPE, TOPIC, synonyms=True, documentation=True)
         assert (configs["no.such.key"].value, configs["no.such.key"].config_type) == ("1", 0)
-        assert configs["no.such.key"].documentation == "There is no such key: it is kept and means nothing."
+        assert configs["no.such.key"].documentation == "Unknown key, stored without effect."
         assert (configs[former].value, configs[former].config_source) == ("2", DYNAMIC_TOPIC)
 
 

@@ -37,7 +37,7 @@ async def test_a_topic_is_made_and_described_as_its_version_does(kafka: KafkaSer
     [result] = answer.topics
     assert (result.name, result.error_code, result.error_message) == ("new", 0, None)
     assert len(kafka.broker.topics.metadata("new").leader_epochs) == 3
-    assert kafka.broker.topics.describe("new").configs == {"retention.ms": "5"}
+    assert kafka.broker.topics.describe("new").config == {"retention.ms": "5"}
     assert result.topic_id == (kafka.topic_id("new") if version >= 7 else NO_ID)
     assert (result.num_partitions, result.replication_factor) == ((3, 1) if version >= 5 else (-1, -1))
     values = {config.name: (config.value, config.config_source, config.read_only) for config in result.configs or ()}
@@ -116,7 +116,7 @@ async def test_the_coordinators_topics_can_be_made_before_they_are_needed(fast_p
             answer = await client.call(create_topics(*(new_topic(name, 3) for name in names)), LATEST)
             assert error_names(answer.topics) == [expected] * 2
         for name in names:
-            assert kafka.broker.topics.describe(name).configs["cleanup.policy"] == "compact"
+            assert kafka.broker.topics.describe(name).config["cleanup.policy"] == "compact"
         await kafka.broker.topics.create(TOPIC)
         assert await commit_code(client, committing(5)) == 0
         assert kafka.broker.topics.partition_count(names[0]) == 3
@@ -149,7 +149,7 @@ async def test_harmless_keys_are_kept(kafka: KafkaServer, client: KafkaStream) -
     }
     [result] = (await client.call(create_topics(new_topic("new", configs=configs)), LATEST)).topics
     assert result.error_code == 0
-    assert kafka.broker.topics.describe("new").configs == configs
+    assert kafka.broker.topics.describe("new").config == configs
 
 
 LENIENT = [
@@ -167,7 +167,7 @@ async def test_a_lenient_server_makes_what_tests_ask_for_and_says_so(
     async with kafka_server(fast_path, lenient=True) as kafka, kafka.connected() as client:
         [result] = (await client.call(create_topics(topic), LATEST)).topics
         assert (result.error_code, result.num_partitions, result.replication_factor) == (0, 2, 1)
-        assert kafka.broker.topics.describe("new").configs == {each["name"]: each["value"] for each in topic["configs"]}
+        assert kafka.broker.topics.describe("new").config == {each["name"]: each["value"] for each in topic["configs"]}
     assert any("topic new" in message for message in caplog.messages)
 
 

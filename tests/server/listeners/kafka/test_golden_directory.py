@@ -9,8 +9,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
+import triolog
 from triolog.server.config.broker_config import Address
-from triolog.server.embedded import BlockingBroker
 
 from tests.support import golden_questions
 from tests.support.golden import KAFKA_4_3
@@ -26,9 +26,8 @@ def test_everything_is_answered_as_kafka_answered_it(tmp_path: Path) -> None:
         if path.is_dir():
             path.chmod(0o755)
     with (
-        BlockingBroker(
+        triolog.blocking.open(
             copy,
-            native=None,
             kafka=Address("127.0.0.1", 0),
             for_tests=True,
             lenient=False,

@@ -45,7 +45,7 @@ def test_a_throttled_producer_is_told_and_goes_on_when_its_time_is_over(broker: 
         assert producer.flush(PATIENCE_S) == 0
     finally:
         producer.close()
-    assert [record.value for record in broker.log(TOPIC).records()] == [VALUE, VALUE]
+    assert [record.value for record in broker.log(TOPIC).fetch()] == [VALUE, VALUE]
 
 
 def received(consumer: Consumer) -> Message:

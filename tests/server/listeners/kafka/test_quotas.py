@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
+import triolog
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.types import TopicPartition
 from triolog.server.config.broker_config import Address
@@ -387,7 +388,7 @@ def test_who_does_not_know_the_error_is_told_to_be_quiet_and_served(broker: Bloc
 
 def test_a_quota_holds_at_every_node_after_a_crash_and_in_a_fork() -> None:
     kafka = Address("127.0.0.1", 0)
-    with BlockingBroker(MEMORY, native=None, kafka=kafka, nodes=2, topics={TOPIC: 1}) as broker:
+    with triolog.blocking.open(MEMORY, kafka=kafka, nodes=2, topics={TOPIC: 1}) as broker:
         nodes = broker.call_now(lambda: broker._target.life.nodes)
         first, second = (Address(*each[1:]) for each in nodes.addresses.values())
         with KafkaWire.connect(first) as client:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+import triolog
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 from triolog.server.config.broker_config import Address
 from triolog.server.embedded import BlockingBroker
@@ -52,7 +53,7 @@ def tls(certificates: Certificates, *, shown: str | None = None, ca: str | None 
 @pytest.fixture
 def with_users() -> Iterator[BlockingBroker]:
     keys = {"connection_failed_authentication_delay_ms": 10, "super_users": "User:root"}
-    with BlockingBroker(kafka=LOCALHOST, users=USERS, security=keys) as broker:
+    with triolog.blocking.open(kafka=LOCALHOST, users=USERS, security=keys) as broker:
         broker.create_topic("topic")
         yield broker
 
@@ -71,7 +72,7 @@ def test_clients_with_a_wrong_password_are_told(with_users: BlockingBroker, clie
 @pytest.mark.parametrize("client", CLIENTS)
 def test_clients_speak_tls_and_log_in_over_it(certificates: Certificates, client: str) -> None:
     keys = {"kafka_security": "sasl_ssl", **certificates.server_keys()}
-    with BlockingBroker(kafka=LOCALHOST, users=USERS, security=keys) as broker:
+    with triolog.blocking.open(kafka=LOCALHOST, users=USERS, security=keys) as broker:
         broker.create_topic("topic")
         encrypted = {**sasl("SCRAM-SHA-256"), **tls(certificates), "security.protocol": "sasl_ssl"}
         assert exchanged(client, str(broker.kafka), encrypted) == VALUE
@@ -79,7 +80,7 @@ def test_clients_speak_tls_and_log_in_over_it(certificates: Certificates, client
 
 def test_each_of_several_nodes_speaks_tls(certificates: Certificates) -> None:
     keys = {"kafka_security": "ssl", **certificates.server_keys()}
-    with BlockingBroker(kafka=LOCALHOST, security=keys, nodes=2) as broker:
+    with triolog.blocking.open(kafka=LOCALHOST, security=keys, nodes=2) as broker:
         broker.create_topic("topic")
         for node in (1, 2):
             broker.move_leader("topic", 0, node)
@@ -96,7 +97,7 @@ def test_clients_show_certificates_and_are_who_these_say(certificates: Certifica
         "super_users": "User:CN=client,OU=tests,O=triolog;User:other",
         **certificates.server_keys(),
     }
-    with BlockingBroker(kafka=LOCALHOST, security=keys) as broker:
+    with triolog.blocking.open(kafka=LOCALHOST, security=keys) as broker:
         broker.create_topic("topic")
         assert exchanged(client, str(broker.kafka), tls(certificates, shown=certificates.client)) == VALUE
 
@@ -104,7 +105,7 @@ def test_clients_show_certificates_and_are_who_these_say(certificates: Certifica
 @pytest.mark.parametrize("client", CLIENTS)
 def test_clients_that_do_not_trust_the_server_or_are_not_trusted_get_nowhere(certificates: Certificates, client: str) -> None:
     keys = {"kafka_security": "ssl", "kafka_ssl_client_auth": "required", **certificates.server_keys()}
-    with BlockingBroker(kafka=LOCALHOST, security=keys) as broker:
+    with triolog.blocking.open(kafka=LOCALHOST, security=keys) as broker:
         broker.create_topic("topic")
         for wrong in (tls(certificates, ca=certificates.other_ca, shown=certificates.client), tls(certificates)):
             assert exchanged(client, str(broker.kafka), wrong, REFUSED_MS) != VALUE
@@ -115,7 +116,7 @@ def test_users_that_an_administrator_makes_survive_a_restart(tmp_path: Path) -> 
     """With librdkafka's admin client, which salts the password itself."""
     security = {"acl_enable": True, "super_users": "User:root;User:carol"}
     options = {"kafka": LOCALHOST, "users": USERS, "security": security}
-    with BlockingBroker(tmp_path, for_tests=True, **options) as broker:
+    with triolog.blocking.open(tmp_path, for_tests=True, **options) as broker:
         broker.create_topic("topic")
         admin = AdminClient({"bootstrap.servers": str(broker.kafka), **sasl("SCRAM-SHA-256", "root", "top-secret")})
         info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 8192)
@@ -125,7 +126,7 @@ def test_users_that_an_administrator_makes_survive_a_restart(tmp_path: Path) -> 
         assert [(each.mechanism, each.iterations) for each in found.scram_credential_infos] == [
             (ScramMechanism.SCRAM_SHA_512, 8192)
         ]
-    with BlockingBroker(tmp_path, for_tests=True, **options) as broker:
+    with triolog.blocking.open(tmp_path, for_tests=True, **options) as broker:
         for client in CLIENTS:
             assert exchanged(client, str(broker.kafka), sasl("SCRAM-SHA-512", "carol", "of-carol")) == VALUE
     assert b"of-carol" not in b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())

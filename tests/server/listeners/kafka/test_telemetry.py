@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import triolog
 from confluent_kafka import Producer
 from triolog.protocol.errors import ErrorCode, InvalidConfigError
 from triolog.protocol.kafka.apis import ApiKey
@@ -57,7 +58,7 @@ async def test_a_client_asks_what_it_is_to_send_and_sends_it(fast_path: Path) ->
 
 @pytest.fixture
 def broker() -> Iterator[BlockingBroker]:
-    with BlockingBroker(MEMORY, native=None, kafka=Address("127.0.0.1", 0), topics=["t"], telemetry=True) as broker:
+    with triolog.blocking.open(MEMORY, kafka=Address("127.0.0.1", 0), topics=["t"], telemetry=True) as broker:
         yield broker
 
 
@@ -83,7 +84,7 @@ def addresses(broker: BlockingBroker) -> list[Address]:
 
 def test_a_subscription_holds_at_every_node_after_a_crash_and_in_a_fork_and_its_interval_follows_the_clock() -> None:
     kafka = Address("127.0.0.1", 0)
-    with BlockingBroker(MEMORY, native=None, kafka=kafka, nodes=2, telemetry=True) as broker:
+    with triolog.blocking.open(MEMORY, kafka=kafka, nodes=2, telemetry=True) as broker:
         first, second = addresses(broker)
         with KafkaWire.connect(first) as client:
             client.call(setting("all", metrics="x.", interval_ms="60000"), 1)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import attrs
 import pytest
+import triolog
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.native import messages as m
-from triolog.server.embedded import BlockingBroker
 
 from tests.support.wire_client import WireClient
 
@@ -19,7 +19,7 @@ RULE = m.AclEntry("TOPIC", "orders", "LITERAL", "User:alice", "*", "READ", "ALLO
 @pytest.fixture
 def client() -> Iterator[WireClient]:
     keys = {"acl_enable": "true", "super_users": "User:ANONYMOUS"}
-    with BlockingBroker(security=keys) as broker, WireClient.connect(broker.native) as connected:
+    with triolog.blocking.open(security=keys, native="127.0.0.1:0") as broker, WireClient.connect(broker.native) as connected:
         yield connected
 
 

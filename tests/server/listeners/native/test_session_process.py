@@ -322,7 +322,7 @@ def test_a_range_that_ends_before_it_starts_fails_alone(client: WireClient, topi
     right = messages.FetchPartition(topic, 0, -1, start_timestamp=START_MS)
     refused, given_ = client.call(messages.FetchRequest((wrong, right))).partitions
     assert refused.error.code is ErrorCode.INVALID_REQUEST
-    assert refused.error.message == f"{topic}-0: end_timestamp 7 lies before start_timestamp 8"
+    assert refused.error.message == f"{topic}-0: end_timestamp 7 is before start_timestamp 8"
     assert (given_.error, given_.range_ended) == (None, True)
 
 
@@ -483,7 +483,7 @@ def test_records_that_are_all_left_out_still_say_where_to_go_on(client: WireClie
 def test_transactional_batches_and_their_id_come_together(client: WireClient, topic: str, name: str) -> None:
     producer = begin(client, name)
     error = error_of(client.produce, topic, 0, transactional_batch(producer, 0, b"a"))
-    assert (error.code, "name its transactional_id" in error.message) == (ErrorCode.INVALID_TXN_STATE, True)
+    assert (error.code, "Name its transactional_id" in error.message) == (ErrorCode.INVALID_TXN_STATE, True)
     error = error_of(produce_in, client, name, topic, batch())
     assert (error.code, "are not transactional" in error.message) == (ErrorCode.INVALID_TXN_STATE, True)
     assert client.high_watermark(topic) == 0

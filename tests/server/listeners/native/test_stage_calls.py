@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import triolog
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.native import messages as m
 from triolog.protocol.records.batch import crc32c, iter_batches
@@ -24,7 +25,7 @@ PATIENCE_S: Final = 30.0
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BlockingBroker]:
-    with BlockingBroker(tmp_path, durability="os") as running:
+    with triolog.blocking.open(tmp_path, durability="os", native="127.0.0.1:0") as running:
         running.create_topic("t", 2)
         yield running
 
@@ -112,5 +113,5 @@ def test_leased_segments_can_be_read_from_their_paths(broker: BlockingBroker, co
     assert "t-1 is not part of lease" in again.partitions[1].error.message
     ask(connection, m.LeaseSegmentsRequest((), 0, lease.lease_id))
     assert not Path(leased.directory).exists()
-    with pytest.raises(RequestError, match="take a new one"):
+    with pytest.raises(RequestError, match="Take a new one"):
         ask(connection, m.LeaseSegmentsRequest((), 1, lease.lease_id))

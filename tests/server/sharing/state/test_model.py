@@ -463,7 +463,7 @@ def test_states_that_are_none_are_refused(state: int, last: int, count: int) -> 
 def test_an_update_needs_a_snapshot_and_keeps_the_start_that_it_does_not_name() -> None:
     update = ShareUpdateValue(snapshot_epoch=0, leader_epoch=0, start_offset=-1, state_batches=[])
     assert stored_state.applied(attrs.evolve(INITIAL, start_offset=5), update).start_offset == 5
-    with pytest.raises(InvalidRecordError, match="without a snapshot"):
+    with pytest.raises(InvalidRecordError, match="no snapshot"):
         stored_state.applied(None, update)
 
 

@@ -228,9 +228,9 @@ def cleaned_group(driven: DrivenLog) -> Any:
 
 
 CHANGES: dict[str, Callable[[DrivenLog], object]] = {
-    "cut back": lambda driven: driven.run(truncate_to(driven.log, 35)),
+    "truncated": lambda driven: driven.run(truncate_to(driven.log, 35)),
     r"cleanup\.policy": lambda driven: driven.run(reconfigure(driven.log, config=LogConfig(cleanup_policy=("delete",)))),
-    "taken out": lambda driven: driven.run(driven.log.take_out([driven.log.segments.first])),
+    "were removed": lambda driven: driven.run(driven.log.take_out([driven.log.segments.first])),
     "is gone": lambda driven: discard_cleaned(driven.fs, driven.log.directory),
 }
 
@@ -245,7 +245,7 @@ def test_a_log_that_has_changed_meanwhile_keeps_its_segments(tmp_path: Path, cha
     before = stored(driven)
     with pytest.raises(SegmentsChangedError, match=change):
         driven.run(replace_group(driven.log, job, group, truncations))
-    with pytest.raises(SegmentsChangedError, match="not an inactive segment"):
+    with pytest.raises(SegmentsChangedError, match="no longer an inactive segment"):
         driven.run(replace_segments(driven.log, [group.cleaned], [driven.log.active]))
     assert stored(driven) == before
 

@@ -84,7 +84,7 @@ def read(file: JsonFile, data: bytes) -> object:
     try:
         return file.decode(NAME, data)
     except CheckpointError as exc:
-        return None if str(exc).startswith(f"{NAME} ") else exc
+        return None if NAME in str(exc) else exc
 
 
 @EACH
@@ -110,7 +110,7 @@ def test_a_flipped_bit_is_noticed_wherever_it_is(file: JsonFile) -> None:
 )
 def test_what_cannot_be_read_is_refused_by_name(file: JsonFile, data: bytes) -> None:
     assert read(file, data) is None
-    with pytest.raises(CheckpointError, match=r"newer|has format version 2, 1 is known"):
+    with pytest.raises(CheckpointError, match=r"newer|has format version 2"):
         file.decode(NAME, b'{"format_version": 2}')
 
 
@@ -200,7 +200,7 @@ def test_the_file_is_a_document_for_people_too() -> None:
     ],
 )
 def test_topics_that_cannot_be_read_name_the_file_and_the_way_out(data: bytes) -> None:
-    message = r"some/topics.json (cannot be read: .*; copy the one|has format version 2, 1 is known: a newer triolog .*; copy)"
+    message = r"some/topics.json(: .*\. Copy the file| has format version 2, known is 1: a newer triolog .*\. Copy)"
     with pytest.raises(CheckpointError, match=message):
         decode_topics("some/topics.json", data)
 
@@ -233,7 +233,7 @@ def test_topics_deleted_while_a_directory_was_away_are_read_back_and_not_there_o
     assert decode_deleted_topic_ids("topics.json", data) == gone
     assert b"deleted" not in encode_topics(3, [])
     assert decode_deleted_topic_ids("topics.json", encode_topics(3, [])) == set()
-    with pytest.raises(CheckpointError, match=r"topics\.json cannot be read"):
+    with pytest.raises(CheckpointError, match=r"cannot read .*topics\.json"):
         decode_deleted_topic_ids("topics.json", b'{"deleted_topic_ids": ["x"]}')
 
 
@@ -359,7 +359,7 @@ def test_what_is_being_made_reads_back(generation: int, creations: list[topics_f
 @pytest.mark.parametrize("change", [{"first_partition": -1}, {"first_partition": 5}, {"partitions": 10**9}, {"name": "../x"}])
 def test_a_creation_that_cannot_be_is_an_error_that_names_the_file(change: dict[str, Any]) -> None:
     content = topics_file.encode_creations(3, [attrs.evolve(MADE, **change)])
-    with pytest.raises(CheckpointError, match=r"^some/file cannot be read: .*; delete it"):
+    with pytest.raises(CheckpointError, match=r"some/file: .*\. Delete it"):
         topics_file.decode_creations("some/file", content)
 
 
@@ -469,7 +469,7 @@ def test_a_file_is_written_up_to_the_size_that_is_read_and_not_beyond(
     monkeypatch.setitem(checkpoints.LIMITS, name, len(data))
     write_state(FS, path, data, durable=True)
     read_state(FS, path, STATES[name])
-    with pytest.raises(FileTooLargeError, match=f"{name} would have .* bytes, at most {len(data)} can be read again"):
+    with pytest.raises(FileTooLargeError, match=f"{name} would have .* bytes, more than the {len(data)}"):
         write_state(FS, path, ENCODED[name](10**9), durable=True)
     assert [each.name for each in tmp_path.iterdir()] == [name]
     assert (tmp_path / name).read_bytes() == data

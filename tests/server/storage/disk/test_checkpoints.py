@@ -48,9 +48,9 @@ def test_what_others_write_is_read(data: bytes, offsets: dict[TopicPartition, in
         (b"1\n0\n", "has version '1', 0 is known"),
         (b"x\n", "has version 'x'"),
         (b"0\nx\n", "'x' is not a whole number"),
-        (b"0\n2\nfoo 0 10\n", "has 1 entries and says that it has 2"),
-        (b"0\n1\nfoo 0 10\nbar 0 1\n", "has 2 entries and says that it has 1"),
-        (b"0\n1\nfoo 0\n", "has 2 fields, 3 were expected"),
+        (b"0\n2\nfoo 0 10\n", "has 1 entries, but its count is 2"),
+        (b"0\n1\nfoo 0 10\nbar 0 1\n", "has 2 entries, but its count is 1"),
+        (b"0\n1\nfoo 0\n", "has 2 fields, expected 3"),
         (b"0\n1\nfoo 0 10 5\n", "has 4 fields"),
         (b"0\n1\nfoo x 10\n", "'x' is not a whole number"),
         (b"0\n1\nfoo 0 10\n\n", "has 0 fields"),
@@ -79,7 +79,7 @@ def test_a_file_that_was_cut_off_is_refused_at_every_length() -> None:
                 checkpoints.decode_offsets("file", whole[:size])
     whole = checkpoints.encode_meta_properties(cluster_id="some-cluster", node_id=12, directory_id=TOPIC_ID)
     for size in range(len(whole) - len("version=1\n")):
-        with pytest.raises(CheckpointError, match="was cut off"):
+        with pytest.raises(CheckpointError, match="truncated"):
             checkpoints.decode_meta_properties("file", whole[:size])
 
 
@@ -129,7 +129,7 @@ def test_an_id_is_22_characters_that_read_back(value: uuid.UUID) -> None:
     assert re.fullmatch(r"[A-Za-z0-9_-]{22}", text)
     assert checkpoints.decode_uuid(text) == value
     for other in ("", text[1:], text + "A", *(text[:21] + end for end in "+= /")):
-        with pytest.raises(ValueError, match="is no id"):
+        with pytest.raises(ValueError, match="is not an id"):
             checkpoints.decode_uuid(other)
 
 

@@ -193,7 +193,7 @@ def test_after_a_failed_sync_of_a_file_none_counts_before_its_bytes_are_written_
     fs.fail("sync", number=errno.ENOSPC)
     with pytest.raises(SyncFailedError, match="No space left"):
         run(diskops.Sync(file))
-    with pytest.raises(SyncFailedError, match=r"No space left.*when it was synced before") as again:
+    with pytest.raises(SyncFailedError, match=r"No space left.*earlier sync") as again:
         run(diskops.Sync(file))
     assert again.value.is_passing
     assert fs.count("sync") == 1
@@ -291,7 +291,7 @@ def test_bytes_that_read_differently_are_lost_and_nothing_is_written(position: i
     at = log.positions[1] + position
     log.fs.write(log.fd, [b"\xff"], at)
     changed = log.fs.content(PATH)
-    with pytest.raises(LostWriteError, match=f"is lost.*{PATH}"):
+    with pytest.raises(LostWriteError, match=f"are lost.*{PATH}"):
         write_batches_again(log.fs, log.fd, PATH, 0, log.size, 0)
     assert log.fs.content(PATH) == changed
 
@@ -330,7 +330,7 @@ def test_synced_bytes_that_share_pages_with_refused_ones_are_checked(monkeypatch
     for size in (30, 40, 50):
         log.add(size)
     log.fs.write(log.fd, [b"\xff"], log.positions[1] + 70)
-    with pytest.raises(LostWriteError, match="is lost"):
+    with pytest.raises(LostWriteError, match="are lost"):
         write_batches_again(log.fs, log.fd, PATH, 0, log.size, 3)
     monkeypatch.setattr(write_again, "SHARED_BYTES", log.size - log.positions[2])
     write_batches_again(log.fs, log.fd, PATH, 0, log.size, 3)

@@ -138,7 +138,7 @@ def test_a_log_is_written_with_the_bytes_that_it_has_and_with_no_others(tmp_path
     overlay.sync(fd)
     assert (fs.count("write", ".log"), fs.count("sync", ".log")) == (1, 1)
     for data, position in ((b"x", 2), (b"90", 9), (bytes(MOST_TAIL_BYTES + 1), 10)):
-        with pytest.raises(OSError, match="bytes of logs are not kept"):
+        with pytest.raises(OSError, match="memory does not keep bytes of logs"):
             overlay.write(fd, [data], position)
     overlay.close(fd)
     assert path.read_bytes() == b"0123456789"
@@ -169,7 +169,7 @@ def test_what_is_set_aside_of_a_log_takes_no_memory_and_a_preallocated_file_that
     overlay = MemoryOverlay(OsFileSystem(), 10)
     replace_file(overlay, path, bytes(100))
     assert (overlay.file_size(path), overlay.held_bytes) == (100, 0)
-    with pytest.raises(OSError, match="not kept in memory") as raised:
+    with pytest.raises(OSError, match="memory does not keep") as raised:
         content(overlay, path)
     assert raised.value.errno == errno.ENOSPC
     fd = overlay.open(str(tmp_path / "index"), CREATE)
@@ -186,7 +186,7 @@ def test_memory_has_a_limit_and_what_is_forgotten_is_given_back(tmp_path: Path) 
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         replace_file(overlay, str(tmp_path / name / "index"), bytes(40))
-    with pytest.raises(OSError, match="80 bytes are kept in memory instead, and 30 more are above 100") as raised:
+    with pytest.raises(OSError, match="memory holds 80 bytes instead, and 30 more would exceed 100") as raised:
         replace_file(overlay, str(tmp_path / "two" / "other"), bytes(30))
     assert raised.value.errno == errno.ENOSPC
     overlay.drop(str(tmp_path / "one"))

@@ -250,7 +250,7 @@ def test_a_map_of_fewer_bytes_than_expected_expires_the_snapshot(index: Abstract
 def test_a_slot_without_an_entry_is_refused(index: AbstractIndex) -> None:
     """Kafka: OffsetIndexTest.testEntryOverflow, TimeIndexTest.testEntryOverflow."""
     for slot in (-1, 0):
-        with pytest.raises(ValueError, match=f"slot {slot} was asked for"):
+        with pytest.raises(ValueError, match=f"slot {slot} requested"):
             drive(FS, index.entry(slot))
 
 
@@ -345,7 +345,7 @@ def test_the_last_slot_is_reserved(times: TimeIndex) -> None:
     """Kafka: TimeIndexTest.testAppend, testIsFull."""
     for number in range(1, 30):
         put(times, number * 10, BASE + number * 10)
-    with pytest.raises(ValueError, match="29 of 30 entries are taken, the last is reserved"):
+    with pytest.raises(ValueError, match="29 of 30 entries are used, the last is reserved"):
         put(times, 10_000, BASE + 1000)
     with pytest.raises(errors.InvalidOffsetError, match=f"offset {BASE + 235} is below the last one"):
         put(times, 10_000, BASE + 235, skip_full_check=True)
@@ -608,7 +608,7 @@ def test_last_offsets_increase_strictly(tmp_path: Path, last_offset: int) -> Non
     """Kafka: TransactionIndexTest.testLastOffsetMustIncrease, testLastOffsetCannotDecrease."""
     index = opened(tmp_path)
     drive(FS, append(index, AbortedTxn(1, 5, 15, 13)))
-    with pytest.raises(ValueError, match=f"the marker at offset {last_offset} does not lie behind the last entry's at 15"):
+    with pytest.raises(ValueError, match=f"the marker at offset {last_offset} is not after the last entry's at 15"):
         drive(FS, append(index, AbortedTxn(0, 0, last_offset, 11)))
 
 
@@ -646,7 +646,7 @@ def test_what_a_failed_append_left_behind_the_entries_is_trimmed(tmp_path: Path,
 def test_a_file_that_is_shorter_than_its_entries_is_no_file_of_fewer(tmp_path: Path, size: int) -> None:
     index = opened(tmp_path, appended=FOUR)
     os.truncate(index.path, size)
-    with pytest.raises(SnapshotExpiredError, match=f"has {size} bytes where {4 * ENTRY_BYTES} were expected"):
+    with pytest.raises(SnapshotExpiredError, match=f"has {size} bytes, expected {4 * ENTRY_BYTES}"):
         entries(index)
 
 

@@ -84,7 +84,7 @@ def test_inner_offsets_that_do_not_count_up_are_refused(codec: CompressionType) 
 def test_two_batches_are_refused_where_one_is_expected(codec: CompressionType) -> None:
     """Kafka: LogValidatorTest.checkOnlyOneBatch."""
     records = batch(compression_type=codec) + batch(compression_type=codec)
-    with pytest.raises(errors.InvalidRecordError, match="there are 2 record batches, exactly one"):
+    with pytest.raises(errors.InvalidRecordError, match="2 record batches, expected exactly one"):
         prepare(records, one_batch=True)
     assert prepare(records).records_count == 2
 
@@ -120,10 +120,10 @@ def test_max_message_bytes_counts_the_whole_batch_and_again_what_it_is_rebuilt_a
     ("records", "error", "message"),
     [
         (b"", errors.InvalidRecordError, "no record batch"),
-        (batch(base_offset=7), errors.InvalidRecordError, "base offset 7; producers send 0"),
-        (batch() + batch()[:70], errors.CorruptRecordError, "the last batch is incomplete: 70 bytes are left behind"),
+        (batch(base_offset=7), errors.InvalidRecordError, "base offset 7\\. Producers send 0"),
+        (batch() + batch()[:70], errors.CorruptRecordError, "the last batch is incomplete: 70 bytes are left after"),
         (patched(batch(), attributes=5), errors.UnsupportedCompressionTypeError, "codec 5"),
-        (patched(batch(), attributes=0x10), errors.InvalidRecordError, "transactional and names no producer"),
+        (patched(batch(), attributes=0x10), errors.InvalidRecordError, "transactional but names no producer"),
         (MARKER, errors.InvalidRecordError, "control batch"),
         *(
             (
@@ -418,7 +418,7 @@ def test_an_append_goes_where_the_log_ends_or_nowhere_and_one_that_is_refused_do
     driven.append(batch())
     (answer,) = driven.append_group([expecting(driven, 0)])
     assert isinstance(answer, errors.RequestError)
-    assert answer.message.startswith("topic-0: the log ends at offset 1, expected_offset is 0; nothing was appended")
+    assert answer.message.startswith("topic-0: the log ends at offset 1, expected_offset is 0. Nothing was appended")
     assert len(driven.log.segments) == 1
     assert [outcome(each) for each in driven.append_group([expecting(driven, 1)])] == [1]
     assert len(driven.log.segments) == 2

@@ -78,7 +78,7 @@ def test_rolling_an_empty_active_segment_makes_it_anew(driven: DrivenLog, is_ful
 
 @pytest.mark.parametrize(
     ("end", "why"),
-    [(9, "cannot roll to 9, the active segment starts at 10"), (10, "a segment with data starts at 10 already")],
+    [(9, "cannot roll to 9, the active segment starts at 10"), (10, "a segment with data already starts at 10")],
 )
 def test_a_roll_below_the_active_segment_is_refused(tmp_path: Path, end: int, why: str) -> None:
     """Kafka: LocalLogTest.testRollSegmentErrorWhenNextOffsetIsIllegal."""

@@ -60,7 +60,7 @@ def test_an_append_of_several_batches_is_known_again_as_a_whole(driven: DrivenLo
     both = batch(base_sequence=0, **options) + batch(base_sequence=1, **options)
     assert driven.append(both) == AppendResult(0, 1, -1, 0)
     assert driven.append(both) == AppendResult(0, 1, START_MS, 0)
-    with pytest.raises(OutOfOrderSequenceError, match="sent sequence 4 behind 2 in one append"):
+    with pytest.raises(OutOfOrderSequenceError, match="sent sequence 4 after 2 in one append"):
         driven.append(batch(base_sequence=2, **options) + batch(base_sequence=4, **options))
     # The first one is there: what an append looks like of which a kill has left the first batches.
     assert driven.append(batch(base_sequence=1, **options) + batch(base_sequence=2, **options)) == AppendResult(1, 2, -1, 0)

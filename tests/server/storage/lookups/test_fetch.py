@@ -60,9 +60,9 @@ def test_a_gap_is_told_also_to_who_reads_from_before_it_where_nothing_is_left(tm
     driven.log.changed(segments=True)
     assert first_offsets(driven, 0) == [0]
     for offset in range(1, 7):
-        with pytest.raises(OffsetInGapError, match="go on from 7"):
+        with pytest.raises(OffsetInGapError, match="ontinue from 7"):
             driven.read(offset)
-        with pytest.raises(OffsetInGapError, match="go on from 7"):
+        with pytest.raises(OffsetInGapError, match="ontinue from 7"):
             driven.run(readable_bytes(driven.log.snapshot(), offset, 100, min_one_batch=True))
     assert first_offsets(driven, 7) == ([] if is_last else [7])
 
@@ -153,7 +153,7 @@ def test_an_entry_that_leads_nowhere_is_said_once_and_read_around(tmp_path: Path
     assert again.offsets() == [offset for offset in range(end) if offset % 4 != 3]  # there the markers are
     assert [record.offset for record in again.records(Isolation.READ_COMMITTED)] == [*range(0, end, 2)]
     assert [again.offset_for(START_MS + number).offset for number in range(5)] == [0, 4, 8, 12, 16]
-    assert caplog.text.count("is damaged: an entry leads to no batch") == 1
+    assert caplog.text.count("is damaged: an entry") == 1
     assert "triolog reindex" in caplog.text
 
 

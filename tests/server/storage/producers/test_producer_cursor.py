@@ -40,7 +40,7 @@ def test_sequences_follow_each_other_and_epochs_fence(state: ProducerState) -> N
         with pytest.raises(errors.OutOfOrderSequenceError, match=f"sent sequence {wrong} after 1"):
             append(state, wrong, 2)
     append(state, 0, 2, epoch=1)
-    with pytest.raises(errors.InvalidProducerEpochError, match="sent epoch 0, the log knows 1"):
+    with pytest.raises(errors.InvalidProducerEpochError, match="sent epoch 0, the log has 1"):
         append(state, 2, 3)
 
 
@@ -53,7 +53,7 @@ def test_a_new_epoch_begins_with_zero_also_where_a_marker_has_raised_it(state: P
         with pytest.raises(errors.OutOfOrderSequenceError):
             append(state, 2, 3, epoch=epoch, txn=True)
     append(state, 0, 3, epoch=1, txn=True)
-    with pytest.raises(errors.OutOfOrderSequenceError, match="begins its epoch 2 with sequence 1, a new epoch begins with 0"):
+    with pytest.raises(errors.OutOfOrderSequenceError, match="begins its epoch 2 with sequence 1"):
         append(state, 1, 4, epoch=2, txn=True)
 
 
@@ -115,12 +115,12 @@ def test_epochs_of_coordinators_and_of_producers_fence_markers(state: ProducerSt
     append(state, 0, 0, epoch=5, txn=True)
     with pytest.raises(
         errors.InvalidProducerEpochError,
-        match=r"producer 7 has epoch 4 .* the log knows epoch 5",
+        match=r"producer 7 has epoch 4 .* the log has epoch 5",
     ):
         end(state, 1, epoch=4)
     for offset, coordinator_epoch in ((1, 1), (2, 1), (3, 2)):
         end(state, offset, epoch=5, coordinator_epoch=coordinator_epoch)
-    with pytest.raises(errors.TransactionCoordinatorFencedError, match="comes from coordinator epoch 1, the log knows 2"):
+    with pytest.raises(errors.TransactionCoordinatorFencedError, match="comes from coordinator epoch 1, the log has 2"):
         end(state, 4, epoch=5, coordinator_epoch=1)
 
 

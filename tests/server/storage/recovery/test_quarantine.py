@@ -432,7 +432,7 @@ def test_an_older_batch_and_one_that_reaches_into_the_next_segment_are_misplaced
     batches = log_of(4)
     good, (damage,) = scan(tmp_path, b"".join([*batches, batches[1]]))
     assert (good, damage.is_misplaced, damage.stamp) == (batches, True, None)
-    assert damage.reason == f"offsets 101 to 101 do not lie in 104 to {START + INT32_MAX + 1}"
+    assert damage.reason == f"offsets 101 to 101 are not in 104 to {START + INT32_MAX + 1}"
     good, damages = scan(tmp_path, b"".join(batches), end_offset=102)
     assert (good, [each.is_misplaced for each in damages]) == (batches[:2], [True, True])
 

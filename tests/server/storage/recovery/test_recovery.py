@@ -220,7 +220,7 @@ def test_what_is_cut_off_the_end_is_kept_beside_the_log(tmp_path: Path, caplog: 
     again = driven.reopen(was_clean=False)
     assert_whole(again, 7)
     assert Path(f"{path}.corrupt-{7 * SIZE}").read_bytes() == tail
-    assert f"{SIZE} bytes behind the last good batch were cut off and are kept in" in caplog.text
+    assert f"{SIZE} bytes after the last good batch, kept in" in caplog.text
     assert again.log.gaps == ()
     assert again.append(batch()).base_offset == 7
 
@@ -271,7 +271,7 @@ def test_an_offset_that_cannot_follow_ends_the_log(tmp_path: Path, offset: int, 
     """Nothing says that the one above 32 bits is no flipped bit."""
     (tmp_path / "00000000000000000000.log").write_bytes(batch() + batch(base_offset=1) + batch(base_offset=offset))
     assert open_driven(tmp_path, was_clean=False).offsets() == [0, 1]
-    assert "do not lie in 2 to 2147483648" in caplog.text
+    assert "are not in 2 to 2147483648" in caplog.text
     assert (tmp_path / f"00000000000000000000.log.corrupt-{2 * SIZE}").exists()
 
 
@@ -317,7 +317,7 @@ def test_leader_epochs_are_restored_from_the_batches(tmp_path: Path, caplog: pyt
     again.close()
     (tmp_path / LEADER_EPOCH_FILE).write_text("nonsense")
     assert again.reopen(was_clean=True).offsets() == [0, 1, 2, 3]
-    assert "leader epochs are forgotten" in caplog.text
+    assert "leader epochs lost" in caplog.text
 
 
 @pytest.mark.parametrize("was_clean", [True, False])
@@ -368,7 +368,7 @@ def test_a_log_file_that_is_missing_in_the_middle_is_named_and_below_the_log_sta
         reopened = driven.reopen(was_clean=was_clean, **options)
         assert [offset for offset in reopened.offsets() if offset >= 20] == list(range(20, 35))
         return
-    with pytest.raises(StorageError, match=r"00000000000000000010\.log is missing; put it back") as caught:
+    with pytest.raises(StorageError, match=r"00000000000000000010\.log is missing\. Put it back") as caught:
         driven.reopen(was_clean=was_clean, **options)
     assert "00000000000000000010.index" in str(caught.value)
     assert names(tmp_path, "") == before
@@ -424,9 +424,9 @@ def test_a_segment_in_the_place_of_another_one_is_refused(tmp_path: Path, was_cl
     whole, second = zero.read_bytes(), ten.read_bytes()
     other = b"".join(batch(START_MS, base_offset=offset) for offset in range(38))
     for contents, why in (
-        ({five: whole}, r"whole batches, the first at position \d+, have offsets that cannot be here"),
-        ({zero: second, ten: whole}, "put the right one back or move it away"),
-        ({zero: other}, "a file of another log or another segment"),
+        ({five: whole}, r"whole batches, the first at position \d+, have impossible offsets"),
+        ({zero: second, ten: whole}, "replace it with the right one or move it away"),
+        ({zero: other}, "A file of another log or another segment"),
     ):
         for path, content in contents.items():
             path.write_bytes(content)
@@ -440,7 +440,7 @@ def test_a_segment_in_the_place_of_another_one_is_refused(tmp_path: Path, was_cl
 def test_a_log_file_with_a_foreign_name_or_that_is_a_directory_is_refused(tmp_path: Path) -> None:
     for name in ("notes.log", "5.log", "00000000000000000000.log.log", "-0000000000000000001.log"):
         (tmp_path / name).write_bytes(b"")
-        with pytest.raises(StorageError, match=r"is not named after a base offset of 20 digits; move it away"):
+        with pytest.raises(StorageError, match=r"is not named after a base offset of 20 digits\. Move it away"):
             open_driven(tmp_path)
         (tmp_path / name).unlink()
     (tmp_path / "00000000000000000000.log").mkdir()

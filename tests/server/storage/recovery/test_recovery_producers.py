@@ -149,7 +149,7 @@ def test_a_clean_log_without_any_snapshot_knows_its_producers_and_writes_one(
     for path in tmp_path.glob("*.snapshot"):
         path.unlink()
     driven = open_driven(tmp_path)
-    assert f"{tmp_path} has no producer snapshot; the headers of all of its" in caplog.text
+    assert f"{tmp_path} has no producer snapshot: reading the batch headers of all" in caplog.text
     assert (last_sequence(driven), driven.log.producers.end_offset, driven.log.last_stable_offset) == (2, 4, 3)
     assert snapshot_offsets(tmp_path) == [4]
     assert newest_batches(open_driven(tmp_path)) == newest_batches(driven)
@@ -168,7 +168,7 @@ def test_a_clean_log_that_is_damaged_and_has_no_snapshot_is_served_without_its_p
     data[len(data) // 3 + 16] = 7
     log.write_bytes(data)
     driven = open_driven(tmp_path)
-    assert "the producers of topic-0, and what they have open, are forgotten" in caplog.text
+    assert "the producers of topic-0 and their open transactions are lost" in caplog.text
     assert (driven.log.producers.entries, driven.log.log_end_offset) == ({}, 3)
 
 
@@ -359,7 +359,7 @@ def test_an_append_out_of_which_a_power_cut_took_a_batch_does_not_count_as_store
         file.write(bytes(len(batches[lost])))
     driven = driven.reopen(was_clean=False)
     [gap] = driven.log.gaps
-    with pytest.raises(OutOfOrderSequenceError, match=f"damage took out {gap}"):
+    with pytest.raises(OutOfOrderSequenceError, match=f"{gap} was lost to corruption"):
         driven.append(b"".join(batches))
     assert driven.append(batches[2]).base_offset == 4, "by itself it is there"
 

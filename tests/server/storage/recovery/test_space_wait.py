@@ -189,7 +189,7 @@ def test_where_memory_has_no_room_either_nothing_is_kept_of_it() -> None:
     stopped = stopped_log("no indexes", 1)
     device, why = next(openings_without_space(stopped))
     overlay = MemoryOverlay(device.fs, 20)
-    with pytest.raises(OSError, match="are kept in memory instead"):
+    with pytest.raises(OSError, match="memory holds"):
         open_in_memory(overlay, stopped.request, why)
     assert overlay.held_bytes == 0
     assert overlay.list_directory(DIRECTORY) == device.crash_fs.list_directory(DIRECTORY)

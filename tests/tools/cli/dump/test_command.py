@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import triolog
 from click.testing import Result
 from triolog.protocol.records.builder import build_batch
-from triolog.server.embedded import BlockingBroker
 from triolog.server.storage.producers.producer_cursor import BatchMetadata, ProducerEntry
 from triolog.server.storage.producers.producer_snapshots import crc_of, encode_earlier, encode_snapshot
 from triolog.tools.cli.dump.command import kind_of
@@ -145,7 +145,7 @@ def test_text_files_are_shown_line_by_line(tmp_path: Path) -> None:
     path = tmp_path / "quarantine-checkpoint"
     path.write_text(f"0\n2\n3 5 {FIRST}.log.corrupt-70\n9 10 -\n")
     assert [entry["text"] for entry in findings(path) if entry["type"] == "line"] == [
-        f"offsets 3 to 4 are missing; what was found there is in {FIRST}.log.corrupt-70",
+        f"offsets 3 to 4 are missing; the damaged bytes are in {FIRST}.log.corrupt-70",
         "offsets 9 to 9 are missing; nothing was left of them",
     ]
 
@@ -170,7 +170,7 @@ def test_a_wrong_crc_fails_and_the_batches_behind_it_are_read(times: Path) -> No
         rewrite(log, row["position"] + 65, b"\xee\xee")
     failure = failures(log)["CRC"]
     assert failure.count("position ") == 3, "of many only some are told"
-    assert failure.endswith(f"; and {len(before) - 3} more")
+    assert failure.endswith(f", and {len(before) - 3} more")
 
 
 def test_a_torn_tail_and_garbage_fail_and_say_where_recovery_cuts(times: Path) -> None:
@@ -179,7 +179,7 @@ def test_a_torn_tail_and_garbage_fail_and_say_where_recovery_cuts(times: Path) -
     log.write_bytes(log.read_bytes()[:-10])
     failed = failures(log)
     assert failed.keys() == {"batches"}
-    assert f"from position {rows[-1]['position']} on are no whole batch" in failed["batches"]
+    assert f"from position {rows[-1]['position']} on are not a whole batch" in failed["batches"]
     rewrite(log, rows[1]["position"] + 16, b"\x07")
     failed = failures(log)
     assert failed.keys() == {"batches"}
@@ -202,8 +202,8 @@ def test_what_was_not_closed_is_recognised(times: Path) -> None:
     ("fields", "check", "words"),
     [
         ({"base_offset": 0}, "offsets", "0 to {last_delta} cannot follow"),
-        ({"base_offset": 2**40}, "offsets", "lies more than 2147483647 above 0"),
-        ({"max_timestamp": 5}, "timestamps", "the header says 5, the largest of the records is"),
+        ({"base_offset": 2**40}, "offsets", "is more than 2147483647 above 0"),
+        ({"max_timestamp": 5}, "timestamps", "the header has 5, the largest of the records is"),
         ({"partition_leader_epoch": 9}, "leader epochs", "0 follows 9"),
         ({"records_count": 1}, "records", "1 records take"),
         ({"attributes": 7}, "records", "codec 7"),
@@ -242,7 +242,7 @@ def test_an_entry_behind_the_log_and_a_closing_entry_that_lacks_fail(times: Path
     assert "the largest of the log is" in failed["closing entry"]
     log = times / f"{FIRST}.log"
     log.write_bytes(log.read_bytes()[: batch_rows(log)[1]["position"]])
-    assert "behind what the log holds" in failures(log.with_suffix(".index"))["entries"]
+    assert "after the end of the log" in failures(log.with_suffix(".index"))["entries"]
     assert "the log's largest is" in failures(log.with_suffix(".timeindex"))["entries"]
     rewrite(log, 16, b"\x07")
     found = findings("--checks", log.with_suffix(".index"))
@@ -254,7 +254,7 @@ def test_a_file_without_its_log_or_its_name_fails(times: Path) -> None:
     (times / f"{FIRST}.log").unlink()
     for suffix in (".log", ".index", ".timeindex"):
         if suffix != ".log":
-            assert "is not there: the entries cannot be checked" in failures(times / f"{FIRST}{suffix}")["log"]
+            assert "does not exist, so the entries cannot be checked" in failures(times / f"{FIRST}{suffix}")["log"]
         (times / f"7{suffix}").touch()
         assert failures(times / f"7{suffix}")["name"] == "the name does not start with 20 digits and a dot"
 
@@ -263,16 +263,16 @@ def test_an_unreadable_small_file_fails(tmp_path: Path) -> None:
     snapshot = bytearray((CLEAN / "txn-0" / "00000000000000000205.snapshot").read_bytes())
     snapshot[20] = 0x77
     for name, content, check, words in (
-        ("recovery-point-offset-checkpoint", b"0\n2\nt 0 5\n", "readable", "says that it has 2"),
+        ("recovery-point-offset-checkpoint", b"0\n2\nt 0 5\n", "readable", "its count is 2"),
         ("replication-offset-checkpoint", b"1\n0\n", "readable", "has version '1'"),
         ("log-start-offset-checkpoint", b"0\n1\nt 0 x\n", "readable", "'x' is not a whole number"),
         ("leader-epoch-checkpoint", b"0\n1\n0\n", "readable", "has 1 fields"),
         ("leader-epoch-checkpoint", b"0\n2\n1 50\n0 60\n", "order", "epoch 0 from offset 60 follows epoch 1 from offset 50"),
         ("partition.metadata", b"version: 0\n", "readable", "is not `version: 0`"),
         ("meta.properties", b"version=1\n", "readable", "lacks cluster.id"),
-        ("topics.json", b"{}", "readable", "cannot be read"),
+        ("topics.json", b"{}", "readable", "cannot read"),
         ("producer-id-block", b"0\n0\n", "readable", "first free producer id"),
-        ("topics-in-creation.json", b"{}", "readable", "cannot be read"),
+        ("topics-in-creation.json", b"{}", "readable", "cannot read"),
         (f"{FIRST}.snapshot", snapshot, "readable", "carries CRC"),
         (f"{FIRST}.txnindex", b"\0\1" + bytes(32), "size", ""),
         (f"{FIRST}.txnindex", bytes(33), "size", ""),
@@ -311,14 +311,14 @@ def test_the_batches_beside_a_snapshot_are_shown_and_held_against_it(tmp_path: P
     snapshot.write_bytes(encode_snapshot(entries[:1]))
     assert "it belongs to one with CRC" in failures(path)["snapshot"]
     snapshot.unlink()
-    assert "there is no" in failures(path)["snapshot"]
+    assert "does not exist" in failures(path)["snapshot"]
     path.write_bytes(path.read_bytes()[:-1])
     assert "carries CRC" in failures(path)["readable"]
 
 
 def test_only_files_of_a_log_are_known(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
-    for path, words in ((tmp_path / "notes.txt", "is no file that dump knows"), (tmp_path, "holds no file of a log")):
+    for path, words in ((tmp_path / "notes.txt", "is not a file that dump knows"), (tmp_path, "holds no file of a log")):
         result = dump(path)
         assert result.exit_code == 2
         assert words in result.stderr
@@ -328,7 +328,7 @@ def test_only_files_of_a_log_are_known(tmp_path: Path) -> None:
 
 
 def test_a_running_broker_is_warned_about_and_its_files_are_dumped() -> None:
-    with BlockingBroker(config={"retention.ms": "-1"}) as broker:
+    with triolog.blocking.open(config={"retention.ms": "-1"}, native="127.0.0.1:0") as broker:
         broker.create_topic("t")
         for number in range(3):
             broker.append("t", [(1000 + number, b"k", b"v", ())])
@@ -342,7 +342,7 @@ def test_a_running_broker_is_warned_about_and_its_files_are_dumped() -> None:
 
 def test_a_stopped_log_of_ours_has_no_failure_and_no_warning(tmp_path: Path) -> None:
     settings = {"retention.ms": "-1", "segment.bytes": "4000", "index.interval.bytes": "100"}
-    with BlockingBroker(tmp_path / "data", config=settings, durability="os") as broker:
+    with triolog.blocking.open(tmp_path / "data", config=settings, durability="os", native="127.0.0.1:0") as broker:
         broker.create_topic("t", 2)
         for number in range(60):
             record = (1000 + number * 7 % 50, b"k", b"v" * 200, ())

@@ -215,7 +215,7 @@ MODULES = {"Consumer": consumer_group_records, "Share": share_group_records, "St
                 "assigned_partitions": [],
                 "partitions_pending_revocation": HELD,
             },
-            f"assignment of member m unrevoked_partitions at epoch 3, has nothing, gives up {PLACES}",
+            f"assignment of member m unrevoked_partitions at epoch 3, has nothing, must give up {PLACES}",
         ),
         (
             "Consumer",
@@ -260,7 +260,7 @@ MODULES = {"Consumer": consumer_group_records, "Share": share_group_records, "St
             "Streams",
             "CurrentMemberAssignment",
             {**NO_TASKS, **AT_3, "state": 1, "active_tasks": TASKS_HELD, "standby_tasks_pending_revocation": TASKS_HELD},
-            "tasks of member m at epoch 3: 0_0 active, nothing standby; to be given up: nothing active, 0_0 standby",
+            "tasks of member m at epoch 3: 0_0 active, nothing standby; must give up nothing active, 0_0 standby",
         ),
         ("Streams", "Topology", {"epoch": 1, "subtopologies": [SUBTOPOLOGY]}, "topology epoch 1: 0 reads t, has c"),
         ("Streams", "Topology", None, "topology gone"),

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+import triolog
 from confluent_kafka import AcknowledgeType, Consumer, Message, ShareConsumer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from triolog.server.config.broker_config import Address
@@ -33,7 +34,7 @@ def test_consuming_with_a_group_goes_on_where_it_was(cli: Cli, ten: None) -> Non
 
 
 def test_groups_are_listed_described_with_their_lag_and_forgotten(cli: Cli, ten: None) -> None:
-    assert cli.ok("groups", "list") == f"{cli.address} has no groups; `triolog consume TOPIC --group NAME` makes one\n"
+    assert cli.ok("groups", "list") == f"{cli.address} has no groups. `triolog consume TOPIC --group NAME` creates one\n"
     values(cli, "--group", "g", "--max-records", "4")
     values(cli, "--group", "a")
     nobody = {"member_id": None, "client_id": None, "client_host": None}
@@ -88,7 +89,7 @@ def test_reset_goes_to_a_time_shifts_and_stays_within_the_log(cli: Cli, broker: 
 @pytest.fixture
 def kafka_cli() -> Iterator[Cli]:
     """A broker that speaks Kafka's protocol too, with ten records in topic t of two partitions."""
-    with BlockingBroker(kafka=Address("127.0.0.1", 0)) as broker:
+    with triolog.blocking.open(kafka=Address("127.0.0.1", 0), native="127.0.0.1:0") as broker:
         broker.create_topic("t", 2)
         broker.append("t", [b"%d" % number for number in range(10)])
         yield Cli(broker)
@@ -134,8 +135,8 @@ def test_members_and_what_they_read_are_shown(kafka_cli: Cli) -> None:
 
 def test_what_is_wrong_is_said(cli: Cli, ten: None) -> None:
     refusals = {
-        "describe g": "there is no group 'g'; `triolog groups list` names them",
-        "members g": "there is no group 'g'; `triolog groups list` names them",
+        "describe g": "there is no group 'g'. `triolog groups list` lists the groups",
+        "members g": "there is no group 'g'. `triolog groups list` lists the groups",
         "reset g t --shift 1": "group 'g' has no offset for t-0",
         "reset g --all-topics --to 1": "group 'g' has no offsets",
         "reset g gone --to 1": "UNKNOWN_TOPIC_OR_PARTITION",
@@ -145,9 +146,9 @@ def test_what_is_wrong_is_said(cli: Cli, ten: None) -> None:
         assert words in cli.refused("groups", *arguments.split())
     for where in ("", "--to 1 --shift 1"):
         said = cli.refused("groups", "reset", "g", "t", *where.split(), code=2)
-        assert "give the new position: either --offset POSITION or --shift N" in said
+        assert "Give either --offset POSITION or --shift N" in said
     for topics in ("", "t --all-topics"):
-        assert "name a TOPIC" in cli.refused("groups", "reset", "g", *topics.split(), "--to", "1", code=2)
+        assert "Give TOPIC" in cli.refused("groups", "reset", "g", *topics.split(), "--to", "1", code=2)
 
 
 def test_a_transaction_is_seen_whole_or_not_at_all(cli: Cli, ten: None) -> None:
@@ -244,7 +245,7 @@ def test_of_a_share_group_it_is_shown_what_is_in_flight_and_how_often_it_was_giv
     moved = cli.json(*reset, "--all-topics", "--to", "earliest", "--execute")["offsets"]
     assert [(each["partition"], each["offset"]) for each in moved] == [(0, 0), (1, 0)]
     with sharer(cli):  # is given all ten, those too that were accepted
-        assert "has 1 members; stop them" in cli.refused(*reset, "t", "--to", "0")
+        assert "has 1 members. Stop them" in cli.refused(*reset, "t", "--to", "0")
     assert cli.call("groups", "delete", "s", stdin="n\n").exit_code == 1
     assert cli.json("groups", "delete", "s", "--yes") == {"group": "s", "deleted": True, "offsets": 2}
     assert cli.json("groups", "list") == []

@@ -8,7 +8,7 @@ def quotas(cli: Cli) -> list[tuple[dict[str, str | None], dict[str, float]]]:
 
 
 def test_quotas_of_every_kind_are_set_listed_and_removed(cli: Cli) -> None:
-    assert "limits nobody" in cli.ok("quotas", "list")
+    assert "has no quotas" in cli.ok("quotas", "list")
     said = cli.ok("quotas", "set", "--client-id", "sensor", "producer_byte_rate=100000", "request_percentage=2.5")
     assert said == "client-id sensor has producer_byte_rate=100,000 request_percentage=2.5\n"
     cli.ok("quotas", "set", "--user", "a", "--default-client-id", "consumer_byte_rate=1")
@@ -41,7 +41,7 @@ def test_what_cannot_be_is_refused(cli: Cli) -> None:
     refused = {
         ("--user", "a", "connection_creation_rate=1"): "Invalid configuration key connection_creation_rate",
         ("--user", "a", "producer_byte_rate=0"): "must be greater than 0",
-        ("--user", "a", "producer_byte_rate=nan"): "is no number",
+        ("--user", "a", "producer_byte_rate=nan"): "is not a number",
         ("--user", "a", "--ip", "10.0.0.1", "connection_creation_rate=1"): "Invalid quota entity combination",
         ("--ip", "nowhere", "connection_creation_rate=1"): "is not an IP address",
         ("--user", "", "producer_byte_rate=1"): "Empty user not supported",
@@ -49,9 +49,9 @@ def test_what_cannot_be_is_refused(cli: Cli) -> None:
     for arguments, why in refused.items():
         assert why in cli.refused("quotas", "set", *arguments)
     wrong = {
-        ("producer_byte_rate=1",): "whose quota?",
+        ("producer_byte_rate=1",): "Give --user",
         ("--user", "a", "--default-user", "producer_byte_rate=1"): "--user and --default-user exclude each other",
-        ("--user", "a", "producer_byte_rate=x"): "'x' is no number",
+        ("--user", "a", "producer_byte_rate=x"): "'x' is not a number",
         ("--user", "a", "producer_byte_rate"): "is not KEY=VALUE",
     }
     for arguments, why in wrong.items():

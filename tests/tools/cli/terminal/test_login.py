@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import triolog
 from click.testing import CliRunner, Result
-from triolog.server.embedded import BlockingBroker
 from triolog.tools.cli.main import main
 
 PASSWORD = "correct horse"
@@ -14,7 +14,7 @@ PASSWORD = "correct horse"
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     keys = {"native_security": "sasl_plaintext", "connection_failed_authentication_delay_ms": 1}
-    with BlockingBroker(users={"alice": PASSWORD}, topics=["topic"], security=keys) as broker:
+    with triolog.blocking.open(users={"alice": PASSWORD}, topics=["topic"], security=keys, native="127.0.0.1:0") as broker:
         yield "{}:{}".format(*broker.native)
 
 
@@ -38,10 +38,10 @@ def test_what_is_wrong_with_a_login_is_said_without_the_password(server: str, tm
     file = tmp_path / "password"
     file.write_bytes(b"\xff secret")
     said = {
-        "no login at": topics(server, "--user", "alice", TRIOLOG_PASSWORD="a secret"),
-        "--user NAME says who logs in": topics(server),
-        "--password-file is for --user": topics(server, "--password-file", str(file)),
-        "cannot be read from": topics(server, "--user", "alice", "--password-file", str(file)),
+        "login failed at": topics(server, "--user", "alice", TRIOLOG_PASSWORD="a secret"),
+        "--user NAME": topics(server),
+        "--password-file needs --user": topics(server, "--password-file", str(file)),
+        "cannot read the password": topics(server, "--user", "alice", "--password-file", str(file)),
     }
     for words, result in said.items():
         assert result.exit_code != 0
@@ -60,4 +60,4 @@ def test_the_password_is_asked_for_at_the_terminal_and_nowhere_else(server: str,
     monkeypatch.setattr("getpass.getpass", no_terminal)
     result = topics(server, "--user", "alice")
     assert result.exit_code != 0
-    assert "no terminal to ask for the password of alice" in result.output
+    assert "no terminal for the password prompt of alice" in result.output

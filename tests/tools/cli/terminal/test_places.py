@@ -52,8 +52,8 @@ def test_a_duration_is_that_long_ago(text: str) -> None:
         ("erliest", "Did you mean earliest?"),
         ("noon", "Write start, end, 42, -10"),
         ("--5", "Write start, end"),
-        ("@noon", "'noon' is no time; write 10m"),
-        ("2026-13-04", "'2026-13-04' is no time; write 10m"),
+        ("@noon", "invalid time 'noon': use 10m"),
+        ("2026-13-04", "invalid time '2026-13-04': use 10m"),
         ("5:10", "Write start, end"),
     ],
 )
@@ -93,4 +93,4 @@ def test_spellings_of_the_last_release_and_a_position_exclude_each_other(cli: Cl
         ("groups", "reset", "g", "t", "--to-time", "5", "--to", "1"),
     ):
         assert " exclude each other" in cli.refused(*arguments, code=2)
-    assert "give the new position" in cli.refused("groups", "reset", "g", "t", code=2)
+    assert "no new position" in cli.refused("groups", "reset", "g", "t", code=2)

@@ -38,7 +38,7 @@ def test_without_a_server_every_command_exits_3_with_one_line(closed_port: int) 
         assert (result.exit_code, result.stdout) == (3, ""), command
         (line,) = result.stderr.splitlines()
         assert line.startswith(f"Error: no connection to 127.0.0.1:{closed_port}: ")
-        assert "is `triolog serve` running there?" in line
+        assert "Is `triolog serve` running there?" in line
 
 
 def test_addresses_are_of_an_option_or_a_variable_and_what_is_none_is_a_usage_error(cli: Cli, closed_port: int) -> None:

@@ -67,7 +67,7 @@ def test_a_row_of_many_lines_is_looked_through_once_however_it_comes() -> None:
     assert calls < 5 * data.count(b"\n"), "a few for each line, whatever was there before it"
 
 
-@pytest.mark.parametrize(("format_name", "words"), [("lines", "without a line end"), ("csv", "is a quote left open")])
+@pytest.mark.parametrize(("format_name", "words"), [("lines", "without a line end"), ("csv", "Is a quote left open")])
 def test_a_row_without_end_is_refused_before_it_fills_memory(
     monkeypatch: pytest.MonkeyPatch, format_name: str, words: str
 ) -> None:
@@ -94,13 +94,13 @@ def test_a_json_record_has_the_fields_of_a_record() -> None:
     [
         ("{", "is not JSON"),
         ("[1]", "is [1], not a JSON object"),
-        ('{"carrier":"UA"}', "has the field 'carrier'; a record has key"),
+        ('{"carrier":"UA"}', "has the field 'carrier'. A record has key"),
         ('{"partition":-1}', "partition -1 is not a number"),
         ('{"partition":true}', "partition true is not a number"),
-        ('{"timestamp":"noon"}', "'noon' is no time"),
-        ('{"timestamp":-5}', "lies before 1970"),
+        ('{"timestamp":"noon"}', "invalid time 'noon'"),
+        ('{"timestamp":-5}', "is before 1970"),
         ('{"timestamp":[]}', "timestamp [] is neither"),
-        ('{"timestamp":NaN}', "is no timestamp"),
+        ('{"timestamp":NaN}', "is not a timestamp"),
         ('{"headers":"h"}', "neither an object nor a list"),
         ('{"headers":[["h"]]}', 'header ["h"] is not [name, value]'),
         ('{"headers":[[1,"v"]]}', "is not [name, value]"),
@@ -153,7 +153,7 @@ def test_a_csv_row_is_an_object_of_its_columns() -> None:
     [
         (b"1", "has 1 fields, the first row names 2 columns"),
         (b"1,2,3", "has 3 fields"),
-        (b"noon,2", "'noon' is no time"),
+        (b"noon,2", "invalid time 'noon'"),
         (b"1,\xff", "is not UTF-8"),
     ],
 )
@@ -167,11 +167,11 @@ def test_a_bad_csv_row_says_what_is_wrong(row: bytes, words: str) -> None:
 @pytest.mark.parametrize(
     ("data", "options", "words"),
     [
-        (b"", PLAIN, "line 1: there is no row with the names"),
-        (b"a,a\n", PLAIN, "two columns have one name"),
+        (b"", PLAIN, "line 1: no row with column names"),
+        (b"a,a\n", PLAIN, "two columns have the same name"),
         (b"a,b\n", RowOptions(key="c"), "--key 'c' names 0 of the columns a, b"),
         (b"a,b\n", RowOptions(timestamp="c"), "--timestamp 'c' names 0"),
-        (b'a,b\n1,2\n"3,4\n', PLAIN, "line 3: a quote is opened in this row and never closed"),
+        (b'a,b\n1,2\n"3,4\n', PLAIN, "line 3: a quote that opens in this row never closes"),
         (b"a,b\n1,2\r3\n", PLAIN, "line 2: is not CSV"),
     ],
 )

@@ -38,9 +38,9 @@ def told(*directories: dict[str, Any], process: int | None = None, rate: float |
 
 
 def test_everything_that_is_known_is_said() -> None:
-    wear = "mmcblk0: 4.0 KiB written, 1.0 KiB/s, 4.50 x what was appended; 20 % of its life used, blocks in reserve: warning"
+    wear = "mmcblk0: 4.0 KiB written, 1.0 KiB/s, 4.50 x the appended bytes; 20 % of its life used, blocks in reserve: warning"
     assert told(KNOWN, process=1024, rate=2.0) == [
-        ("written", "1.0 KiB by the process, 2 B/s, 2.00 x what was appended"),
+        ("written", "1.0 KiB by the process, 2 B/s, 2.00 x the appended bytes"),
         ("wear", f"{wear}; lasts 1.1 years"),
     ]
 
@@ -48,4 +48,4 @@ def test_everything_that_is_known_is_said() -> None:
 def test_a_disk_is_one_line_and_says_when_it_tells_nothing() -> None:
     assert [label for label, _ in told(KNOWN, {**KNOWN, "path": "/other"})] == ["wear"]
     assert told(UNKNOWN) == []
-    assert told({**UNKNOWN, "disks": ["sda"]}) == [("wear", "sda: tells nothing")]
+    assert told({**UNKNOWN, "disks": ["sda"]}) == [("wear", "sda: reports nothing")]

@@ -7,13 +7,13 @@ from ..conftest import Cli
 
 
 def test_create_makes_the_topic_and_list_is_a_table(cli: Cli, broker: BlockingBroker) -> None:
-    assert cli.ok("topics", "list") == f"{cli.address} has no topics; `triolog topics create NAME` makes one\n"
+    assert cli.ok("topics", "list") == f"{cli.address} has no topics. `triolog topics create NAME` creates one\n"
     assert cli.json("topics", "list") == []
     configs = ("--config", "retention.ms=-1", "--config", "segment.bytes=99999")
     assert cli.ok("topics", "create", "beta", "--partitions", "2", *configs) == "created beta with 2 partitions\n"
     description = broker.describe_topic("beta")
     assert len(description.partitions) == 2
-    assert description.configs == {"retention.ms": "-1", "segment.bytes": "99999"}
+    assert description.config == {"retention.ms": "-1", "segment.bytes": "99999"}
     answer = cli.json("topics", "create", "alpha", "--config", "durability=os")
     assert answer == {"name": "alpha", "topic_id": answer["topic_id"], "partitions": 1, "config": {"durability": "os"}}
     broker.append("beta", [b"x" * 1000], partition=1)
@@ -61,7 +61,7 @@ def test_delete_asks_first(cli: Cli, broker: BlockingBroker) -> None:
     assert "Delete t with 1 partition and 1 record?" in result.stderr
     result = cli.call("topics", "delete", "t", stdin="")
     assert result.exit_code == 1
-    assert "t was not deleted; --yes deletes without asking" in result.stderr
+    assert "t was not deleted; --yes deletes without confirmation" in result.stderr
     assert broker.topics() == ["t"]
     result = cli.call("topics", "delete", "t", stdin="y\n")
     assert (result.exit_code, result.stdout) == (0, "deleted t\n")

@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import triolog
 from triolog.protocol.types import TopicPartition
 from triolog.server.embedded import BlockingBroker
 
@@ -46,16 +47,16 @@ def test_every_segment_is_a_row_and_what_is_not_there_is_said(cli: Cli, topic: s
 
 
 def test_what_damage_took_is_said(tmp_path: Path) -> None:
-    with BlockingBroker(tmp_path, config={"retention.ms": "-1"}) as running:
+    with triolog.blocking.open(tmp_path, config={"retention.ms": "-1"}, native="127.0.0.1:0") as running:
         running.create_topic("t")
         for _ in range(3):
             running.append("t", [b"v"] * 3)
     damage_batch(tmp_path, "t-0", 1)
-    with BlockingBroker(tmp_path) as running:
+    with triolog.blocking.open(tmp_path, native="127.0.0.1:0") as running:
         cli = Cli(running)
-        assert "t-0: damage took offsets 3 to 5; `triolog gaps` says more" in cli.ok("topics", "segments", "t")
+        assert "t-0: offsets 3 to 5 were lost to corruption; see `triolog gaps`" in cli.ok("topics", "segments", "t")
         cli.ok("gaps", "accept", "t", "0", "3")
-        assert "t-0: damage took offsets 3 to 5; readers pass over them" in cli.ok("topics", "segments", "t")
+        assert "t-0: offsets 3 to 5 were lost to corruption; readers skip them" in cli.ok("topics", "segments", "t")
         [gap] = cli.json("topics", "segments", "t")[0]["gaps"]
         assert (gap["start_offset"], gap["end_offset"], gap["accepted_ms"] > 0) == (3, 6, True)
 

@@ -9,14 +9,14 @@ def test_alter_sets_and_unsets_all_keys_or_none(cli: Cli, broker: BlockingBroker
     broker.create_topic("t", 1, {"segment.bytes": "99999"})
     changes = ("--set", "retention.ms=1000", "--set", "max.message.bytes=500", "--unset", "segment.bytes")
     assert cli.ok("topics", "alter", "t", *changes).startswith("t overrides ")
-    assert broker.describe_topic("t").configs == {"retention.ms": "1000", "max.message.bytes": "500"}
+    assert broker.describe_topic("t").config == {"retention.ms": "1000", "max.message.bytes": "500"}
     answer = cli.json("topics", "alter", "t", "--unset", "retention.ms", "--unset", "max.message.bytes")
     assert answer == {"name": "t", "config": {}}
     assert "no.such" in cli.refused("topics", "alter", "t", "--set", "retention.ms=1000", "--set", "no.such=1")
     assert "nothing to change" in cli.refused("topics", "alter", "t", code=2)
     assert "a is both set and unset" in cli.refused("topics", "alter", "t", "--set", "a=1", "--unset", "a", code=2)
     assert "'a' is not KEY=VALUE" in cli.refused("topics", "alter", "t", "--set", "a", code=2)
-    assert broker.describe_topic("t").configs == {}
+    assert broker.describe_topic("t").config == {}
 
 
 def test_add_partitions_only_adds(cli: Cli, broker: BlockingBroker) -> None:

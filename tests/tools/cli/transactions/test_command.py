@@ -39,7 +39,7 @@ def test_open_transactions_are_listed_described_and_aborted(cli: Cli, client: Bl
     assert each["open_ms"] >= 0
     rows = [line.split() for line in cli.ok("transactions", "list").splitlines()]
     assert ["mover", "Ongoing"] in [row[:2] for row in rows]
-    assert cli.ok("transactions", "list", "--state", "Empty") == "there are no such transactions\n"
+    assert cli.ok("transactions", "list", "--state", "Empty") == "no such transactions\n"
     assert cli.ok("transactions", "list", "--limit", "0") == "1 more transactional id; --max shows more, up to 10,000\n"
     [each] = cli.json("transactions", "describe", "mover")
     assert each["partitions"] == [{"topic": "t", "partition": 0}]
@@ -65,7 +65,7 @@ def test_what_hangs_is_shown_and_aborted(cli: Cli, client: BlockingClient) -> No
     assert cli.ok(*where, "--yes") == "aborted the transaction of producer 77000 on t-0, open since offset 1\n"
     assert "has no transaction open" in cli.refused(*where, "--yes")
     assert "or --topic, --partition and --producer-id" in cli.refused(*where[:-2], "--yes", code=2)
-    assert "name a transactional ID" in cli.refused(*where, "mover", "--yes", code=2)
+    assert "Give a transactional ID" in cli.refused(*where, "mover", "--yes", code=2)
 
 
 def test_what_is_not_there_is_said(cli: Cli, broker: BlockingBroker) -> None:

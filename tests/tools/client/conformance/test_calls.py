@@ -58,7 +58,7 @@ async def test_topics_are_administered(served: Served) -> None:
             await admin.describe_topic("missing")
         await admin.create_partitions("t", 4)
         assert len((await admin.describe_topic("t")).partitions) == 4
-        await admin.alter_config("t", {"retention.ms": "1"}, delete=["segment.bytes"])
+        await admin.alter_config("t", {"retention.ms": "1"}, ["segment.bytes"])
         change = m.ConfigChange("t", {"retention.ms": "1"}, ("segment.bytes",))
         assert served.server.requests[-1] == m.AlterConfigsRequest((change,))
         assert await admin.delete_records({T0: 1, T1: -1}) == {T0: 1, T1: 0}
@@ -115,7 +115,7 @@ async def test_a_connection_outlives_an_error_and_is_reopened_when_it_is_lost(
 async def test_server_that_does_not_answer_is_given_up(served: Served) -> None:
     served.faults_on(m.MetadataRequest, trio.Event())
     async with served.client(ClientConfig(request_timeout_ms=50, reconnect_backoff_ms=1)) as client:
-        with pytest.raises(errors.RequestTimedOutError, match="no answer to "):
+        with pytest.raises(errors.RequestTimedOutError, match="no response to "):
             await client.metadata(m.MetadataRequest())
         await client.metadata(m.MetadataRequest())
 
@@ -128,7 +128,7 @@ async def test_who_did_not_greet_is_named(door: Door) -> None:
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = listener.getsockname()
-        await check("no answer ")
+        await check("no response ")
     await check("")
     async with trio.open_nursery() as nursery:
         (closing,) = await nursery.start(partial(trio.serve_tcp, trio.SocketStream.aclose, 0, host="127.0.0.1"))

@@ -194,7 +194,7 @@ async def test_requests_stay_within_the_servers_frames(served: Served) -> None:
         sent = [await producer.send("t", value, partition=number % 2) for number, value in enumerate(values)]
         for record in sent:
             await record
-        with pytest.raises(errors.RecordTooLargeError, match=r"20\d\d\d bytes for t-1; .* at most max_frame_bytes=20000"):
+        with pytest.raises(errors.RecordTooLargeError, match=r"20\d\d\d bytes for t-1. .* at most max_frame_bytes=20000"):
             await producer.send("t", bytes(20_000), partition=1)
     assert [served.values(partition) for partition in (0, 1)] == [values[0::2], values[1::2]]
 

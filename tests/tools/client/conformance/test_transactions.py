@@ -115,7 +115,7 @@ async def test_a_record_that_fails_fails_what_is_sent_after_it_and_the_commit_an
 
 async def test_sending_outside_of_a_transaction_is_refused(served: Served) -> None:
     async with transactional(served) as producer:
-        with pytest.raises(InvalidTxnStateError, match="begin one first"):
+        with pytest.raises(InvalidTxnStateError, match="Begin one first"):
             await producer.send("t", b"a")
         async with producer.transaction():
             with pytest.raises(InvalidTxnStateError, match="a transaction is open"):
@@ -179,7 +179,7 @@ async def test_a_record_whose_outcome_is_unknown_leads_to_another_epoch(served: 
 
 async def test_a_commit_whose_outcome_is_unknown_is_not_aborted_and_may_be_left(served: Served) -> None:
     async with commit_in_doubt(served, "drop") as (producer, transaction):
-        with pytest.raises(InvalidTxnStateError, match="commit again, or begin the next transaction"):
+        with pytest.raises(InvalidTxnStateError, match="Commit again, or begin the next transaction"):
             await transaction.abort()
         await transaction.begin()
         await producer.send("t", b"b", partition=0)

@@ -189,7 +189,7 @@ def test_what_expires_with_the_oldest_of_a_delivery_says_how_many_batches_that_a
         driver.accumulator.fail(delivery, ConnectionLostError("gone"))
     driver.drain()
     for future in (oldest, youngest):
-        with pytest.raises(DeliveryTimedOutError, match="3 batches for t-1 are given up: the oldest of them was not ack"):
+        with pytest.raises(DeliveryTimedOutError, match="3 batches for t-1 fail: the oldest of them was not ack"):
             future.value()
 
 
@@ -243,7 +243,7 @@ def verdict(error: errors.TriologError, count: int = 1, *, is_late: bool = False
         (errors.OutOfOrderSequenceError("5 after 3"), Fate.GIVE_UP, Fate.ONE_BY_ONE, False),
         (errors.RecordBatchTooLargeError("above segment.bytes"), Fate.GIVE_UP, Fate.IN_HALVES, False),
         (errors.RemoteProtocolError("nonsense"), Fate.GIVE_UP, Fate.GIVE_UP, True),
-        (errors.InvalidProducerEpochError("epoch 0, the log knows 1"), Fate.END_PRODUCER, Fate.END_PRODUCER, False),
+        (errors.InvalidProducerEpochError("epoch 0, the log has 1"), Fate.END_PRODUCER, Fate.END_PRODUCER, False),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, errors.TriologError) else "",
 )
@@ -263,7 +263,7 @@ def test_what_could_pass_is_given_up_when_it_is_late_and_keeps_its_cause() -> No
     assert late.is_undecided
     assert isinstance(late.error, DeliveryTimedOutError)
     assert late.error.__cause__ is error
-    assert "2 batches for t-3 are given up" in late.error.message
+    assert "2 batches for t-3 fail" in late.error.message
     assert "delivery_timeout_ms=1000; the last attempt failed with " in late.error.message
     never_tried = timed_out(delivery_of(1).batches, 1000, None)
     assert never_tried.__cause__ is None
@@ -287,7 +287,7 @@ def test_a_lost_count_is_explained_where_one_batch_alone_is_refused() -> None:
     explained = verdict(error).error
     assert isinstance(explained, errors.OutOfOrderSequenceError)
     assert explained.__cause__ is error
-    assert "t-3: the log does not end with what it acknowledged" in explained.message
+    assert "t-3: the log does not end with the last record acknowledged" in explained.message
 
 
 FIRST = ProducerIdentity(7, 0)
@@ -370,7 +370,7 @@ def test_a_delivery_above_the_limits_is_alone_and_a_record_is_judged_where_its_s
     assert [limits.is_sendable(delivery) for delivery in deliveries] == [True, False, True, True]
     queue = sized_delivery(0, 3).queue
     limits.check_record(queue, 9_000, CompressionType.GZIP)
-    with pytest.raises(RecordTooLargeError, match=r"9000 bytes for t+-3; the server takes frames of at most"):
+    with pytest.raises(RecordTooLargeError, match=r"9000 bytes for t+-3\. The server takes frames of at most"):
         limits.check_record(queue, 9_000, CompressionType.NONE)
 
 

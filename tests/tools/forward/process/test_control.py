@@ -178,4 +178,4 @@ def test_links_that_make_no_sense_are_refused_before_anything_is_served(tmp_path
     file.write_text('[[forward]]\nname = "link"\nto = "a:1"\ntopic = "t"\n')
     result = call("serve", "--data-dir", tmp_path / "data", "--config", file)
     assert result.exit_code == 2
-    assert "[[forward]] link: unknown key 'topic'; known are name, to, topics" in result.stderr.replace("\n", " ")
+    assert "[[forward]] link: unknown key 'topic'. Known keys: name, to, topics" in result.stderr.replace("\n", " ")

@@ -94,22 +94,22 @@ def test_every_key_of_a_file_is_read_and_no_secret_shown(tmp_path: Path, monkeyp
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"topic": "t"}, r"the test: unknown key 'topic'; known are name, to, topics, "),
-        ({"name": ""}, r"the test: name: '' is no name"),
+        ({"topic": "t"}, r"the test: unknown key 'topic'. Known keys: name, to, topics, "),
+        ({"name": ""}, r"the test: name: '' is not a name"),
         ({"to": None}, r"the key 'to' is missing"),
-        ({"topics": []}, r"link a: topics or topic_pattern says what is forwarded"),
-        ({"topics": ["a/b"]}, r"topics: the topic name 'a/b' holds something else"),
-        ({"topic_pattern": "("}, r"topic_pattern: '\(' is no regular expression"),
+        ({"topics": []}, r"link a: nothing to forward. Set topics or topic_pattern"),
+        ({"topics": ["a/b"]}, r"topics: the topic name 'a/b' has characters other"),
+        ({"topic_pattern": "("}, r"topic_pattern: '\(' is not a regular expression"),
         ({"target": "{host}"}, r"target: '\{host\}' may have \{topic\}, \{node\}, \{link\}, and nothing else in braces"),
         ({"target": "{topic"}, r"nothing else in braces"),
-        ({"delivery": "twice"}, r"delivery: 'twice' is none of exactly-once, at-least-once"),
-        ({"start": "soon"}, r"start: 'soon' is neither earliest nor latest"),
+        ({"delivery": "twice"}, r"delivery: 'twice' is not one of exactly-once, at-least-once"),
+        ({"start": "soon"}, r"start: 'soon' is not earliest, latest"),
         ({"max_bytes_per_second": -1}, r"max_bytes_per_second: -1 is not in 0"),
-        ({"windows": ["25:00-26:00"]}, r"windows: '25:00-26:00' is no span of a day"),
+        ({"windows": ["25:00-26:00"]}, r"windows: '25:00-26:00' is not a span of a day"),
         ({"timezone": "Moon/Base"}, r"timezone: there is no time zone 'Moon/Base'"),
-        ({"compression": "rar"}, r"compression: 'rar' is none of none, gzip"),
+        ({"compression": "rar"}, r"compression: 'rar' is not one of none, gzip"),
         ({"kafka": {"transactional.id": "x"}}, r"kafka: transactional\.id is set by the link"),
-        ({"kafka": {"sasl.password": "x"}}, r"kafka: sasl\.password: secrets do not stand in the file itself"),
+        ({"kafka": {"sasl.password": "x"}}, r"kafka: sasl\.password: secrets are not allowed in the file itself"),
         ({"dead_letter_topic": "t"}, r"dead_letter_topic t is a topic that it forwards"),
     ],
 )
@@ -122,7 +122,7 @@ def test_a_forwarders_metrics_are_open_to_others_with_a_token_or_insecure_only()
     links = (read_link("the test", LEAST),)
     for host in ("0.0.0.0", "gateway.example"):
         metrics = Address(host, 9309)
-        with pytest.raises(SettingsError, match=f"metrics {host}:9309: other machines reach that"):
+        with pytest.raises(SettingsError, match=f"metrics {host}:9309: other machines can read it"):
             ForwardSettings(links=links, metrics=metrics)
         assert not ForwardSettings(links=links, metrics=metrics, metrics_token_file="token").is_exposed
         assert ForwardSettings(links=links, metrics=metrics, insecure=True).is_exposed
@@ -132,11 +132,11 @@ def test_a_forwarders_metrics_are_open_to_others_with_a_token_or_insecure_only()
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "there is no link"),
+        ("", "no link: add a table"),
         ("forward = 3", r"links are tables \[\[forward\]\]"),
         ("[[forward]", "is not TOML"),
-        ('servers = "a:1"\n[[forward]]\nname="a"\nto="b:1"\ntopics=["t"]', "unknown key 'servers'; known are server, tls_ca"),
-        ('[[forward]]\nname="a"\nto="b:1"\ntopics=["t"]\n' * 2, "two links are called a"),
+        ('servers = "a:1"\n[[forward]]\nname="a"\nto="b:1"\ntopics=["t"]', "unknown key 'servers'. Known keys: server, tls_ca"),
+        ('[[forward]]\nname="a"\nto="b:1"\ntopics=["t"]\n' * 2, "two links have the name a"),
         (
             '[[forward]]\nname="a"\nto="b:1"\ntopics=["t"]\n[[forward]]\nname="c"\nto="b:1"\ntopics=["t"]',
             "links a and c would both send t to the same topic at b:1",
@@ -161,7 +161,7 @@ def test_who_reads_the_source_logs_in_with_a_password_from_a_file_or_a_variable(
     assert (found.user, found.password) == ("edge", Secret("file", "/run/secrets/triolog"))
     for wrong, message in (
         ('user = "edge"\npassword = "very secret"\n', "a secret is"),
-        ('password = { variable = "P" }\n', "password is for user"),
+        ('password = { variable = "P" }\n', "password needs user"),
     ):
         with pytest.raises(SettingsError, match=message) as caught:
             settings(tmp_path, wrong + WHOLE)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import attrs
 import pytest
+import triolog
 from hypothesis import given
 from hypothesis import strategies as st
-from triolog.server.embedded import BlockingBroker
 from triolog.tools.export.log_pieces import LogSource, plan_pieces
 from triolog.tools.export.manifest import Manifest
 from triolog.tools.spark.jobs import profile_report
@@ -21,7 +21,7 @@ Row = tuple[int | None, bytes | None, bytes | None, tuple[()]]
 
 
 def profiled(path: Path, batches: list[list[Row]]) -> TopicProfile:
-    with BlockingBroker(path, durability="os", config={"retention.ms": "-1"}) as broker:
+    with triolog.blocking.open(path, durability="os", config={"retention.ms": "-1"}) as broker:
         broker.create_topic("t")
         for rows in batches:
             broker.append("t", rows)

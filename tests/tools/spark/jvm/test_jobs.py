@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import pyarrow.dataset as ds
 import pytest
+import triolog
 from click.testing import CliRunner
 from triolog.protocol.types import TopicPartition
-from triolog.server.embedded import BlockingBroker
 from triolog.server.offline import verify as storage_verify
 from triolog.server.offline.findings import Collector
 from triolog.server.storage.directory.inventory import StoppedDirectory, read_directory
@@ -48,7 +48,7 @@ RECORDS: Final = 3000
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Topics t, with two partitions of many small segments over three days, and u."""
     path = tmp_path_factory.mktemp("written") / "data"
-    with BlockingBroker(path, durability="os", config={"retention.ms": "-1"}) as broker:
+    with triolog.blocking.open(path, durability="os", config={"retention.ms": "-1"}) as broker:
         broker.create_topic("t", 2, {"segment.bytes": "20000", "index.interval.bytes": "500"})
         broker.create_topic("u")
         broker.append("u", [b"other"])
@@ -113,7 +113,7 @@ def test_export_that_failed_goes_on_where_it_was(spark: SparkSession, stopped: S
     log = damage(stopped, ".log")
     sound = bytearray(log.read_bytes())
     with pytest.raises(
-        JobError, match=r"export of t-0-\d+ failed: DamagedLogError: .*`triolog repair` .*the same command goes on"
+        JobError, match=r"export of t-0-\d+ failed: DamagedLogError: .*`triolog repair` .*the same command continues"
     ):
         export(spark, job)
     assert not (target / "_SUCCESS").exists()
@@ -218,7 +218,7 @@ def test_compact_keeps_the_newest_record_of_each_key_at_its_offset(spark: SparkS
     assert done.partitions == 2
     assert done.bytes_after < done.bytes_before / 10
     assert verify(spark, directory(Path(stopped.path))).damages == 0
-    with BlockingBroker(stopped.path, durability="os") as broker:
+    with triolog.blocking.open(stopped.path, durability="os") as broker:
         for partition in range(2):
             kept = [(record.offset, record.key) for record in broker.fetch("t", partition=partition)]
             assert kept == [(number, b"k%d" % (number % 7)) for number in range(RECORDS - 7, RECORDS)]
@@ -233,13 +233,13 @@ def test_compact_repeats_a_partition_that_has_changed(spark: SparkSession, stopp
     kept = json.loads(manifest.read_text())
     del kept["done"]["t-1"]
     manifest.write_text(json.dumps(kept | {"is_complete": False}))
-    with BlockingBroker(stopped.path, durability="os", config={"retention.ms": "-1"}) as broker:
+    with triolog.blocking.open(stopped.path, durability="os", config={"retention.ms": "-1"}) as broker:
         broker.append("t", [(None, b"k1", b"newest", ())], partition=0)
     seen: list[JobProgress] = []
     compact(spark, of_topic(stopped.path, "t"), include_active=True, manifest=manifest, progress=seen.append)
     assert (seen[0].done_before, seen[-1].done) == (0, 2)
     assert verify(spark, directory(Path(stopped.path))).damages == 0
-    with BlockingBroker(stopped.path, durability="os") as broker:
+    with triolog.blocking.open(stopped.path, durability="os") as broker:
         [newest] = [record for record in broker.fetch("t", partition=0) if record.key == b"k1"]
         assert (newest.offset, newest.value) == (RECORDS, b"newest")
 
@@ -255,7 +255,7 @@ def test_compact_that_was_finished_is_done_again(spark: SparkSession, stopped: S
 def data(tmp_path: Path) -> Path:
     """Topic t with 1,000 records of ten keys."""
     path = tmp_path / "data"
-    with BlockingBroker(path, durability="os", config={"retention.ms": "-1"}) as broker:
+    with triolog.blocking.open(path, durability="os", config={"retention.ms": "-1"}) as broker:
         broker.create_topic("t", config={"segment.bytes": "10000"})
         for start in range(0, 1000, 50):
             broker.append("t", [(1_700_000_000_000 + n, b"k%d" % (n % 10), b"value", ()) for n in range(start, start + 50)])
@@ -296,10 +296,10 @@ def test_damage_is_listed_and_ends_with_exit_code_1(data: Path) -> None:
 
 def test_error_of_a_job_is_one_line_and_has_another_exit_code_than_damage(data: Path, tmp_path: Path) -> None:
     output = call("export", str(data), "--target", str(tmp_path / "out"), "--topic", "absent", exit_code=1)
-    assert output == f"Error: {data}: there is no partition of topic absent\n"
+    assert output == f"Error: {data}: no partition of topic absent\n"
     assert "--columns" in call("export", str(data), "--target", str(tmp_path / "out"), "--columns", "size", exit_code=2)
     (tmp_path / "manifest.json").write_text("mine")
-    assert "is no manifest" in call("verify", str(data), "--manifest", str(tmp_path / "manifest.json"), exit_code=3)
+    assert "is not a manifest" in call("verify", str(data), "--manifest", str(tmp_path / "manifest.json"), exit_code=3)
 
 
 def test_error_of_a_worker_that_dies_is_one_line(spark: SparkSession) -> None:
@@ -316,9 +316,9 @@ def test_error_of_a_worker_that_dies_is_one_line(spark: SparkSession) -> None:
 
 
 def test_profile_of_nothing_says_so(tmp_path: Path) -> None:
-    with BlockingBroker(tmp_path / "data", durability="os") as broker:
+    with triolog.blocking.open(tmp_path / "data", durability="os") as broker:
         broker.create_topic("t")
-    assert call("profile", str(tmp_path / "data")) == "there are no records\n"
+    assert call("profile", str(tmp_path / "data")) == "no records\n"
 
 
 def test_load_writes_rows_to_a_topic(spark: SparkSession, served: tuple[Address, BlockingClient], tmp_path: Path) -> None:

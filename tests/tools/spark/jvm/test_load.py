@@ -155,8 +155,8 @@ def test_files_that_were_loaded_may_go(spark: SparkSession, server: tuple[Addres
 @pytest.mark.parametrize(
     ("how", "complaint"),
     [
-        ({"value": "absent"}, "value is to be column absent, which is not there; there are id"),
-        ({"keeps_partitions": True}, "no column partition"),
+        ({"value": "absent"}, "value names column absent, which does not exist. Columns: id"),
+        ({"keeps_partitions": True}, "needs a column partition"),
     ],
 )
 def test_column_that_is_not_there_is_named(

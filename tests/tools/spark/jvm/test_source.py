@@ -93,7 +93,7 @@ def test_all_actions_on_a_data_frame_see_one_end_and_another_load_a_later(spark:
 
 
 def test_a_bad_option_reaches_the_user_by_name(spark: SparkSession, events: BlockingBroker) -> None:
-    with pytest.raises(Exception, match="unknown option startingoffset; did you mean startingOffsets"):
+    with pytest.raises(Exception, match=r"unknown option startingoffset\. Did you mean startingOffsets"):
         _read(spark, events, startingOffset="earliest")
 
 

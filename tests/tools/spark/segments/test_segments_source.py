@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import attrs
 import pytest
+import triolog
 from triolog.protocol.errors import InvalidRequestError
 from triolog.protocol.types import Isolation
 from triolog.server.embedded import BlockingBroker
@@ -143,7 +144,7 @@ def test_the_schema_is_what_the_options_ask_for(directory: Path) -> None:
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BlockingBroker]:
     config = {"segment.bytes": "2000", "file.delete.delay.ms": "0"}
-    with BlockingBroker(tmp_path / "data", durability="os", config=config) as running:
+    with triolog.blocking.open(tmp_path / "data", durability="os", config=config, native="127.0.0.1:0") as running:
         running.create_topic("events", 2)
         for number in range(40):
             running.append("events", [b"x" * 50] * 5, partition=number % 2)
@@ -269,7 +270,7 @@ def test_a_running_server_is_named_for_its_lease() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "no directory is given; name one with load\\(path\\)"),
+        ({}, "no directory is given\\. Name one with load\\(path\\)"),
         ({"path": "/a", "logDir": "/b"}, "path and logDir are given"),
         ({"path": ""}, "option path is ''"),
         ({"logDir": "/a,,"}, "option logDir is '/a,,'"),
@@ -281,7 +282,7 @@ def test_a_running_server_is_named_for_its_lease() -> None:
         ({"path": "/a", "triolog.servers": "x:1"}, "option triolog.servers is refused with snapshot=files"),
         ({"path": "/a", "leaseMs": "5000"}, "option leaseMs is refused with snapshot=files"),
         ({"snapshot": "server", "triolog.servers": "x:1", "leaseMs": "1"}, "leaseMs.*1000"),
-        ({"path": "/a", "subscibe": "a"}, "unknown option subscibe; did you mean subscribe"),
+        ({"path": "/a", "subscibe": "a"}, "unknown option subscibe. Did you mean subscribe"),
         ({"path": "/a", "maxOffsetsPerTrigger": "5"}, "unknown option maxoffsetspertrigger"),
         ({"path": "/a", "kafka.group.id": "g"}, "unknown option kafka.group.id"),
         ({"path": "/a", "startingOffsets": "latest"}, "startingOffsets"),

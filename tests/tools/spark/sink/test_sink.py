@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import triolog
 from pyspark import cloudpickle
 from pyspark.sql.types import StringType, StructType
 from triolog.protocol.types import CompressionType
@@ -24,7 +25,7 @@ VALUES = StructType().add("value", StringType())
 
 @pytest.fixture
 def broker() -> Iterator[BlockingBroker]:
-    with BlockingBroker(config={"retention.ms": "-1"}) as running:
+    with triolog.blocking.open(config={"retention.ms": "-1"}, native="127.0.0.1:0") as running:
         running.create_topic("t")
         yield running
 
@@ -238,11 +239,11 @@ def test_other_kafka_options_are_ignored_with_one_warning() -> None:
         ({"kafka.bootstrap.servers": "a:1,b:2"}, "'a:1,b:2', expected the address of one server"),
         ({"kafka.bootstrap.servers": "localhost:0"}, "expected the address"),
         ({"kafka.bootstrap.servers": "a:1", "triolog.servers": "b:1"}, "different servers"),
-        (SERVER | {"topics": "t"}, "unknown option topics; did you mean topic?"),
-        (SERVER | {"txnVersoin": "1"}, "unknown option txnversoin; did you mean txnVersion?"),
-        (SERVER | {"rate": "1"}, "unknown option rate; a write takes"),
-        (SERVER | {"subscribe": "t"}, "option subscribe is refused: it says what is read; where rows go is the option topic"),
-        (SERVER | {"topic": "t", "path": "t"}, "option path is refused: where rows go is the option topic"),
+        (SERVER | {"topics": "t"}, "unknown option topics. Did you mean topic?"),
+        (SERVER | {"txnVersoin": "1"}, "unknown option txnversoin. Did you mean txnVersion?"),
+        (SERVER | {"rate": "1"}, "unknown option rate. A write takes"),
+        (SERVER | {"subscribe": "t"}, "option subscribe is refused: it selects topics to read. To write, set the option topic"),
+        (SERVER | {"topic": "t", "path": "t"}, "option path is refused: the option topic"),
         (SERVER | {"topic": ""}, "topic is empty"),
         (SERVER | {"startingOffsets": "earliest"}, "unknown option startingoffsets"),
         (SERVER | {"kafka.compression.type": "brotli"}, "'brotli', expected one of none, gzip, snappy, lz4, zstd"),

@@ -61,7 +61,7 @@ def test_columns_that_make_a_record_are_taken(columns: StructType, topic: str | 
     ("columns", "topic", "complaint"),
     [
         (schema(key=STRING), "t", "column value is missing"),
-        (schema(value=STRING), None, "neither the option topic nor a column topic"),
+        (schema(value=STRING), None, "Set the option topic, or add a column topic"),
         (schema(value=INT), "t", "column value is int, expected string or binary"),
         (schema(value=STRING, key=LONG), "t", "column key is bigint"),
         (schema(value=STRING, topic=BINARY), None, "column topic is binary"),

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import trio
+import triolog
 from pyspark.sql.datasource import InputPartition
 from triolog.protocol.errors import CorruptRecordError, ErrorCode, RequestError
 from triolog.protocol.native import messages as m
@@ -93,16 +94,16 @@ def test_offsets_and_times_bound_a_read_and_the_end_is_exclusive(events: Blockin
 
 
 def test_bounds_name_exactly_the_partitions_that_are_read(events: BlockingBroker) -> None:
-    with pytest.raises(BoundError, match=r"startingOffsets leaves out events-1, events-2; name every partition"):
+    with pytest.raises(BoundError, match=r"startingOffsets leaves out events-1, events-2\. Name every partition"):
         _reader(events, startingOffsets='{"events": {"0": 1}}').partitions()
-    with pytest.raises(BoundError, match=r"endingOffsets names events-3, which are not among"):
+    with pytest.raises(BoundError, match=r"endingOffsets names events-3"):
         _reader(events, endingOffsets='{"events": {"0": 1, "1": 1, "2": 1, "3": 1}}').partitions()
 
 
 def test_a_topic_that_is_not_there_is_named(events: BlockingBroker) -> None:
-    with pytest.raises(TopicMissingError, match=r"127\.0\.0\.1:\d+ has no topic evnts; create it"):
+    with pytest.raises(TopicMissingError, match=r"127\.0\.0\.1:\d+ has no topic evnts\. Create it"):
         _reader(events, subscribe="evnts").partitions()
-    with pytest.raises(TopicMissingError, match="has no partition events-7; the option assign names it"):
+    with pytest.raises(TopicMissingError, match="has no partition events-7\\. The option assign names it"):
         _reader(events, assign='{"events": [7]}').partitions()
 
 
@@ -188,13 +189,13 @@ def test_what_vanishes_under_a_task_is_noticed_in_it(events: BlockingBroker, cap
     assert sum(batch.num_rows for batch in lenient.read(planned)) == 40
     assert "the log starts at offset 60" in caplog.text
     events.delete_topic("events")
-    with pytest.raises(DataLossError, match="events-0: offset 0 is to be read and there is no such topic"):
+    with pytest.raises(DataLossError, match="events-0: offset 0 is requested, but the topic or partition no longer exists"):
         list(reader.read(planned))
     assert list(lenient.read(planned)) == []
 
 
 def test_a_server_that_starts_again_in_the_middle_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    with BlockingBroker(tmp_path) as broker:
+    with triolog.blocking.open(tmp_path, native="127.0.0.1:0") as broker:
         broker.create_topic("events", 2, KEEP)
         for partition in range(2):
             for _ in range(20):
@@ -204,7 +205,7 @@ def test_a_server_that_starts_again_in_the_middle_loses_and_doubles_nothing(tmp_
         planned = reader.partitions()
         rows = reader.read(planned[0])
         found = [next(rows)]
-    with BlockingBroker(tmp_path, native=address):
+    with triolog.blocking.open(tmp_path, native=address):
         found += list(rows)
         found += list(reader.read(planned[1]))
         close_connections()
@@ -287,7 +288,7 @@ def test_a_server_that_stops_answering_is_named_and_costs_the_time_of_the_option
         lambda found: found.faults.append(lambda request: trio.Event() if isinstance(request, m.MetadataRequest) else None)
     )
     began = time.monotonic()
-    with pytest.raises(BrokerUnavailableError, match=rf":{thread.port} did not answer within 2000 ms.*is this its address"):
+    with pytest.raises(BrokerUnavailableError, match=rf":{thread.port} did not respond within 2000 ms.*is this its address"):
         _served_reader(thread, kafkaConsumer__pollTimeoutMs=2000, kafka__request__timeout__ms=1900).partitions()
     assert time.monotonic() - began < 3.7  # two requests of 1900 ms are more
 
@@ -295,7 +296,7 @@ def test_a_server_that_stops_answering_is_named_and_costs_the_time_of_the_option
 def test_an_error_that_does_not_pass_in_time_is_not_called_a_server_that_is_gone(thread: ServerThread) -> None:
     offline = RequestError("the log directory has failed", ErrorCode.KAFKA_STORAGE_ERROR)
     _fails(thread, m.FetchRequest, lambda: offline, times=1000)
-    with pytest.raises(BrokerUnavailableError, match=r"no other answer within 150 ms .* the log directory has failed$"):
+    with pytest.raises(BrokerUnavailableError, match=r"only errors within 150 ms.* the log directory has failed$"):
         _read_offsets(_served_reader(thread, kafkaConsumer__pollTimeoutMs=150))
 
 

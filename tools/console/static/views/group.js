@@ -24,7 +24,7 @@ export function mount(root, context, data) {
     row: () => h("tr"), update: (node, each) => redraw(node, each, [h("td", { class: "name" }, visible(each.group_instance_id ?? each.member_id)), h("td", {}, visible(each.client_id)), h("td", {}, visible(each.client_host)),
       h("td", {}, Object.entries(each.assignment).map(([topic, numbers]) => `${topic} (${numbers.join(", ")})`).join(", ") || "–")]) });
   const changes = data.can_change && h("div", { class: "actions" }, h("button", { onclick: reset }, "Reset"),
-    h("button", { onclick: () => askFirst({ title: `Delete ${data.group}`, text: "What it has committed is gone then.", typed: data.group, button: "Delete", act: async () => { await send("DELETE", path, { confirm: data.group }); context.navigate("/groups"); } }) }, "Delete"));
+    h("button", { onclick: () => askFirst({ title: `Delete ${data.group}`, text: "This deletes its committed offsets.", typed: data.group, button: "Delete", act: async () => { await send("DELETE", path, { confirm: data.group }); context.navigate("/groups"); } }) }, "Delete"));
   root.append(h("div", { class: "title" }, h("p", { class: "crumbs" }, h("a", { href: "/groups" }, "Groups"), " /"), h("h1", { class: "name", tabindex: -1, "data-focus": true }, visible(data.group)), facts, changes),
     h("section", { class: "panel", "aria-label": "Lag" }, total, lag.node), section("Partitions", { className: "panel" }, partitions.node), section("Members", { className: "panel" }, members.node));
   show(data);
@@ -52,7 +52,7 @@ export function mount(root, context, data) {
     const topic = choose("Topic", [["", "all its topics"], ...topics.map((each) => [each, each])], "", preview);
     const to = choose("Goes on", [["at", "at a time"], ["earliest", "at the beginning"], ["latest", "at the end"]], "at", preview);
     const at = h("input", { type: "datetime-local", step: "0.001", "aria-label": "Time", onchange: preview });
-    const said = h("p", { role: "status" }, "Say where the group goes on.");
+    const said = h("p", { role: "status" }, "Choose the new position.");
     const list = table({ caption: "What would change", keyOf: (each) => `${each.topic} ${each.partition}`, empty: "",
       columns: ["Topic", "Partition", "Now at", "Goes to", "Read again", "Skipped"].map((label, i) => ({ label, className: i ? "number" : "" })),
       row: (each) => h("tr", {}, h("td", { class: "name" }, each.topic), ["partition", "current", "offset", "again", "skipped"].map((name) => h("td", { class: "number" }, count(each[name])))) });

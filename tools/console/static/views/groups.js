@@ -13,7 +13,7 @@ export function mount(root, context, data) {
     clearTimeout(timer);
     timer = setTimeout(() => context.navigate(`/groups${filter.value ? `?q=${encodeURIComponent(filter.value)}` : ""}`, { replace: true }), 120);
   } });
-  const list = table({ caption: "Groups", className: "rows", keyOf: (each) => each.group, empty: "There is no such group.",
+  const list = table({ caption: "Groups", className: "rows", keyOf: (each) => each.group, empty: "No such group.",
     columns: [{ label: "Group" }, { label: "Kind" }, { label: "State" }, { label: "Members", className: "number" }, { label: "Lag", className: "number" }, { label: "15 minutes", className: "wide" }],
     row: (each) => h("tr", {}, h("td", {}, h("a", { class: "row name", href: `/groups/${encodeURIComponent(each.group)}` }, visible(each.group))),
       h("td"), h("td"), h("td", { class: "number" }), h("td", { class: "number" }), h("td", { class: "wide" }, sparkline([]))),

@@ -172,7 +172,7 @@ function busiest(lineOf) {
 
 function lagging(lineOf) {
   return table({
-    caption: "Groups by lag", keyOf: (each) => each.group, empty: "No group is behind.",
+    caption: "Groups by lag", keyOf: (each) => each.group, empty: "No group lags.",
     columns: [{ label: "Group" }, { label: h("span", { class: "unseen" }, "15 minutes"), className: "wide" }, { label: "Topics" }, { label: "Lag", className: "number" }],
     row: (each) => h("tr", {}, h("td", {}, h("a", { class: "name", href: `/groups/${encodeURIComponent(each.group)}` }, each.group)), h("td", { class: "wide" }, sparkline([])), h("td", { class: "soft" }), h("td", { class: "number" })),
     update: (node, each) => cells(node, [lineOf(`group:${each.group}`), each.topics.slice(0, 3).join(", ") + (each.topics.length > 3 ? ` and ${each.topics.length - 3} more` : ""), count(each.lag)]),
@@ -181,7 +181,7 @@ function lagging(lineOf) {
 
 function apis() {
   return table({
-    caption: "Calls by rate", keyOf: (each) => `${each.protocol} ${each.api}`, empty: "Nobody has called in the last second.",
+    caption: "Calls by rate", keyOf: (each) => `${each.protocol} ${each.api}`, empty: "No calls in the last second.",
     columns: [{ label: "Call" }, { label: "Per second", className: "number" }, { label: "Errors", className: "number" }, { label: "p50", className: "number wide" }, { label: "p99", className: "number" }],
     row: (each) => h("tr", {}, h("td", {}, h("span", { class: "soft" }, `${each.protocol} `), each.api), ["", "", " wide", ""].map((more) => h("td", { class: `number${more}` }))),
     update(node, each) {

@@ -23,7 +23,7 @@ export function mount(root, { console, signIn, message }) {
         button.disabled = false;
       }
     },
-  }, h("h1", {}, "Log in"), h("p", { class: "soft" }, `The server ${console.server} has users. What you may do here is what it lets you.`),
+  }, h("h1", {}, "Log in"), h("p", { class: "soft" }, `The server ${console.server} has users. It enforces your permissions here.`),
   field("user", "User", "text", "username"), field("password", "Password", "password", "current-password"), problem, button);
   root.append(form);
   form.elements.user.focus();

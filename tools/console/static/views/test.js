@@ -33,7 +33,7 @@ export function mount(root, context, data) {
   const button = (text, ...what) => may && h("button", { type: "button", onclick: () => act(...what) }, text);
 
   const requests = table({
-    caption: "The last requests", keyOf: (each) => each.number, empty: "No Kafka client has asked anything.",
+    caption: "The last requests", keyOf: (each) => each.number, empty: "No request from a Kafka client yet.",
     columns: [{ label: "#", className: "number" }, { label: "Time" }, { label: "Request" }, { label: "Client" }, { label: "About" }, { label: "End" }],
     row: (each) => h("tr", {}, h("td", { class: "number" }, each.number), h("td", {}, clock(each.at_ms)), h("td", {}, `${each.api} v${each.version}`), h("td", { class: "name" }, each.client_id),
       h("td", { class: "name" }, each.about.slice(0, 4).join(", "), each.about.length > 4 && ` and ${each.about.length - 4} more`), h("td")),
@@ -146,5 +146,5 @@ function life(act) {
       if (await act("POST", `/${value}`, { confirm: value })) typed.lastChild.value = "";
     } }, typed, h("button", {}, "Do it")),
     form(act, "/snapshot", [field("Fork: a copy of all data in the empty folder", { name: "path", required: true, placeholder: "/tmp/fork" })], (given) => given, "Copy"),
-    h("p", { class: "soft" }, "triolog serve --data-dir FOLDER goes on with a copy by itself."));
+    h("p", { class: "soft" }, "triolog serve --data-dir FOLDER continues from a copy."));
 }

@@ -46,7 +46,7 @@ export function mount(root, context, data) {
     gaps.hidden = !every.length;
     if (!every.length) return fill(gaps);
     const list = table({
-      caption: "Offsets that damage took out", keyOf: (each) => `${each.partition} ${each.start}`,
+      caption: "Offsets lost to corruption", keyOf: (each) => `${each.partition} ${each.start}`,
       columns: [{ label: "Partition" }, { label: "Offsets" }, { label: "Records", className: "number" }, { label: "Found" }, { label: "Kept in" }, { label: "Readers" }],
       row: (each) => h("tr", {}, h("td", {}, each.partition), h("td", {}, `${count(each.start)} – ${count(each.end)}`), h("td", { class: "number" }, count(each.records)),
         h("td", {}, time(each.found_ms)), h("td", { class: "name" }, each.file ?? "nothing is kept"),

@@ -27,7 +27,7 @@ export function mount(root, context, data) {
   const producers = table({ caption: "Producers", keyOf: (each) => `${each.topic} ${each.partition} ${each.producer_id} ${each.producer_epoch}`, empty: "No partition has anything open.",
     columns: [["Topic"], ["Partition", 1], ["Producer", 1], ["Last sequence", 1], ["Last written"], ["Open since offset", 1], ["State"], ["Abort"]].map(([label, isNumber]) => ({ label, className: isNumber ? "number" : "" })),
     row: (each) => h("tr", {}, h("td", { class: "name" }, each.topic), h("td", { class: "number" }, each.partition), h("td", { class: "number" }, `${each.producer_id} / ${each.producer_epoch}`),
-      h("td", { class: "number" }), h("td"), h("td", { class: "number" }), h("td"), h("td", {}, abort({ topic: each.topic, partition: each.partition, producer_id: each.producer_id }, `what producer ${each.producer_id} has open on ${each.topic}-${each.partition}`))),
+      h("td", { class: "number" }), h("td"), h("td", { class: "number" }), h("td"), h("td", {}, abort({ topic: each.topic, partition: each.partition, producer_id: each.producer_id }, `the open transaction of producer ${each.producer_id} on ${each.topic}-${each.partition}`))),
     update(node, each) {
       const [, , , sequence, last, since, how, act] = node.children;
       set(sequence, count(each.last_sequence));
@@ -37,7 +37,7 @@ export function mount(root, context, data) {
       mark(how, "class", each.is_hanging ? "bad" : null);
       if (act.firstChild) act.firstChild.hidden = !each.is_hanging;
     } });
-  const topic = choose("Producers of", [["", "all topics, what is open"], ...data.topics.map((name) => [name, name])], data.topic ?? "",
+  const topic = choose("Producers of", [["", "all topics, open ones"], ...data.topics.map((name) => [name, name])], data.topic ?? "",
     (value) => context.navigate(`/transactions${value ? `?topic=${encodeURIComponent(value)}` : ""}`, { replace: true }));
   root.append(h("div", { class: "title" }, h("h1", { tabindex: -1, "data-focus": true }, "Transactions"), facts),
     section("Transactional ids", { className: "panel" }, ids.node), section("Producers on partitions", { className: "panel", note: topic }, producers.node));

@@ -162,7 +162,7 @@ export function mount(root, context, data) {
     } else lines.push("No segment reaches it: no record is as late.");
     while (steps.children.length > lines.length) steps.lastChild.remove();
     lines.forEach((line, i) => put(steps.children[i] ?? steps.appendChild(h("li")), line));
-    put(answer, isFound ? `Offset ${count(found.offset)}${found.timestamp >= 0 ? `, ${exactTime(found.timestamp)}` : ""}` : "There is no such record.");
+    put(answer, isFound ? `Offset ${count(found.offset)}${found.timestamp >= 0 ? `, ${exactTime(found.timestamp)}` : ""}` : "No such record.");
     mark(answer, "title", `answered in ${duration(told.took_ms)}`);
   }
 

@@ -20,7 +20,7 @@ export function mount(root, context, data) {
   show(data);
 
   function show(told) {
-    if (!told.is_known) return void put(summary, "The server has not told yet.");
+    if (!told.is_known) return void put(summary, "The server has not reported yet.");
     const { per_second, appended_bytes, p99_ms } = told.syncs;
     put(summary, `${number(per_second)} syncs a second${per_second ? `, ${duration(p99_ms)} at the 99th percentile, one for ${size(appended_bytes)} appended` : ""}; the longest loss window since the start was ${duration(told.longest_unsynced_ms)}`);
     const process = { name: "The server's process", series: "written_by_process", ...told.process };
@@ -55,7 +55,7 @@ function update(node, each) {
   life.parentNode.hidden = !each.paths;
   const isEnding = each.life_used_percent > 80 || (each.pre_eol && each.pre_eol !== "normal");
   const told = [each.days_left !== null && `lasts ${age(each.days_left * DAY_S)} at the rate of the last day`, each.life_used_percent !== null && `${each.life_used_percent} % of its life used`, each.pre_eol && `blocks in reserve: ${each.pre_eol}`].filter(Boolean);
-  put(life, told.join(", ") || "Says nothing of its life; disk_endurance_bytes tells what it is made for");
+  put(life, told.join(", ") || "The disk reports no wear. Set disk_endurance_bytes to its rating");
   mark(life, "class", isEnding ? "bad" : "soft");
   used.node.toggleAttribute("hidden", each.life_used_percent === null);
   used.set([{ share: (each.life_used_percent ?? 0) / 100, className: isEnding ? "used bad" : "used" }], `${each.life_used_percent} % used`);

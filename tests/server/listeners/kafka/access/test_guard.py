@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import triolog
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.apis import APIS, ApiKey
 from triolog.protocol.kafka.authorization import AclOperation, ResourceType
 from triolog.server.config.broker_config import Address
-from triolog.server.embedded import MEMORY, BlockingBroker
+from triolog.server.embedded import MEMORY
 from triolog.server.listeners.access.rules import finish
 from triolog.server.listeners.kafka.door import NO_TOPIC_ID
 from triolog.server.listeners.kafka.guard import PATHS, RULES
@@ -183,8 +184,8 @@ DENIED: Final = [asker for asker in askers() if asker.missing is not None]
 def answers() -> Iterator[dict[str, Told]]:
     """Everything asked once. Nothing of what is there has changed when all that is refused was asked."""
     security = {"acl_enable": "true", "super_users": f"User:{ADMIN}"}
-    with BlockingBroker(
-        MEMORY, native=None, kafka=Address("127.0.0.1", 0), lenient=False, telemetry=True, users=users(), security=security
+    with triolog.blocking.open(
+        MEMORY, kafka=Address("127.0.0.1", 0), lenient=False, telemetry=True, users=users(), security=security
     ) as broker:
         world = World.made(broker.kafka)
         before = broker.describe_topic(THERE), set(broker.topics())
