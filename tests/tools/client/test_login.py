@@ -172,10 +172,10 @@ async def test_a_client_logs_in_with_a_token_and_asks_for_another_one_to_renew_i
         login = LoginConfig(token=token, mechanism="OAUTHBEARER", extensions={"traceId": "1"})
         async with door.client(broker.native, ClientConfig(login=login)) as client:
             connection = await client.connected()
-            while len(tokens) < 2:
+            while broker.tokens.logins().get("robot", 0) < 2:
                 await client.metadata(MetadataRequest(None))
             assert await client.connected() == connection
-        assert broker.tokens.logins()["robot"] >= 2
+        assert len(tokens) == len(set(tokens)) >= 2
 
 
 @pytest.mark.parametrize(
