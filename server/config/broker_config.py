@@ -45,15 +45,32 @@ from ...protocol.limits import (
     MIB,
 )
 from ..system.open_files import MOST_CONNECTIONS, default_max_connections
-from .key import SECURITY, ConfigKey, bool_key, described, enum_key, field, int_key, keys_of, parsed_key, paths, text, text_key
+from .key import (
+    SECURITY,
+    ConfigKey,
+    bool_key,
+    described,
+    enum_key,
+    field,
+    int_key,
+    keys_of,
+    parsed_key,
+    paths,
+    text,
+    text_key,
+    word_key,
+)
 from .listener_security import (
-    SASL_MECHANISMS,
+    OAUTHBEARER,
+    PASSWORD_MECHANISMS,
     ClientAuth,
     ListenerSecurity,
+    TokenAuthority,
     client_auth_key,
     mechanisms,
     principals,
     security_key,
+    words_key,
 )
 from .log_config import LogConfig
 from .resource_keys import GROUP_KEYS, HEARTBEAT
@@ -123,6 +140,20 @@ def check_memory(config: BrokerConfig) -> None:
         raise InvalidConfigError(
             f"max_memory_bytes = {config.max_memory_bytes} leaves {room} for budgets, and they take {sum_of_all} "
             f"({each}). Raise it, or lower a budget that is set"
+        )
+
+
+def check_tokens(config: BrokerConfig) -> None:
+    """Raises InvalidConfigError where keys of OAUTHBEARER contradict each other."""
+    url, is_unsecured = config.sasl_oauthbearer_jwks_endpoint_url, config.sasl_oauthbearer_unsecured_tokens
+    if url is not None and is_unsecured:
+        raise InvalidConfigError(
+            "sasl_oauthbearer_jwks_endpoint_url and sasl_oauthbearer_unsecured_tokens are both set: tokens have signatures "
+            "or have none"
+        )
+    if (url is not None or is_unsecured) and OAUTHBEARER not in config.sasl_enabled_mechanisms:
+        raise InvalidConfigError(
+            f"a key of sasl_oauthbearer is set, and sasl_enabled_mechanisms has no {OAUTHBEARER}: add it, or remove the key"
         )
 
 
@@ -477,16 +508,75 @@ class BrokerConfig:
         live=True,
     )
     sasl_enabled_mechanisms: tuple[str, ...] = field(
-        ConfigKey(type="list", default=SASL_MECHANISMS, read=mechanisms, doc="Mechanisms for logins.", section=SECURITY)
+        ConfigKey(
+            type="list",
+            default=PASSWORD_MECHANISMS,
+            read=mechanisms,
+            doc="Mechanisms for logins. OAUTHBEARER also needs `sasl_oauthbearer_jwks_endpoint_url`.",
+            section=SECURITY,
+        )
     )
     sasl_users_file: str | None = text_key(
         "TOML with users: see the section on security.", kind="path", section=SECURITY, live=True
     )
     sasl_users: Mapping[str, str] = attrs.field(factory=dict, repr=lambda users: repr(list(users)))
     """Passwords by user: for embedders, who have no file."""
+    sasl_oauthbearer_jwks_endpoint_url: str | None = text_key(
+        "The keys that verify tokens of OAUTHBEARER, a JSON Web Key Set: https://HOST/PATH or file:///PATH. http:// is for "
+        "this machine, or needs `insecure`.",
+        section=SECURITY,
+        broker_name="sasl.oauthbearer.jwks.endpoint.url",
+    )
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = int_key(
+        3_600_000,
+        "Age at which the next login reads the keys again. An unknown key does so too, at most every 10 s.",
+        low=1_000,
+        high=2**53,
+        section=SECURITY,
+        broker_name="sasl.oauthbearer.jwks.endpoint.refresh.ms",
+    )
+    sasl_oauthbearer_expected_issuer: str | None = text_key(
+        "The issuer that a token must have (claim `iss`). Without it any issuer is accepted whose keys are known.",
+        section=SECURITY,
+        broker_name="sasl.oauthbearer.expected.issuer",
+    )
+    sasl_oauthbearer_expected_audience: tuple[str, ...] = words_key(
+        "Audiences, one of which a token must have (claim `aud`). Without it a signed token must name none.",
+        broker_name="sasl.oauthbearer.expected.audience",
+    )
+    sasl_oauthbearer_required_scope: tuple[str, ...] = words_key("Scopes, all of which a token must have.")
+    sasl_oauthbearer_clock_skew_seconds: int = int_key(
+        30,
+        "Difference to the issuer's clock that is allowed when the times of a token are checked.",
+        low=0,
+        high=3_600,
+        section=SECURITY,
+        broker_name="sasl.oauthbearer.clock.skew.seconds",
+    )
+    sasl_oauthbearer_sub_claim_name: str = word_key(
+        "sub",
+        "The claim that names the principal, as `User:` and its text.",
+        section=SECURITY,
+        broker_name="sasl.oauthbearer.sub.claim.name",
+    )
+    sasl_oauthbearer_scope_claim_name: str = word_key(
+        "scope",
+        "The claim with the scopes, a text with spaces between two, or a list.",
+        section=SECURITY,
+        broker_name="sasl.oauthbearer.scope.claim.name",
+    )
+    sasl_oauthbearer_unsecured_tokens: bool = bool_key(
+        False,
+        "For tests: accept tokens without a signature (alg=none), which any client can write. Listeners count as open to "
+        "everybody then.",
+        section=SECURITY,
+    )
+    token_authority: TokenAuthority | None = attrs.field(default=None, repr=False)
+    """The issuer inside the program: for embedders, who have no URL."""
     connections_max_reauth_ms: int = int_key(
         0,
-        "Lifetime of a login. After it the client logs in again (KIP-368) or is disconnected. 0: unlimited.",
+        "Lifetime of a login. After it the client logs in again (KIP-368) or is disconnected. 0: unlimited, and by OAUTHBEARER "
+        "until the token expires.",
         low=0,
         high=2**53,
         section=SECURITY,
@@ -542,6 +632,7 @@ class BrokerConfig:
 
     def __attrs_post_init__(self) -> None:
         check_memory(self)
+        check_tokens(self)
 
 
 BROKER_KEYS: Final = keys_of(BrokerConfig)

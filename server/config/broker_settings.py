@@ -195,16 +195,19 @@ _REMEDIES: Final = {
 def exposed(config: BrokerConfig, addresses: Mapping[str, Address | None]) -> tuple[str, ...]:
     """Return the names of those listeners that every peer that reaches the machine may use."""
     asks = {
-        NATIVE: _asks_who_it_is(config.native_security, config.native_ssl_client_auth),
-        KAFKA: _asks_who_it_is(config.kafka_security, config.kafka_ssl_client_auth),
+        NATIVE: _asks_who_it_is(config, config.native_security, config.native_ssl_client_auth),
+        KAFKA: _asks_who_it_is(config, config.kafka_security, config.kafka_ssl_client_auth),
         METRICS: config.metrics_token_file is not None,
     }
     found = {name: address for name, address in addresses.items() if address is not None and not asks[name]}
     return tuple(name for name, address in found.items() if not is_loopback(address.host))
 
 
-def _asks_who_it_is(security: ListenerSecurity, client_auth: ClientAuth) -> bool:
-    return security.has_sasl or (security.has_tls and client_auth is ClientAuth.REQUIRED)
+def _asks_who_it_is(config: BrokerConfig, security: ListenerSecurity, client_auth: ClientAuth) -> bool:
+    """Unsecured tokens say nothing about a client."""
+    if security.has_tls and client_auth is ClientAuth.REQUIRED:
+        return True
+    return security.has_sasl and not config.sasl_oauthbearer_unsecured_tokens
 
 
 def check_exposure(config: BrokerConfig, addresses: Mapping[str, Address | None]) -> tuple[str, ...]:

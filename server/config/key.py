@@ -243,6 +243,11 @@ def text_key(doc: str, *, kind: str = "string", **more: Any) -> Any:
     return field(ConfigKey(type=kind, default=None, read=text, doc=doc, **more))
 
 
+def word_key(default: str, doc: str, **more: Any) -> Any:
+    """A field with a text that is not empty."""
+    return field(ConfigKey(type="string", default=default, read=text, doc=doc, **more))
+
+
 def parsed_key(parse: Callable[[str], Any], kind: str, doc: str, **more: Any) -> Any:
     """A field with what `parse` makes of a text, or None."""
     return field(ConfigKey(type=kind, default=None, read=lambda value: parse(text(value)), doc=doc, **more))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import enum
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from ...protocol.kafka.scram import ScramMechanism
-from .key import SECURITY, enum_key
+from .key import SECURITY, ConfigKey, enum_key, field
 
 
 class ListenerSecurity(enum.Enum):
@@ -36,8 +36,23 @@ class ClientAuth(enum.Enum):
 
 
 PLAIN: Final = "PLAIN"
-SASL_MECHANISMS: Final = (PLAIN, *(mechanism.sasl_name for mechanism in ScramMechanism))
-"""What there is."""
+OAUTHBEARER: Final = "OAUTHBEARER"
+PASSWORD_MECHANISMS: Final = (PLAIN, *(mechanism.sasl_name for mechanism in ScramMechanism))
+SASL_MECHANISMS: Final = (*PASSWORD_MECHANISMS, OAUTHBEARER)
+"""All mechanisms. The last one needs keys of its own, so it is not on by default."""
+
+
+class TokenAuthority(Protocol):
+    """The issuer of bearer tokens in the program that embeds a broker, in place of a server with a URL."""
+
+    def jwks(self) -> bytes:
+        """Return the keys that verify its tokens, as a JSON Web Key Set."""
+
+    def refuses(self, principal: str) -> bool:
+        """Return whether the broker refuses tokens of this user."""
+
+    def note_login(self, principal: str) -> None:
+        """Count a login by a token, or its renewal."""
 
 
 def mechanisms(value: Any) -> tuple[str, ...]:
@@ -46,6 +61,19 @@ def mechanisms(value: Any) -> tuple[str, ...]:
     if not isinstance(names, list | tuple) or not names or not set(names) <= set(SASL_MECHANISMS):
         raise ValueError(f"{value!r} is not a list of mechanisms from {', '.join(SASL_MECHANISMS)}")
     return tuple(names)
+
+
+def words(value: Any) -> tuple[str, ...]:
+    """Texts without spaces; commas are between two. Raises ValueError."""
+    found = [word.strip() for word in value.split(",")] if isinstance(value, str) else value
+    if not isinstance(found, list | tuple) or not all(isinstance(word, str) and word and " " not in word for word in found):
+        raise ValueError(f"{value!r} is not a list of texts without spaces")
+    return tuple(found)
+
+
+def words_key(doc: str, **more: Any) -> Any:
+    """A field with a list of texts, by default empty."""
+    return field(ConfigKey(type="list", default=(), read=words, doc=doc, section=SECURITY, **more))
 
 
 def principals(value: Any) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from ...protocol.following import Follow as Follow
 from ...protocol.following import FollowedRecord as FollowedRecord
 from ...protocol.former import warn_former
 from ..fake.proxies import AwaitedCaller, Proxy, awaited, awaited_sync, made
+from ..fake.token_issuer import TokenIssuer
 from ..fake.views.former import FormerLogCalls
 from ..fake.views.groups_view import GroupsView
 from ..fake.views.log_view import LogView
@@ -242,6 +243,17 @@ class AioGroups(Proxy[GroupsView, AwaitedCaller]):
     kick = awaited(GroupsView.kick)
 
 
+class AioTokens(Proxy[TokenIssuer, AwaitedCaller]):
+    """`broker.tokens`: the issuer of tokens for OAUTHBEARER."""
+
+    issue = awaited_sync(TokenIssuer.issue)
+    rotate_keys = awaited_sync(TokenIssuer.rotate_keys)
+    refuse = awaited_sync(TokenIssuer.refuse)
+    accept = awaited_sync(TokenIssuer.accept)
+    logins = awaited_sync(TokenIssuer.logins)
+    jwks = awaited_sync(TokenIssuer.jwks)
+
+
 class AioTransaction(Proxy[Transaction, AwaitedCaller]):
     """A transaction under a transactional id. As a block, it commits at its end and aborts on an exception; you can also call
     the methods."""
@@ -274,6 +286,11 @@ class AioBroker(AioThread):
     def groups(self) -> AioGroups:
         """Return a view of groups: their committed offsets, and faults that disturb them."""
         return AioGroups(self._target.groups, self)
+
+    @property
+    def tokens(self) -> AioTokens:
+        """Return the issuer of the tokens with which users log in by OAUTHBEARER. Raises RuntimeError without one."""
+        return AioTokens(self._target.tokens, self)
 
     def log(self, topic: str) -> AioLog:
         """The records of a topic."""

@@ -31,6 +31,7 @@ from ..fake.proxies import (
     BlockingRequests,
     BlockingShareGroups,
     BlockingStreamsGroups,
+    BlockingTokens,
     Caller,
     Proxy,
     at_once,
@@ -308,6 +309,11 @@ class BlockingBroker(BlockingThread):
     def clock(self) -> BlockingClock:
         """The broker's time, deadlines included."""
         return BlockingClock(self._moved_clock, self)
+
+    @property
+    def tokens(self) -> BlockingTokens:
+        """Return the issuer of the tokens with which users log in by OAUTHBEARER. Raises RuntimeError without one."""
+        return BlockingTokens(self._target.tokens, self)
 
     def log(self, topic: str) -> BlockingLog:
         """The records of a topic."""

@@ -22,6 +22,7 @@ from ..broker import Broker, BrokerStatistics, PlainRecord, TopicDescription
 from ..config.broker_config import Address, BrokerConfig
 from ..fake.clock import MovedClock
 from ..fake.life import EMBEDDED, Life, Seed, noted
+from ..fake.token_issuer import TokenIssuer
 from ..fake.views.fault_views import FaultsView, RequestsView
 from ..fake.views.groups_view import GroupsView
 from ..fake.views.log_view import LogView
@@ -113,6 +114,13 @@ class EmbeddedBroker:
         """The broker's wall clock; deadlines too, if trio runs by it (`trio.run(main, clock=...)`)."""
         return self.life.clock
 
+    @property
+    def tokens(self) -> TokenIssuer:
+        """The issuer of the tokens with which users log in by OAUTHBEARER. Raises RuntimeError without one."""
+        if self.life.tokens is None:
+            raise RuntimeError("the broker issues no tokens; open it for tests with oauth=True")
+        return self.life.tokens
+
     def log(self, topic: str) -> LogView:
         """The records of a topic."""
         return LogView(lambda: self.core, topic)
@@ -157,8 +165,10 @@ class EmbeddedBroker:
         await life.snapshot(Path(directory), durable=False)
         config = attrs.evolve(life.config, data_dirs=(directory,), durable=False, kafka_advertised=None, metrics=None)
         ports = Addresses(*(None if each is None else Address(each.host, 0) for each in (self.native, self.kafka)))
-        life_of = partial(Life, node_count=life.node_count, kafka_version=life.kafka_version)
-        return Fork(directory, config, ports, life_of, life.clock.copy(), self.seed)
+        clock = life.clock.copy()
+        tokens = None if life.tokens is None else life.tokens.copy(clock.now_ms)
+        life_of = partial(Life, node_count=life.node_count, kafka_version=life.kafka_version, tokens=tokens)
+        return Fork(directory, config, ports, life_of, clock, self.seed)
 
     async def apply_retention(self) -> int:
         """Apply retention now, by the broker's clock, and answer how many segments were taken out."""

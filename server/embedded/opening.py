@@ -18,6 +18,7 @@ from ..broker import PlainRecord
 from ..config import Durability
 from ..config.broker_config import SECURITY_KEYS, Address, BrokerConfig
 from ..config.broker_settings import read_given
+from ..config.listener_security import OAUTHBEARER, SASL_MECHANISMS
 from ..fake.clock import MovedClock
 from ..fake.life import Life, Seed, Topics
 from ..fake.views.log_view import Text
@@ -41,6 +42,7 @@ async def open(
     for_tests: bool | None = None,
     lenient: bool | None = None,
     users: Mapping[str, str] | None = None,
+    oauth: bool = False,
     security: Mapping[str, Any] | None = None,
     now_ms: NowMs = system_now_ms,
     clock: MovedClock | None = None,
@@ -69,13 +71,14 @@ async def open(
         config=config or {},
         lenient=lenient,
         users=users or {},
+        oauth=oauth,
         security=security or {},
         telemetry=telemetry,
     )
     with data_directory(path) as (directory, is_lasting):
         is_test = not is_lasting if for_tests is None else for_tests
         chosen = broker_config(directory, given, arguments, is_lasting=is_lasting, for_tests=is_test)
-        life_of = partial(Life, node_count=nodes, kafka_version=emulate, has_grace=not is_test)
+        life_of = partial(Life, node_count=nodes, kafka_version=emulate, has_grace=not is_test, issues_tokens=is_test)
         async with living(life_of, chosen, Addresses(chosen.native, chosen.kafka), clock or MovedClock(now_ms)) as running:
             await seed.put(running.life.core)
             yield EmbeddedBroker(running.life, directory, seed, running.metrics, is_lasting=is_lasting)
@@ -123,6 +126,7 @@ class Arguments:
     config: Mapping[str, str]
     lenient: bool | None
     users: Mapping[str, str]
+    oauth: bool
     security: Mapping[str, Any]
     telemetry: bool
 
@@ -173,7 +177,10 @@ def _check_metrics_extra() -> None:
 
 def _security(arguments: Arguments) -> dict[str, Any]:
     """Raises InvalidConfigError."""
-    said = {**({"kafka_security": "sasl_plaintext"} if arguments.users else {}), **arguments.security}
+    said: dict[str, Any] = {"kafka_security": "sasl_plaintext"} if arguments.users or arguments.oauth else {}
+    if arguments.oauth:
+        said["sasl_enabled_mechanisms"] = SASL_MECHANISMS if arguments.users else (OAUTHBEARER,)
+    said |= arguments.security
     if unknown := sorted(said.keys() - SECURITY_KEYS.keys()):
         raise InvalidConfigError(f"{unknown[0]} is not one of {', '.join(SECURITY_KEYS)}")
     read = read_given("security", said)

@@ -52,6 +52,10 @@ class OpenOptions(TypedDict, total=False):
     users: Mapping[str, str] | None
     """For tests: passwords by user name. Kafka clients must then log in."""
 
+    oauth: bool
+    """For tests: whether Kafka clients log in by OAUTHBEARER, with tokens that the broker issues (`broker.tokens`; extra
+    `oauth`). By default False."""
+
     security: Mapping[str, Any] | None
     """For tests: keys of docs/operations/security.md."""
 

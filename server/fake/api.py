@@ -8,6 +8,7 @@ time; 409: the broker is down; 413: the body is too large; 422: the broker refus
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -20,10 +21,11 @@ import attrs
 
 from ...protocol.errors import RequestError, TriologError
 from ...protocol.types import TopicPartition
-from ..listeners.http.access import HttpAccess, HttpAnswer, HttpRequest
+from ..listeners.http.access import JSON, HttpAccess, HttpAnswer, HttpRequest
 from .faults.faults import FaultRules
 from .faults.requests import Wanted
 from .life import CONTROL, Life, NotRunningError, Seed, noted
+from .token_issuer import LIFETIME_S, TokenIssuer
 from .values import BadRequestError, plain_record, some, told_record, whole_number, yes_or_no
 from .views.fault_views import PATIENCE_S, FaultsView, FaultView, RequestsView
 from .views.groups_view import GroupsView, MemberView
@@ -40,6 +42,7 @@ _NUMBERS: Final = ("node", "after")
 _NAME: Final = "([^/]+)"
 _NUMBER: Final = "([0-9]+)"
 FAULTS: Final = "/faults"
+TOKEN_PATH: Final = "/oauth/token"
 DISK_FAULTS: Final = "/disk-faults"
 
 Handler = Callable[..., Awaitable[Any]]
@@ -256,6 +259,55 @@ class ControlApi:
         self.life.move_coordinator(str(told.get("name") or ""), whole_number(told, "node") or 0)
         return {}
 
+    # ---- tokens of OAUTHBEARER -------------------------------------------------------------------------------------------
+
+    @property
+    def _tokens(self) -> TokenIssuer:
+        if self.life.tokens is None:
+            raise KeyError("issuer of tokens: sasl_enabled_mechanisms has no OAUTHBEARER, or other keys are configured")
+        return self.life.tokens
+
+    @_call("POST", "/tokens", "principal", "lifetime_s", "scope", "audience", "claims")
+    async def issue_token(self, told: Told) -> Any:
+        lifetime_s, claims = told.get("lifetime_s", LIFETIME_S), told.get("claims") or {}
+        if isinstance(lifetime_s, bool) or not isinstance(lifetime_s, int | float) or not isinstance(claims, Mapping):
+            raise BadRequestError("expected a number of lifetime_s, and an object of claims")
+        scope, audience = told.get("scope"), told.get("audience")
+        token = self._tokens.issue(_principal(told), lifetime_s=lifetime_s, scope=scope, audience=audience, claims=claims)
+        return {"token": token}
+
+    @_call("POST", TOKEN_PATH, "client_id", "client_secret", "grant_type", "scope", "audience")
+    async def token_endpoint(self, told: Told) -> Any:
+        """As an identity provider responds to the client credentials grant (RFC 6749, 4.4). Any secret is accepted."""
+        if told.get("grant_type") != "client_credentials":
+            raise BadRequestError(f"grant_type is {told.get('grant_type')!r}, expected client_credentials")
+        named = {**told, "principal": told.get("client_id")}
+        token = self._tokens.issue(_principal(named), scope=told.get("scope"), audience=told.get("audience"))
+        return {"access_token": token, "token_type": "Bearer", "expires_in": round(LIFETIME_S)}
+
+    @_call("GET", "/tokens/keys")
+    async def token_keys(self, _told: Told) -> Any:
+        return json.loads(self._tokens.jwks()) if self._tokens.has_keys else {"keys": []}
+
+    @_call("GET", "/tokens/logins")
+    async def token_logins(self, _told: Told) -> Any:
+        return self._tokens.logins()
+
+    @_call("POST", "/tokens/rotate-keys", "keep_old")
+    async def rotate_token_keys(self, told: Told) -> Any:
+        self._tokens.rotate_keys(keep_old=bool(yes_or_no(told, "keep_old")))
+        return await self.token_keys(told)
+
+    @_call("POST", "/tokens/refuse", "principal")
+    async def refuse_tokens(self, told: Told) -> Any:
+        self._tokens.refuse(_principal(told))
+        return {}
+
+    @_call("POST", "/tokens/accept", "principal")
+    async def accept_tokens(self, told: Told) -> Any:
+        self._tokens.accept(_principal(told))
+        return {}
+
     # ---- clock and life --------------------------------------------------------------------------------------------------
 
     @_call("GET", "/")
@@ -388,6 +440,26 @@ def _nodes(life: Life) -> list[dict[str, Any]]:
     ]
 
 
+def _principal(told: Told) -> str:
+    principal = told.get("principal")
+    if not isinstance(principal, str) or not principal:
+        raise BadRequestError(f"principal is {principal!r}, expected the name of a user")
+    return principal
+
+
+def _form_as_json(request: HttpRequest) -> HttpRequest:
+    """Return a request for a token with its form, and the client's name in the header `Authorization`, as a JSON object. A page
+    can have a browser send a form, too, but then its Origin is beside it."""
+    headers = request.headers
+    if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/x-www-form-urlencoded":
+        return request
+    told = dict(parse_qsl(request.body.decode()))
+    scheme, _, encoded = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "basic":
+        told["client_id"] = unquote(base64.b64decode(encoded.strip(), validate=True).decode().partition(":")[0])
+    return request._replace(headers={**headers, "content-type": JSON}, body=json.dumps(told).encode())
+
+
 def _member(member: MemberView) -> dict[str, Any]:
     return {**member._asdict(), "partitions": [each._asdict() for each in member.partitions]}
 
@@ -413,6 +485,11 @@ MAX_CONTROL_BODY_BYTES: Final = 64 * 2**20
 
 async def answer(api: ControlApi, access: HttpAccess, request: HttpRequest) -> HttpAnswer:
     """Serve a request, if it needs a response."""
+    if request.path == TOKEN_PATH:
+        try:
+            request = _form_as_json(request)
+        except ValueError as exc:
+            return _refusal(400, exc)
     if (refused := access.refusal(request)) is not None:
         return _refusal(refused.status, refused.body.decode().rstrip())._replace(headers=refused.headers)
     for route in ROUTES:

@@ -23,6 +23,7 @@ from ...protocol.errors import RequestError
 from ...protocol.types import TopicPartition
 from ..broker import Broker, PlainRecord, open_broker_core
 from ..config.broker_config import BrokerConfig
+from ..config.listener_security import OAUTHBEARER
 from ..config.values import Address
 from ..listeners.addresses import Addresses
 from ..partitions.faulty_disk import FaultyFileSystem
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from ..listeners.opening import Listeners
     from .kafka.node_listeners import NodeListener
     from .kafka.nodes import Nodes
+    from .token_issuer import TokenIssuer
 
 Prepare = Callable[[Broker], Awaitable[None]]
 BACKUP_WAIT_S: Final = 0.01
@@ -80,6 +82,9 @@ class Life:
     """Behave like this version of Kafka."""
     has_grace: bool = False
     """Whether a stop waits for responses to open requests, for at most `stop_grace_ms`."""
+    issues_tokens: bool = False
+    """Whether it issues the tokens of OAUTHBEARER itself, if the configuration names no other keys."""
+    tokens: TokenIssuer | None = None
     nodes: Nodes | None = None
     protocols: dict[str, ProtocolCounters] = attrs.field(factory=dict)
     """What connections have counted, over all lives."""
@@ -99,6 +104,16 @@ class Life:
     _admission: Admission | None = None
     _prepare: Prepare | None = None
     """What is done to the next core before it listens."""
+
+    def __attrs_post_init__(self) -> None:
+        config = self.config
+        has_keys = config.sasl_oauthbearer_jwks_endpoint_url is not None
+        if self.issues_tokens and self.tokens is None and OAUTHBEARER in config.sasl_enabled_mechanisms and not has_keys:
+            from .token_issuer import TokenIssuer
+
+            self.tokens = TokenIssuer(self.clock.now_ms, not config.sasl_oauthbearer_unsecured_tokens)
+        if self.tokens is not None:
+            self.config = attrs.evolve(config, token_authority=self.tokens)
 
     @property
     def core(self) -> Broker:
@@ -308,6 +323,8 @@ class Life:
         self.faults.clear()
         self.disk_faults.clear()
         self.clock.reset()
+        if self.tokens is not None:
+            self.tokens.reset()
         try:
             await self._wipe()
         finally:

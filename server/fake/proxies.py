@@ -19,6 +19,7 @@ from ...protocol.errors import RequestError
 from .clock import MovedClock
 from .faults.requests import LoggedRequest
 from .faults.rules import DiskRule, Rule
+from .token_issuer import TokenIssuer
 from .views.fault_views import FaultsView, FaultView, RequestsView
 from .views.former import FormerLogCalls
 from .views.groups_view import GroupsView
@@ -288,6 +289,17 @@ class BlockingStreamsGroups(Proxy[StreamsGroupsView, Caller]):
     wait_stable = waiting(StreamsGroupsView.wait_stable)
     wait_status = waiting(StreamsGroupsView.wait_status)
     wait_done = waiting(StreamsGroupsView.wait_done)
+
+
+class BlockingTokens(Proxy[TokenIssuer, Caller]):
+    """`broker.tokens`: the issuer of tokens for OAUTHBEARER."""
+
+    issue = at_once(TokenIssuer.issue)
+    rotate_keys = at_once(TokenIssuer.rotate_keys)
+    refuse = at_once(TokenIssuer.refuse)
+    accept = at_once(TokenIssuer.accept)
+    logins = at_once(TokenIssuer.logins)
+    jwks = at_once(TokenIssuer.jwks)
 
 
 class BlockingClock(Proxy[MovedClock, Caller]):

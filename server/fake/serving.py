@@ -53,7 +53,7 @@ async def serve_for_tests(
     check_exposure(config, {NATIVE: wanted.native, KAFKA: wanted.kafka, METRICS: config.metrics})
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:
-            life = Life(config, wanted, nursery, clock, node_count=nodes, kafka_version=emulate)
+            life = Life(config, wanted, nursery, clock, node_count=nodes, kafka_version=emulate, issues_tokens=True)
             api = ControlApi(life)
             if rules is not None:
                 LOGGER.warning("%d fault rules are active. This server is for tests only.", add_rules(rules, api.faults))

@@ -24,7 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import attrs
 import trio
@@ -37,12 +37,16 @@ from ..access.acls import Acl, AclAuthorizer, AclFilter
 from ..access.quotas import ClientQuotas, QuotaEntity
 from ..access.users import MAX_USERS_FILE_BYTES, ConfiguredUser, decode_users
 from ..config.broker_config import BrokerConfig
+from ..config.listener_security import OAUTHBEARER
 from ..partitions.disk import Disk
 from ..storage.directory.state_files import CredentialKey, SecurityState, read_security, write_security
 from ..storage.disk.filesystem import read_file
 from ..system.clock import NowMs
 from .configs import Copies
 from .log_manager import LogManager
+
+if TYPE_CHECKING:
+    from .bearer_tokens import BearerTokens
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -78,6 +82,8 @@ class Security:
     """Those that are in effect."""
     audit: AuditLog | None = None
     """None: nobody wants to know."""
+    tokens: BearerTokens | None = None
+    """None: nobody logs in by OAUTHBEARER."""
     exposed: tuple[str, ...] = ()
     """Listeners that everybody may use who reaches the machine."""
     _users: dict[str, ConfiguredUser] = attrs.field(factory=dict)
@@ -103,6 +109,10 @@ class Security:
         self._apply(await self._copies.load())
         self._salt_secret = self._copies.state.salt_secret or self._salt_secret
         self._users = await self._manager.disk.call(_configured_users, self._manager, self._manager.config)
+        if OAUTHBEARER in self._manager.config.sasl_enabled_mechanisms:
+            from .bearer_tokens import BearerTokens  # brokers without it do not load it
+
+            self.tokens = await BearerTokens.open(self._manager)
         if self.audit is not None:
             await self.audit.open()
             self._manager.nursery.start_soon(self.audit.run)

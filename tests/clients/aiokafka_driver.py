@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import aiokafka
 import attrs
+from aiokafka.abc import AbstractTokenProvider
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
@@ -35,6 +36,16 @@ POLL_MS = 50
 def _check(code: int) -> None:
     if code:
         raise for_code(code)
+
+
+class Tokens(AbstractTokenProvider):
+    """Answers one token."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    async def token(self) -> str:
+        return self._token
 
 
 def _context(access: Access) -> SSLContext | None:
@@ -97,7 +108,7 @@ class AiokafkaConsuming:
 @attrs.define(eq=False)
 class AiokafkaDriver(PythonDriver):
     def _settings(self) -> dict[str, Any]:
-        return {"bootstrap_servers": self.bootstrap, **login(self.access), "ssl_context": _context(self.access)}
+        return {"bootstrap_servers": self.bootstrap, **login(self.access, Tokens), "ssl_context": _context(self.access)}
 
     @contextmanager
     def producer(self, **wanted: Any) -> Iterator[AiokafkaProducer]:

@@ -27,7 +27,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.clients.driver import COOPERATIVE, DEADLINE_S, SERVER, Access, Given, Message, Producing, Received, Said
+from tests.clients.driver import COOPERATIVE, DEADLINE_S, OAUTHBEARER, SERVER, Access, Given, Message, Producing, Received, Said
 from tests.clients.python_driver import PolledMember, PythonDriver
 
 # Where the one broker is away librdkafka begins again ("rebootstrap"); a transactional producer may then wait indefinitely for
@@ -50,6 +50,10 @@ GIVEN_POLL_S = 0.2
 TYPES = {"accept": AcknowledgeType.ACCEPT, "release": AcknowledgeType.RELEASE, "reject": AcknowledgeType.REJECT}
 
 
+TOKEN_EXPIRES_S = 4e9
+"""When the client asks for another one: not in these tests."""
+
+
 def _settings(bootstrap: str, access: Access) -> dict[str, Any]:
     settings: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
@@ -62,7 +66,9 @@ def _settings(bootstrap: str, access: Access) -> dict[str, Any]:
         settings["ssl.ca.location"] = access.ca
     if access.certificate:
         settings |= {"ssl.certificate.location": access.certificate, "ssl.key.location": access.certificate}
-    if access.mechanism:
+    if access.mechanism == OAUTHBEARER:
+        settings |= {"sasl.mechanism": OAUTHBEARER, "oauth_cb": lambda _: (access.token, TOKEN_EXPIRES_S)}
+    elif access.mechanism:
         settings |= {"sasl.mechanism": access.mechanism, "sasl.username": access.user, "sasl.password": access.password}
     return settings
 

@@ -16,6 +16,7 @@ DEADLINE_S: Final = 60.0
 """How long anything may take before it counts as never."""
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 EARLIEST: Final = 0
+OAUTHBEARER: Final = "OAUTHBEARER"
 COOPERATIVE: Final = "cooperative"
 SERVER: Final = "server"
 """Assignors besides `range`: the cooperative one that the client has, and those of the server (KIP-848)."""
@@ -32,6 +33,8 @@ class Access:
     mechanism: str | None = None
     user: str = ""
     password: str = ""
+    token: str = ""
+    """For OAUTHBEARER. Java makes its own, of `user`."""
 
     @property
     def protocol(self) -> str:

@@ -17,6 +17,7 @@ with warnings.catch_warnings():
     from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
     from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
     from kafka.coordinator.assignors.range import RangePartitionAssignor
+    from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from tests.clients.driver import COOPERATIVE, DEADLINE_S, Access, Message, Producing, Received
 from tests.clients.python_driver import (
@@ -43,11 +44,22 @@ MEMBER_POLL_MS = 500
 should rarely end before, and what is begun anew is waited for to its end, or a slow machine would never get to it."""
 
 
+class Tokens(AbstractTokenProvider):  # type: ignore[misc]
+    """Answers one token."""
+
+    def __init__(self, token: str) -> None:
+        super().__init__()
+        self._token = token
+
+    def token(self) -> str:
+        return self._token
+
+
 def _access(access: Access) -> dict[str, Any]:
     if access.ca is None:
-        return login(access)
+        return login(access, Tokens)
     files = {"ssl_cafile": access.ca, "ssl_certfile": access.certificate, "ssl_keyfile": access.certificate}
-    return {**login(access), **files}
+    return {**login(access, Tokens), **files}
 
 
 @attrs.define(eq=False)

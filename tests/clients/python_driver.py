@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import attrs
 
-from tests.clients.driver import DEADLINE_S, EARLIEST, Access, Message, Producer, Producing, Received
+from tests.clients.driver import DEADLINE_S, EARLIEST, OAUTHBEARER, Access, Message, Producer, Producing, Received
 
 
 class RebalancingError(Exception):
@@ -169,10 +169,13 @@ def _copies(records: Sequence[Received]) -> list[Message]:
 FETCH_MAX_WAIT_MS = 50
 
 
-def login(access: Access) -> dict[str, Any]:
-    """The settings of a client that gets in so, but for those of TLS."""
+def login(access: Access, provider: Callable[[str], Any]) -> dict[str, Any]:
+    """The settings of a client that gets in so, but for those of TLS. `provider`: makes the object that a client asks for a
+    token."""
     settings: dict[str, Any] = {"security_protocol": access.protocol}
-    if access.mechanism:
+    if access.mechanism == OAUTHBEARER:
+        settings |= {"sasl_mechanism": OAUTHBEARER, "sasl_oauth_token_provider": provider(access.token)}
+    elif access.mechanism:
         names = {"sasl_plain_username": access.user, "sasl_plain_password": access.password}
         settings |= {"sasl_mechanism": access.mechanism, **names}
     return settings

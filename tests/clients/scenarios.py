@@ -15,7 +15,18 @@ import attrs
 import pytest
 
 from tests.clients import external_programs
-from tests.clients.driver import CODECS, COOPERATIVE, EARLIEST, SERVER, Driver, Given, Message, Sharer, SharingDriver
+from tests.clients.driver import (
+    CODECS,
+    COOPERATIVE,
+    EARLIEST,
+    OAUTHBEARER,
+    SERVER,
+    Driver,
+    Given,
+    Message,
+    Sharer,
+    SharingDriver,
+)
 from tests.clients.external_driver import ExternalDriver
 from tests.clients.external_programs import WordCount
 
@@ -465,6 +476,7 @@ def topics_are_administered(cell: Cell) -> None:
     assert driver.partitions(topic) == set()
 
 
+@feature("SASL OAUTHBEARER", broker=Broker.SASL, mechanism=OAUTHBEARER)
 @feature("SASL SCRAM-SHA-512", broker=Broker.SASL, mechanism="SCRAM-SHA-512")
 @feature("SASL SCRAM-SHA-256", broker=Broker.SASL, mechanism="SCRAM-SHA-256")
 @feature("SASL PLAIN", broker=Broker.SASL, mechanism="PLAIN")

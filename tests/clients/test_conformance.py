@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ import attrs
 import pytest
 import triolog
 from triolog.server.config.broker_config import Address
+from triolog.server.config.listener_security import SASL_MECHANISMS
 from triolog.server.embedded import BlockingBroker
 
 from tests.clients import external_programs
@@ -29,6 +31,7 @@ from tests.clients.scenarios import FEATURES, Broker, Cell, Feature
 from tests.support.certificates import Certificates
 from tests.support.counts import MERGE, is_at_least
 from tests.support.server_process import ServerFolder
+from tests.support.tokens import unsecured
 
 COMMIT_CLIENT: Final = "confluent-kafka"
 WRITE: Final = "TRIOLOG_WRITE_TABLE"
@@ -162,6 +165,7 @@ def test_feature(cell: Cell, feature: Feature) -> None:
 
 USER: Final = "alice"
 PASSWORD: Final = "secret"
+DAY_S: Final = 86_400
 QUICK_GROUPS: Final = {
     "TRIOLOG_LENIENT": "true",
     "TRIOLOG_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
@@ -186,6 +190,7 @@ class Brokers:
             mechanism=mechanism,
             user=USER,
             password=PASSWORD,
+            token=unsecured({"sub": USER, "iat": round(time.time()), "exp": round(time.time()) + DAY_S}),
         )
 
 
@@ -197,7 +202,12 @@ def _keys(folder: Path, certificates: Certificates) -> dict[Broker, dict[str, st
         Broker.PLAIN: {},
         Broker.TLS: tls,
         Broker.MUTUAL_TLS: {**tls, "TRIOLOG_SSL_CLIENT_CA_FILE": certificates.ca, "TRIOLOG_KAFKA_SSL_CLIENT_AUTH": "required"},
-        Broker.SASL: {"TRIOLOG_KAFKA_SECURITY": "sasl_plaintext", "TRIOLOG_SASL_USERS_FILE": str(users)},
+        Broker.SASL: {
+            "TRIOLOG_KAFKA_SECURITY": "sasl_plaintext",
+            "TRIOLOG_SASL_USERS_FILE": str(users),
+            "TRIOLOG_SASL_ENABLED_MECHANISMS": ",".join(SASL_MECHANISMS),
+            "TRIOLOG_SASL_OAUTHBEARER_UNSECURED_TOKENS": "true",
+        },
     }
 
 

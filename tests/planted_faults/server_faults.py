@@ -10,6 +10,40 @@ from tests.planted_faults.planting import Fault
 STORAGE: Final = "tests/server/storage"
 TOPIC_CRASHES: Final = "tests/server/logs/test_topic_crashes.py"
 
+TOKENS: Final = "tests/server/listeners/kafka/test_oauth.py"
+TOKEN_FAULTS: Final = {
+    "session-outlives-its-token": Fault(
+        why="A user whose token was not renewed is served indefinitely.",
+        file="server/listeners/access/login.py",
+        old="self._finish(decision.rest_ms)",
+        new="self._finish()",
+        tests=(
+            f"{TOKENS}::test_a_token_logs_its_user_in_until_it_expires",
+            f"{TOKENS}::test_a_login_is_renewed_by_the_same_user_or_ends",
+        ),
+    ),
+    "refused-token-is-followed-by-others": Fault(
+        why="One connection tries tokens without end, and none of the tries is delayed.",
+        file="server/listeners/access/login.py",
+        old="            self._refusal = decision.refusal\n",
+        new="",
+        tests=(f"{TOKENS}::test_after_a_refusal_no_other_token_is_accepted_on_the_connection",),
+    ),
+    "audience-of-a-token-is-not-checked": Fault(
+        why="A token that another service was given logs in here.",
+        file="server/access/tokens.py",
+        old='        self._check_audience(_texts(claims, "aud"))\n',
+        new="",
+        tests=("tests/server/access/test_tokens.py::test_a_token_without_the_claims_that_are_required_is_refused",),
+    ),
+    "unsecured-token-with-a-signature-is-accepted": Fault(
+        why="A token that nobody has verified counts as unsecured.",
+        file="server/access/tokens.py",
+        old="return self.algorithm == UNSECURED and not self.signature",
+        new="return self.algorithm == UNSECURED or bool(self.signature)",
+        tests=(f"{TOKENS}::test_a_refused_token_is_kafkas_error_and_one_line_without_the_token",),
+    ),
+}
 TOPIC_FAULTS: Final = {
     "creation-is-not-announced": Fault(
         why="What a killed server had made of a topic is adopted, and keeps for ever what its owner wanted compacted.",

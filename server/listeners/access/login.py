@@ -1,5 +1,5 @@
-"""Logins on a listener with SASL, by PLAIN or SCRAM, for every protocol that carries the tokens. Source: KIP-84, KIP-368
-(logins that end), RFC 4616, RFC 5802; Kafka's SaslServerAuthenticator.
+"""Logins on a listener with SASL, by PLAIN, SCRAM or OAUTHBEARER, for every protocol that carries the tokens. Source: KIP-84,
+KIP-255, KIP-368 (logins that end), RFC 4616, RFC 5802, RFC 7628; Kafka's SaslServerAuthenticator.
 
 Before a login requests are small, and the peer has a minute to complete it. A failed login is counted; its door responds after
 a delay and ends the connection. The door decides which requests carry tokens, and in which order.
@@ -18,7 +18,7 @@ import trio
 from ....protocol.errors import ErrorCode, RequestError, SaslAuthenticationError
 from ....protocol.kafka.scram import ScramMechanism, ScramServer
 from ...broker import Broker, Security
-from ...config.listener_security import PLAIN
+from ...config.listener_security import OAUTHBEARER, PLAIN
 from ..connections.session import USER_PREFIX, Session
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -63,9 +63,12 @@ class Login:
     """Who is logging in, or has logged in."""
     _exchange: ScramServer | None = None
     """Between the first token of SCRAM and the last one."""
+    _refusal: str | None = None
+    """The response to a bearer token that was not accepted; the client's next token ends the login with it."""
     _expires: float = float("inf")
 
     def __attrs_post_init__(self) -> None:
+        self.session.protocol_broken = self._note_broken_protocol
         self.session.task.ring_at(trio.current_time() + LOGIN_TIMEOUT_S, self._end_when_late)
 
     @property
@@ -79,7 +82,7 @@ class Login:
     @property
     def awaits_last_token(self) -> bool:
         """Return whether the login has received the first of two tokens."""
-        return self._exchange is not None
+        return self._exchange is not None or self._refusal is not None
 
     @property
     def is_done(self) -> bool:
@@ -100,10 +103,15 @@ class Login:
         if not self.has_logged_in:
             self.end(f"it has not logged in within {LOGIN_TIMEOUT_S:g} s")
 
+    def _note_broken_protocol(self, why: str) -> None:
+        """A login may end with a token that is too large to be a request. Before its first request a peer may be anything."""
+        if not self.is_done and self.session.taken_count:
+            self._count_failure(why)
+
     def begin(self, mechanism: str) -> None:
         """Log in, or renew a login. Raises RequestError: with ILLEGAL_SASL_STATE nothing has happened, with
         UNSUPPORTED_SASL_MECHANISM it has failed."""
-        if self.is_done and not self.broker.config.connections_max_reauth_ms:
+        if self.is_done and not self.broker.config.connections_max_reauth_ms and self._expires == float("inf"):
             raise RequestError("the user is already logged in, and logins do not expire here", ErrorCode.ILLEGAL_SASL_STATE)
         if mechanism not in self.mechanisms or self.mechanism not in (None, mechanism):
             why = "that of its login" if self.has_logged_in else "enabled"
@@ -120,7 +128,11 @@ class Login:
 
     async def take(self, token: bytes) -> Taken:
         """Process one token of the client. Raises SaslAuthenticationError if the login fails."""
+        if self._refusal is not None:
+            raise SaslAuthenticationError(self._refusal)  # counted with the response before
         try:
+            if self.mechanism == OAUTHBEARER:
+                return await self._check_bearer(token)
             if self.mechanism == PLAIN:
                 self._check_plain(token)
                 return Taken(b"", True, self._finish())
@@ -148,6 +160,20 @@ class Login:
         if not self._security.is_password(user, password):
             raise SaslAuthenticationError(WRONG_PASSWORD)
 
+    async def _check_bearer(self, token: bytes) -> Taken:
+        """As Kafka does, respond to a refused token with a status first, and fail at the client's next token."""
+        tokens = self._security.tokens
+        assert tokens is not None
+        decision = await tokens.decide(token)
+        if decision.refusal:
+            self._count_failure(decision.why)
+            self._refusal = decision.refusal
+            return Taken(decision.refusal.encode(), False)
+        self._note_user(decision.user)
+        taken = Taken(b"", True, self._finish(decision.rest_ms))
+        tokens.note_login(decision.user)
+        return taken
+
     async def _challenge(self, token: bytes) -> bytes:
         assert self.mechanism is not None
         mechanism = SCRAM[self.mechanism]
@@ -164,9 +190,11 @@ class Login:
             raise SaslAuthenticationError("Cannot change principals during re-authentication")
         self._user = user
 
-    def _finish(self) -> int:
-        """The user has logged in; answers for how long, in ms, 0 for ever."""
+    def _finish(self, token_ms: int = 0) -> int:
+        """Complete the login and return how long it holds, in ms, 0 for indefinitely. `token_ms`: at most so long, if not 0."""
         lifetime_ms = self.broker.config.connections_max_reauth_ms
+        if token_ms:
+            lifetime_ms = min(token_ms, lifetime_ms or token_ms)
         self._expires = trio.current_time() + lifetime_ms / 1000 if lifetime_ms else float("inf")
         self.is_under_way, self.has_logged_in = False, True
         self.session.transport.known()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -107,6 +107,8 @@ class Session(ABC, Generic[RequestT]):
     """Who pays for what is kept; None until `known_client` is asked."""
     muted_until: float = 0.0
     """In trio's time; nothing more is received or taken up before, because its peer is above a quota. 0: it may be."""
+    protocol_broken: Callable[[str], None] | None = None
+    """Called with the reason when the connection ends for bytes that are not a request."""
     _held_up: RequestT | None = None
     """A request that cannot be taken up yet."""
     _has_more: bool = False

@@ -209,6 +209,8 @@ class KafkaSession(Session[Request]):
 
     def _broke_protocol(self, error: RemoteProtocolError) -> None:
         self._log_end(BROKEN_PROTOCOL, str(error))
+        if self.protocol_broken is not None:
+            self.protocol_broken(str(error))
         self.stop_reading()
 
     def may_take(self, request: Request) -> bool:

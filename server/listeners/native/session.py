@@ -140,6 +140,8 @@ class NativeSession(Session[NativeRequest]):
     def _broke_protocol(self, error: RemoteProtocolError) -> None:
         line = f"{self.peer} (client {self.client_id}) broke the protocol and is disconnected: {error}"
         self.transport.counters.said.warn(LOGGER, BROKEN_PROTOCOL, line)
+        if self.protocol_broken is not None:
+            self.protocol_broken(str(error))
         self.fail(error)
 
     def met_bug(self, error: Exception) -> None:

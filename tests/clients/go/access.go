@@ -6,6 +6,8 @@ import (
 	"errors"
 	"os"
 	"runtime/debug"
+
+	"github.com/IBM/sarama"
 )
 
 // access is how a client gets in. Files are PEM; the certificate's has the key too.
@@ -15,6 +17,12 @@ type access struct {
 	Mechanism   string `json:"mechanism"`
 	User        string `json:"user"`
 	Password    string `json:"password"`
+	Bearer      string `json:"token"`
+}
+
+// Token makes it sarama's provider of tokens.
+func (a access) Token() (*sarama.AccessToken, error) {
+	return &sarama.AccessToken{Token: a.Bearer}, nil
 }
 
 // tls is nil for a plain connection.

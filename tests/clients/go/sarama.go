@@ -52,6 +52,7 @@ func saramaConfig(r *request) (*sarama.Config, error) {
 		config.Net.SASL.Enable, config.Net.SASL.Mechanism = true, mechanism
 		config.Net.SASL.User, config.Net.SASL.Password = r.Access.User, r.Access.Password
 		config.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &scramClient{mechanism: mechanism} }
+		config.Net.SASL.TokenProvider = r.Access
 	}
 	return config, err
 }

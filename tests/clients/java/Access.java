@@ -20,9 +20,15 @@ final class Access {
         }
         if (access.hasNonNull("mechanism")) {
             String mechanism = access.get("mechanism").asText();
-            String module = mechanism.equals("PLAIN") ? "plain.PlainLoginModule" : "scram.ScramLoginModule";
             config.put("security.protocol", "SASL_PLAINTEXT");
             config.put("sasl.mechanism", mechanism);
+            if (mechanism.equals("OAUTHBEARER")) {
+                config.put("sasl.jaas.config", String.format(
+                    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub=\"%s\";",
+                    access.get("user").asText()));
+                return config;
+            }
+            String module = mechanism.equals("PLAIN") ? "plain.PlainLoginModule" : "scram.ScramLoginModule";
             config.put("sasl.jaas.config", String.format(
                 "org.apache.kafka.common.security.%s required username=\"%s\" password=\"%s\";",
                 module, access.get("user").asText(), access.get("password").asText()));

@@ -101,10 +101,11 @@ const operations = {
 }
 
 // How a client gets in. Files are PEM; the certificate's has the key too.
-function entry({ ca, certificate, mechanism, user, password }) {
+function entry({ ca, certificate, mechanism, user, password, token }) {
   const ssl = ca && { ca: [fs.readFileSync(ca)] }
   if (certificate) ssl.cert = ssl.key = fs.readFileSync(certificate)
-  const sasl = mechanism && { mechanism: mechanism.toLowerCase(), username: user, password }
+  const oauthBearerProvider = async () => ({ value: token })
+  const sasl = mechanism && { mechanism: mechanism.toLowerCase(), username: user, password, oauthBearerProvider }
   return { ...(ssl && { ssl }), ...(sasl && { sasl }) }
 }
 

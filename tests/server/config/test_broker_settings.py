@@ -304,7 +304,7 @@ def test_a_key_has_the_unit_that_its_name_ends_in() -> None:
 
 def test_fields_that_programs_set_are_no_keys() -> None:
     fields = {field.name for field in attrs.fields(BrokerConfig)}
-    assert fields - BROKER_KEYS.keys() == {"topic_defaults", "sasl_users", "adopted_topics", "durable"}
+    assert fields - BROKER_KEYS.keys() == {"topic_defaults", "sasl_users", "token_authority", "adopted_topics", "durable"}
 
 
 @pytest.mark.parametrize(

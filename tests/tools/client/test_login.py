@@ -149,3 +149,62 @@ def test_the_command_line_reaches_a_server_with_tls(tls_broker: BlockingBroker, 
     refused = CliRunner().invoke(main, ["topics", "list", "--tls-ca", __file__])
     assert refused.exit_code != 0
     assert "cannot use --tls-ca or --tls-cert" in refused.output
+
+
+TOKENS: Final = {"sasl_enabled_mechanisms": "OAUTHBEARER,SCRAM-SHA-512", "sasl_oauthbearer_unsecured_tokens": True}
+
+
+@contextmanager
+def serving_tokens(**keys: Any) -> Iterator[BlockingBroker]:
+    security = {**WITHOUT_TLS, **TOKENS, **keys}
+    with triolog.blocking.open(users={"alice": "secret"}, topics=["topic"], security=security, native="127.0.0.1:0") as broker:
+        yield broker
+
+
+async def test_a_client_logs_in_with_a_token_and_asks_for_another_one_to_renew_it(door: Door) -> None:
+    with serving_tokens() as broker:
+        tokens: list[str] = []
+
+        def token() -> str:
+            tokens.append(broker.tokens.issue("robot", lifetime_s=3))
+            return tokens[-1]
+
+        login = LoginConfig(token=token, mechanism="OAUTHBEARER", extensions={"traceId": "1"})
+        async with door.client(broker.native, ClientConfig(login=login)) as client:
+            connection = await client.connected()
+            while broker.tokens.logins().get("robot", 0) < 2:
+                await client.metadata(MetadataRequest(None))
+            assert await client.connected() == connection
+        assert len(tokens) == len(set(tokens)) >= 2
+
+
+@pytest.mark.parametrize(
+    ("token", "reason"),
+    [("not a token", "invalid 'auth' format"), ("notatoken", "invalid_token"), ("a.b.c", "invalid_token")],
+)
+async def test_a_client_with_a_refused_token_is_told_so_without_the_token(door: Door, token: str, reason: str) -> None:
+    with serving_tokens() as broker, pytest.raises(SaslAuthenticationError) as caught:
+        await topics(door, broker.native, ClientConfig(login=LoginConfig(token=token, mechanism="OAUTHBEARER")))
+    assert reason in str(caught.value)
+    assert token not in str(caught.value)
+
+
+def test_a_token_is_sent_without_tls_only_where_the_program_says_so_and_is_never_shown() -> None:
+    hello = HelloResponse("other", "1", 0, "c", {}, sasl_mechanisms=("OAUTHBEARER",))
+    login = LoginConfig(token="secret")
+    with pytest.raises(SaslAuthenticationError, match="no token without TLS"):
+        next(login_steps(login, hello, is_encrypted=False))
+    for allowed, is_encrypted in ((login, True), (LoginConfig(token="secret", mechanism="OAUTHBEARER"), False)):
+        assert next(login_steps(allowed, hello, is_encrypted=is_encrypted)).data == b"n,,\1auth=Bearer secret\1\1"
+    assert "secret" not in repr(login)
+
+
+@pytest.mark.parametrize("fields", [{}, {"user": "alice"}, {"user": "alice", "password": "a", "token": "b"}, {"password": "a"}])
+def test_a_login_has_a_user_with_a_password_or_a_token(fields: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="and not both"):
+        LoginConfig(**fields)
+
+
+async def test_a_user_with_a_password_does_not_choose_tokens(door: Door) -> None:
+    with serving_tokens() as broker:
+        assert await topics(door, broker.native, ClientConfig(login=ALICE)) == ["topic"]
