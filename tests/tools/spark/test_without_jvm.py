@@ -30,14 +30,17 @@ from triolog.tools.spark.bench.cpu import cpu_used_s, tree_cpu_s
 from triolog.tools.spark.bench.place import BATCH_ROWS, FIRST_MS, make_rows
 from triolog.tools.spark.init import FILES, PipelineExistsError, command, write_pipeline
 from triolog.tools.spark.java import DROPPED_FLAG, JavaNotFoundError, find_java, java_version, shim
+from triolog.tools.spark.option_table import page
+from triolog.tools.spark.option_table.option import OptionError
+from triolog.tools.spark.option_table.reading import READING
+from triolog.tools.spark.option_table.writing import WRITING
 from triolog.tools.spark.pipeline_run import environment
 from triolog.tools.spark.segments import segments_options
 from triolog.tools.spark.segments.segments_options import SegmentOptions
 from triolog.tools.spark.session import SOURCES
-from triolog.tools.spark.sink import write_options
 from triolog.tools.spark.sink.delivery import ServerLink
-from triolog.tools.spark.sink.write_options import OptionError, ServerAccess, WriteOptions
-from triolog.tools.spark.source import options
+from triolog.tools.spark.sink.server_access import ServerAccess
+from triolog.tools.spark.sink.write_options import WriteOptions
 from triolog.tools.spark.source.broker import Broker, close_connections
 from triolog.tools.spark.source.options import ReadOptions
 
@@ -107,7 +110,7 @@ def test_both_sources_and_the_sink_log_in(tmp_path: Path) -> None:
             assert [partition.topic for partition in Broker(read).ranges(read.selection)] == ["topic"]
         finally:
             close_connections()
-        with ServerLink(read.address, read.access) as link:
+        with ServerLink(read.servers, read.access) as link:
             answer = link.call(MetadataResponse, MetadataRequest(None), "asking")
             assert [topic.name for topic in answer.topics] == ["topic"]
 
@@ -115,9 +118,9 @@ def test_both_sources_and_the_sink_log_in(tmp_path: Path) -> None:
 TESTS: Final = Path(__file__).resolve().parent
 PAGE: Final = TESTS.parents[2] / "docs" / "spark.md"
 CODE: Final = {
-    "## Options of reading": options.NAMES,
-    "## Options of reading segment files": tuple(set(segments_options.NAMES) - set(options.NAMES)),
-    "## Options of writing": write_options._NAMES,
+    "## Options of reading": READING.names,
+    "## Options of reading segment files": tuple(set(segments_options.OPTIONS.names) - set(READING.names)),
+    "## Options of writing": WRITING.names,
 }
 
 
@@ -139,6 +142,11 @@ def _tested() -> str:
 def test_the_table_has_the_options_of_the_code_and_no_others(heading: str) -> None:
     names = [name for name, _, _ in _table(heading)]
     assert sorted(names) == sorted(CODE[heading])
+
+
+def test_the_tables_of_the_page_are_those_of_the_code() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert text == page.renewed(text), "run: python -m triolog.tools.spark.option_table.page --write"
 
 
 @pytest.mark.parametrize("heading", CODE)

@@ -25,11 +25,11 @@ from ....protocol.types import TopicPartition
 from ...client.backoff import Retries
 from ...client.blocking.client import BlockingClient
 from ...client.blocking.outbox import Blobs, Outbox, Refused
-from ...client.config import ClientConfig, address_text
+from ...client.config import ClientConfig
 from ...client.errors import ConnectionLostError
 from ...client.exchange import expect
 from ...client.sending.topics import partition_count
-from .write_options import NOBODY, ServerAccess
+from .server_access import NOBODY, ServerAccess, Servers
 
 REQUEST_BYTES: Final = 4 * MIB
 """Size of a request. It is larger for a single larger batch, and smaller where the server takes less than twice as much."""
@@ -121,13 +121,13 @@ class ServerLink:
 
     def __init__(
         self,
-        address: tuple[str, int],
+        servers: Servers,
         access: ServerAccess = NOBODY,
         *,
         delivery_timeout_ms: int = 120_000,
         request_timeout_ms: int = 30_000,
     ) -> None:
-        self._server = address_text(address)
+        self._server = str(servers)
         self.timeout_ms = delivery_timeout_ms
         config = ClientConfig(
             client_id="triolog-spark",
@@ -136,7 +136,7 @@ class ServerLink:
             tls=access.tls,
             login=access.login,
         )
-        self.client = BlockingClient(address, config)
+        self.client = BlockingClient(servers.source(), config)
         self._counts: dict[str, int] = {}
 
     def __enter__(self) -> Self:

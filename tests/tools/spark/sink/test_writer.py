@@ -142,7 +142,7 @@ def test_value_of_64_mb_is_written_where_the_topic_allows_it(broker: BlockingBro
 def test_server_that_is_gone_is_an_error_with_its_address_within_the_timeout(broker: BlockingBroker) -> None:
     gone = options(broker, topic="u", deliveryGuarantee="at-least-once", kafka_delivery_timeout_ms="50")
     broker.stop()
-    with pytest.raises(DeliveryError, match=rf"127\.0\.0\.1:{gone.address[1]}: .*topic u.* failed for 50 ms"):
+    with pytest.raises(DeliveryError, match=rf"127\.0\.0\.1:{gone.servers.addresses[0][1]}: .*topic u.* failed for 50 ms"):
         writer.produce([rows([b"a"])], gone, task())
 
 
