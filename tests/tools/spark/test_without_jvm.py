@@ -8,6 +8,7 @@ import functools
 import os
 import pickle
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -22,6 +23,7 @@ from triolog.protocol.records.batch import iter_batches
 from triolog.server.embedded import BlockingBroker
 from triolog.tools.bench.measuring.machine import Machine
 from triolog.tools.bench.measuring.report import Report
+from triolog.tools.cli.main import main
 from triolog.tools.client.login import LoginConfig, PasswordFile
 from triolog.tools.client.tls import TlsConfig
 from triolog.tools.spark import pipeline_run, session
@@ -37,7 +39,7 @@ from triolog.tools.spark.option_table.writing import WRITING
 from triolog.tools.spark.pipeline_run import environment
 from triolog.tools.spark.segments import segments_options
 from triolog.tools.spark.segments.segments_options import SegmentOptions
-from triolog.tools.spark.session import SOURCES
+from triolog.tools.spark.session import SOURCES, MasterError, check_master
 from triolog.tools.spark.sink.delivery import ServerLink
 from triolog.tools.spark.sink.server_access import ServerAccess
 from triolog.tools.spark.sink.write_options import WriteOptions
@@ -157,6 +159,35 @@ def test_every_row_says_what_the_option_means(heading: str) -> None:
 @pytest.mark.parametrize("name", sorted({name for names in CODE.values() for name in names}))
 def test_every_option_is_named_by_a_test(name: str) -> None:
     assert re.search(rf"\b{re.escape(name)}\b", _tested()), f"no test below {TESTS.name} names the option {name}"
+
+
+@pytest.mark.parametrize("master", ["loca[2]", "local[x]", "local[2", "spark://host", "spark://host:x", "mesos://a:1", ""])
+def test_a_master_that_spark_does_not_know_is_refused_with_the_valid_forms(master: str) -> None:
+    with pytest.raises(MasterError, match=r"invalid master .*: use local, local\[N\], .*spark://HOST:PORT, yarn, k8s://"):
+        session.session(master=master)
+
+
+@pytest.mark.parametrize("master", ["local", "local[*]", "local[2,3]", "local-cluster[2,1,1024]", "yarn", "k8s://https://a:1"])
+def test_a_master_of_a_known_form_is_accepted(master: str) -> None:
+    check_master(master)
+
+
+def test_a_master_that_cannot_be_reached_is_named_before_java_starts() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as reachable, socket.create_server(("127.0.0.1", 0)) as closed:
+        ports = reachable.getsockname()[1], closed.getsockname()[1]
+        closed.close()
+        with pytest.raises(
+            MasterError, match=rf"cannot reach the Spark master spark://127\.0\.0\.1:{ports[1]}: Connection refused"
+        ):
+            session.session(master=f"spark://127.0.0.1:{ports[1]}")
+        check_master(f"spark://127.0.0.1:{ports[1]},127.0.0.1:{ports[0]}")
+
+
+def test_a_job_names_a_master_that_cannot_be_reached_in_one_line(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["spark", "profile", str(tmp_path), "--master", "spark://127.0.0.1:1"])
+    assert result.exit_code != 0
+    assert "cannot reach the Spark master spark://127.0.0.1:1: Connection refused" in result.output
+    assert result.output.count("\n") == 1
 
 
 def _java(folder: Path, version: str) -> Path:

@@ -303,7 +303,7 @@ class RefusedStreamReader(DataSourceStreamReader):
         raise self._error
 
     @one_line()
-    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # type: ignore[override]
+    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
         """OptionError; a query with a checkpoint calls this first."""
         raise self._error
 
