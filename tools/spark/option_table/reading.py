@@ -141,12 +141,7 @@ ACCEPTED: Final = (
         "Streams only: about the largest number of bytes of log in a micro-batch, such as `64m`. Not together with "
         "`maxOffsetsPerTrigger`.",
     ),
-    Option(
-        "minPartitions",
-        DIFFERENT,
-        "The least number of Spark partitions: large ranges are cut.",
-        difference="a piece has at least 64 KiB of log before ranges are cut by offsets",
-    ),
+    Option("minPartitions", SAME, "The least number of Spark partitions: large ranges are cut."),
     Option("maxRecordsPerPartition", SAME, "The largest number of offsets in a Spark partition."),
     Option(
         "failOnDataLoss",
