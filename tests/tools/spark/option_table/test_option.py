@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 
 import pytest
@@ -43,6 +44,15 @@ def test_strict_options_false_turns_all_but_refused_options_into_one_warning() -
         table.check(lenient | {"wholly": "b"})
     with pytest.raises(OptionError, match="path is refused"):
         table.check(lenient | {"path": "b"})
+
+
+@pytest.mark.parametrize("table", [READING, WRITING], ids=["reading", "writing"])
+def test_each_option_without_an_effect_is_refused_by_its_name(table: OptionTable) -> None:
+    unaccepted = [option for option in table.options.values() if not option.meaning.is_accepted]
+    assert len(unaccepted) > 100
+    for option in unaccepted:
+        with pytest.raises(OptionError, match=rf"^option {re.escape(option.name)} is refused: {re.escape(option.text)}"):
+            table.check({option.name.lower(): "1"})
 
 
 def test_a_name_is_in_a_table_once() -> None:
