@@ -35,7 +35,13 @@ LOCAL_DEFAULTS: Final = {
 DEFAULTS: Final = {"spark.ui.showConsoleProgress": "false"}
 QUIET: Final = {"spark.log.level": "OFF", "spark.executorEnv.PYTHONWARNINGS": "ignore"}
 """Of a session whose program prints results for people."""
-LOG4J: Final = "rootLogger.level = off\n"
+LOG4J: Final = """
+appender.none.type = Null
+appender.none.name = none
+rootLogger.level = off
+rootLogger.appenderRef.none.ref = none
+"""
+"""Spark takes a configuration without an appender for none, and loads its own."""
 MASTERS: Final = "local, local[N], local[*], local[N,FAILURES], spark://HOST:PORT, yarn, k8s://..."
 MASTER_TIMEOUT_S: Final = 8.0
 _MASTER: Final = re.compile(
