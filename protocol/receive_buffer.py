@@ -25,34 +25,25 @@ _unpack_length = struct.Struct(">I").unpack_from
 
 
 class ReceiveBuffer:
-    """Bytes received and not yet handed out. Owner: whoever reads the socket."""
+    """The receiving side of a connection: bytes received and not yet handed out. Owner: whoever reads the socket."""
 
-    __slots__ = ("_length", "_max_frame_bytes", "_partial", "_piece", "_pieces", "_position", "held_bytes")
+    __slots__ = ("_length", "_partial", "_piece", "_pieces", "_position", "end_received", "max_frame_bytes", "unread_bytes")
 
     def __init__(self, max_frame_bytes: int = limits.MAX_FRAME_BYTES) -> None:
-        self._max_frame_bytes = max_frame_bytes
+        self.max_frame_bytes = max_frame_bytes
+        """Largest length accepted, of frames that have not begun."""
+        self.end_received = False
+        """Whether the peer has said that it sends no more."""
         self._pieces: deque[bytes] = deque()  # received, not looked at
         self._piece = b""  # being looked at, from _position on
         self._position = 0
         self._partial = bytearray()  # a length or a payload that began in an earlier piece
         self._length: int | None = None  # of the payload being collected in _partial
-        self.held_bytes = 0
+        self.unread_bytes = 0
         """Those of frames not handed out, lengths included."""
 
-    def __len__(self) -> int:
-        return self.held_bytes
-
     def __repr__(self) -> str:
-        return f"<ReceiveBuffer {self.held_bytes} bytes, frame of {self._length}>"
-
-    @property
-    def max_frame_bytes(self) -> int:
-        """Largest length accepted, of frames that have not begun."""
-        return self._max_frame_bytes
-
-    @max_frame_bytes.setter
-    def max_frame_bytes(self, limit: int) -> None:
-        self._max_frame_bytes = limit
+        return f"<{type(self).__name__} {self.unread_bytes} bytes unread, frame of {self._length}>"
 
     @property
     def expected_bytes(self) -> int:
@@ -61,9 +52,9 @@ class ReceiveBuffer:
 
     @property
     def missing_bytes(self) -> int:
-        """The same less what was fed and not looked at yet: 0 when the next frame may be whole."""
+        """The same less what was received and not looked at yet: 0 when the next frame may be whole."""
         looked_at = len(self._partial) + (0 if self._length is None else LENGTH_BYTES)
-        return max(0, self.expected_bytes - (self.held_bytes - looked_at))
+        return max(0, self.expected_bytes - (self.unread_bytes - looked_at))
 
     def compact(self) -> None:
         """Keep no more of a piece than what of it is not handed out: before nobody reads for long."""
@@ -72,20 +63,25 @@ class ReceiveBuffer:
 
     def drop(self) -> int:
         """Forget everything, and answer how much it was; nothing is handed out any more."""
-        dropped, self.held_bytes = self.held_bytes, 0
+        dropped, self.unread_bytes = self.unread_bytes, 0
         self._pieces.clear()
         self._piece, self._position, self._partial, self._length = b"", 0, bytearray(), None
         return dropped
 
-    def feed(self, data: Bytes) -> None:
-        """Take what was received. `bytes` are kept as they are; anything mutable is copied."""
-        if data:
-            piece = data if type(data) is bytes else bytes(data)
-            if self._piece or self._pieces:
-                self._pieces.append(piece)
-            else:
-                self._piece, self._position = piece, 0
-            self.held_bytes += len(data)
+    def receive_data(self, data: Bytes) -> None:
+        """Take bytes from the peer; empty bytes are the end of its stream. `bytes` are kept as they are; anything mutable is
+        copied."""
+        if self.end_received:
+            raise errors.LocalProtocolError(f"{len(data)} bytes were fed after the end of the stream")
+        if not data:
+            self.end_received = True
+            return
+        piece = data if type(data) is bytes else bytes(data)
+        if self._piece or self._pieces:
+            self._pieces.append(piece)
+        else:
+            self._piece, self._position = piece, 0
+        self.unread_bytes += len(data)
 
     def next_frame(self) -> memoryview | None:
         """The payload of the next whole frame, or None when more bytes are needed.
@@ -99,7 +95,7 @@ class ReceiveBuffer:
                 size = len(piece)
                 if start <= size and self._length is None and not self._partial:
                     (length,) = _unpack_length(piece, self._position)
-                    if not 0 < length <= self._max_frame_bytes:
+                    if not 0 < length <= self.max_frame_bytes:
                         self._check_length(length)
                     stop = start + length
                     if stop < size:
@@ -107,7 +103,7 @@ class ReceiveBuffer:
                     elif stop == size:
                         self._piece, self._position = b"", 0
                     if stop <= size:
-                        self.held_bytes -= LENGTH_BYTES + length
+                        self.unread_bytes -= LENGTH_BYTES + length
                         return memoryview(piece)[start:stop]
                     self._length = length
                     self._position = start
@@ -119,11 +115,9 @@ class ReceiveBuffer:
             self._position = 0
 
     def _check_length(self, length: int) -> int:
-        if 0 < length <= self._max_frame_bytes:
+        if 0 < length <= self.max_frame_bytes:
             return length
-        raise errors.RemoteProtocolError(
-            f"a frame claims {length} bytes, expected 1 to max_frame_bytes={self._max_frame_bytes}"
-        )
+        raise errors.RemoteProtocolError(f"a frame claims {length} bytes, expected 1 to max_frame_bytes={self.max_frame_bytes}")
 
     def _collect(self) -> memoryview | None:
         """Move what the frame still needs from the current piece; leaves the piece only when it is used up."""
@@ -137,7 +131,7 @@ class ReceiveBuffer:
         if len(self._partial) < self._length:
             return None
         frame = memoryview(self._partial)
-        self.held_bytes -= LENGTH_BYTES + self._length
+        self.unread_bytes -= LENGTH_BYTES + self._length
         self._partial = bytearray()
         self._length = None
         return frame

@@ -23,7 +23,19 @@ TESTS: Final = Path(__file__).resolve().parent
 DOCS: Final = TESTS.parent / "docs"
 FACTS: Final = "## Facts of Kafka's tests"
 STATUSES: Final = ("tested", "deviation", "listener", "not applicable")
+PAGES: Final = sorted(
+    str(path.relative_to(TESTS.parent))
+    for path in (*DOCS.rglob("*.md"), *TESTS.parent.glob("*.md"))
+    if path.name not in {"CHANGELOG.md", "kafka-migration.md"} and not re.match(r"20\d\d-", path.name)
+)
+"""Pages that name paths of the present tree. The changelog and dated reports name earlier ones, the migration page Kafka's."""
 NODE: Final = re.compile(r"`([\w/]+\.py)::(\w+)`")
+ROOTS: Final = ("docs", "packaging", "protocol", "server", "tests", "tools", "triolog")
+PATH: Final = re.compile(r"`(\w+(?:/\w+)+)/?(?:\.(\w+))?`")
+FILE: Final = re.compile(r"`(\w+)\.py`")
+MODULE: Final = re.compile(r"\btriolog\.((?:protocol|server|tools)(?:\.\w+)+)")
+NAME: Final = re.compile(r"`([A-Z]\w*[a-z]\w*(?:\.\w+)*|\w*[a-z]_\w+(?:\.\w+)*)(?:\(\))?`")
+"""A class, or a function or method whose name has an underscore."""
 KAFKA_TESTS: Final = re.compile(r"\b([A-Z]\w*Test)\.([a-z]\w+(?:,\s+(?:test|should)[A-Z]\w+)*)")
 """A class and one of its tests; further ones of the same class follow behind commas."""
 
@@ -68,6 +80,48 @@ def docstrings(path: Path) -> dict[str, str]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             found[node.name] = ast.get_docstring(node) or ""
     return found
+
+
+@functools.cache
+def code_files() -> dict[str, Path]:
+    """The files and folders of the code and the docs by each end of their path, without suffixes. The least deep one counts."""
+    found: dict[str, Path] = {}
+    paths = [path for root in ROOTS for path in (TESTS.parent / root, *(TESTS.parent / root).rglob("*"))]
+    for path in sorted(paths, key=lambda each: len(each.parts)):
+        parts = path.relative_to(TESTS.parent).with_suffix("").parts
+        for start in range(len(parts)):
+            found.setdefault("/".join(parts[start:]), path)
+    return found
+
+
+@functools.cache
+def words_in(place: Path) -> frozenset[str]:
+    """The words of a module, or of all modules below a folder."""
+    files = place.rglob("*.py") if place.is_dir() else (place,)
+    return frozenset(word for file in files for word in re.findall(r"\w+", file.read_text(encoding="utf-8")))
+
+
+def dead_paths(text: str) -> list[str]:
+    """The paths and modules of this tree that a page names and that do not exist, or whose module lacks the name after them."""
+    files, dead = code_files(), []
+    heads = {*ROOTS, *(place.name for root in ROOTS for place in (TESTS.parent / root).iterdir() if place.is_dir())}
+    for path, name in PATH.findall(text):
+        place = files.get(path)
+        is_known = place is not None and (not name or f".{name}" == place.suffix or name in words_in(place))
+        if path.split("/")[0] in heads and path.islower() and not is_known:
+            dead.append(f"{path}.{name}" if name else path)
+    dead += [f"{name}.py" for name in FILE.findall(text) if name not in files]
+    for module in MODULE.findall(text):
+        path, _, last = module.replace(".", "/").rpartition("/")
+        if f"{path}/{last}" not in files and not (path in files and last in words_in(files[path])):
+            dead.append(module)
+    return dead
+
+
+def dead_names(text: str) -> list[str]:
+    """The classes, functions and methods that a page names, and that no module has."""
+    used = frozenset[str]().union(*(words_in(TESTS.parent / root) for root in ("protocol", "server", "tools")))
+    return [name for name in NAME.findall(text) if not used.issuperset(name.split("."))]
 
 
 def test_the_configuration_tables_are_those_of_the_code() -> None:
@@ -162,3 +216,27 @@ def test_every_kind_of_rule_is_in_the_table_of_effects() -> None:
     rows = [line for line in page.splitlines() if line.startswith(("| `", "| one"))]
     assert [effect for effect in EFFECTS if not any(f"`{effect}=" in row for row in rows)] == []
     assert [name for name in DISK_EFFECTS if f'faults.disk("{name}"' not in page] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_every_path_and_module_that_a_page_names_exists(page: str) -> None:
+    assert dead_paths((TESTS.parent / page).read_text(encoding="utf-8")) == []
+
+
+def test_every_class_and_function_that_the_architecture_names_exists() -> None:
+    assert dead_names((DOCS / "architecture.md").read_text(encoding="utf-8")) == []
+
+
+def test_a_dead_path_and_a_dead_name_are_reported() -> None:
+    """And a live one is not."""
+    text = """`storage/log/prepare.prepare_steps` `storage/log/prepare.gone` `storage/gone/prepare` `server/storage/` `any/gone`
+    `tests/support/counts.py` `tests/support/gone.py` `docs/cli.md` `prepare.py` `gone.py` triolog.server.storage.indexes.index
+    triolog.server.storage.indexes.gone `Log.doomed` `GoneIndex` `Log.gone_for_good` `try_heartbeat` `heartbeat_gone()`"""
+    assert dead_paths(text) == [
+        "storage/log/prepare.gone",
+        "storage/gone/prepare",
+        "tests/support/gone.py",
+        "gone.py",
+        "server.storage.indexes.gone",
+    ]
+    assert dead_names(text) == ["GoneIndex", "Log.gone_for_good", "heartbeat_gone"]

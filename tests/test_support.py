@@ -4,6 +4,7 @@ for the command, the leak check."""
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import random
 import select
@@ -424,3 +425,33 @@ def test_a_child_process_is_reported_until_it_is_waited_for() -> None:
         child.communicate(b"\n")
     assert [line.partition(":")[0] for line in found] == [f"child process {child.pid}"]
     assert leaks.leaks_since(before) == []
+
+
+def test_a_moment_of_a_disk_has_what_came_before_all_that_it_has() -> None:
+    """Another thread adds to the first file and then to the second, and a copy never has more in the second."""
+    fs = CrashFileSystem()
+    first = fs.open("/a", CREATE)
+    for number in range(100):
+        fs.close(fs.open(f"/between {number}", CREATE))
+    second = fs.open("/b", CREATE)
+    is_over = threading.Event()
+
+    def write() -> None:
+        for position in itertools.count():
+            if is_over.is_set():
+                return
+            fs.write(first, [b"x"], position)
+            fs.write(second, [b"x"], position)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(300):
+            tree = fs.copy().tree()
+            assert len(tree["/b"]) <= len(tree["/a"])
+    finally:
+        is_over.set()
+        writer.join()
+        sys.setswitchinterval(interval)

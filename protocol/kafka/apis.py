@@ -27,7 +27,7 @@ from typing import Any, Final, Self, TypeVar
 import attrs
 
 from ..limits import INT16_MAX
-from ..schema.fields import INT8, INT32, INT64, STRING, UUID, Entity, Field, Versions, all_fields
+from ..schema.fields import INT8, INT32, INT64, STRING, UUID, Entity, Field, Versions, all_fields, cached
 
 T = TypeVar("T")
 
@@ -244,16 +244,10 @@ def paths_to(api: Api, cls: type, entity: Entity, path: str = "") -> Iterator[st
             yield from paths_to(api, field.element, entity, f"{path}{field.name}.")
 
 
-_names: Final[dict[type, Mapping[Entity, str]]] = {}
-
-
+@cached
 def names_of(cls: type) -> Mapping[Entity, str]:
     """Entities that a structure names -> the field with the name. Lists inside it are not looked at."""
-    names = _names.get(cls)
-    if names is None:
-        fields = [each for each in all_fields(cls) if not each.is_array]
-        names = _names[cls] = {each.entity: each.name for each in fields if each.entity is not None}
-    return names
+    return {each.entity: each.name for each in all_fields(cls) if each.entity is not None and not each.is_array}
 
 
 def name_in(element: Any, entity: Entity) -> Any:

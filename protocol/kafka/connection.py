@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 
 import attrs
 
-from ..errors import ErrorCode, LocalProtocolError, RemoteProtocolError
+from ..errors import ErrorCode, RemoteProtocolError
 from ..limits import KIB, MAX_REQUEST_BYTES
 from ..receive_buffer import ReceiveBuffer
 from ..schema import codec
@@ -67,59 +67,21 @@ Reading = Generator[None, None, Request]
 """A large request that is read in steps. Raises RemoteProtocolError."""
 
 
-class KafkaConnection:
-    """Bytes received and not yet handed out. Owner: the session's reading task."""
+class KafkaConnection(ReceiveBuffer):
+    """Requests out of the bytes received. Owner: the session's reading task."""
 
-    __slots__ = ("_apis", "_buffer", "end_received", "takes_tokens")
+    __slots__ = ("_apis", "takes_tokens")
 
     def __init__(self, apis: dict[int, Api] = APIS, max_request_bytes: int = MAX_REQUEST_BYTES) -> None:
+        super().__init__(max_request_bytes)
         self._apis = apis
-        self._buffer = ReceiveBuffer(max_request_bytes)
-        self.end_received = False
-        """Whether the peer has said that it sends no more."""
         self.takes_tokens = False
         """Whether the next frames are bare tokens."""
-
-    @property
-    def max_request_bytes(self) -> int:
-        """Largest request that is taken, of those that have not begun."""
-        return self._buffer.max_frame_bytes
-
-    @max_request_bytes.setter
-    def max_request_bytes(self, limit: int) -> None:
-        self._buffer.max_frame_bytes = limit
-
-    @property
-    def unread_bytes(self) -> int:
-        """Bytes received that no request has covered yet."""
-        return self._buffer.held_bytes
-
-    @property
-    def missing_bytes(self) -> int:
-        """Bytes until the frame being received is whole."""
-        return self._buffer.missing_bytes
-
-    def compact(self) -> None:
-        """Free spare room of the buffer: no request is expected soon."""
-        self._buffer.compact()
-
-    def drop(self) -> int:
-        """Forget what was received, and answer how many bytes no request has covered."""
-        return self._buffer.drop()
-
-    def receive_data(self, data: Bytes) -> None:
-        """Take bytes from the peer; empty bytes are the end of its stream."""
-        if self.end_received:
-            raise LocalProtocolError(f"{len(data)} bytes were fed after the end of the stream")
-        if data:
-            self._buffer.feed(data)
-        else:
-            self.end_received = True
 
     def next_request(self) -> Request | Reading | None:
         """The next request, or how to read it where that takes long; None when more bytes are needed. After
         RemoteProtocolError the connection is of no use."""
-        frame = self._buffer.next_frame()
+        frame = self.next_frame()
         if frame is None:
             return None
         return self._read_token(frame) if self.takes_tokens else self._read(frame)

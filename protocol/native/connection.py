@@ -85,7 +85,7 @@ class _InFlight(NamedTuple):
     size_bytes: int
 
 
-class NativeConnection:
+class NativeConnection(ReceiveBuffer):
     """An end of a native connection. Owner: the task that reads and the task that writes, in one thread."""
 
     def __init__(
@@ -98,12 +98,9 @@ class NativeConnection:
         hands_out_wide_frames: bool = False,
         awaits_login: bool = False,
     ) -> None:
+        super().__init__(min(max_frame_bytes, limits.MAX_UNKNOWN_BYTES) if role is Role.SERVER else max_frame_bytes)
         self._role = role
         self._state = State.AWAIT_HELLO
-        first = min(max_frame_bytes, limits.MAX_UNKNOWN_BYTES) if role is Role.SERVER else max_frame_bytes
-        self._buffer = ReceiveBuffer(first)
-        self.end_received = False
-        """Whether the peer has said that it sends no more."""
         self._last_error_sent = False
         self._max_sent_bytes = max_frame_bytes
         self._max_in_flight = max_in_flight
@@ -116,7 +113,7 @@ class NativeConnection:
     def __repr__(self) -> str:
         return (
             f"<NativeConnection {self._role.name} {self._state.name}, {len(self._in_flight)} in flight of "
-            f"{self._in_flight_bytes} bytes, {len(self._buffer)} bytes unread>"
+            f"{self._in_flight_bytes} bytes, {self.unread_bytes} bytes unread>"
         )
 
     @property
@@ -149,20 +146,6 @@ class NativeConnection:
         """Client: whether a request may be sent now without waiting for an answer."""
         return self._state is State.READY and self.can_receive_more
 
-    @property
-    def unread_bytes(self) -> int:
-        """Bytes received that no event has covered yet."""
-        return self._buffer.held_bytes
-
-    @property
-    def missing_bytes(self) -> int:
-        """Bytes until the frame being received is whole; a hint for the size of a read."""
-        return self._buffer.missing_bytes
-
-    def drop(self) -> int:
-        """Forget what was received, and answer how many bytes no event has covered."""
-        return self._buffer.drop()
-
     def adopt_limits(self, *, max_frame_bytes: int, max_in_flight: int) -> None:
         """Client: keep to what the server's hello told."""
         self._max_sent_bytes = max_frame_bytes
@@ -172,16 +155,7 @@ class NativeConnection:
         """Server: frames may be as large as they may be from now on, where a login was awaited."""
         self._check_role(Role.SERVER)
         self._awaits_login = False
-        self._buffer.max_frame_bytes = self._max_sent_bytes
-
-    def receive_data(self, data: Bytes) -> None:
-        """Take bytes from the peer; empty bytes are the end of its stream."""
-        if self.end_received:
-            raise LocalProtocolError(f"{len(data)} bytes were fed after the end of the stream")
-        if data:
-            self._buffer.feed(data)
-        else:
-            self.end_received = True
+        self.max_frame_bytes = self._max_sent_bytes
 
     def next_event(self) -> Event:
         """The next message, or why there is none. After RemoteProtocolError the state is ERROR.
@@ -193,7 +167,7 @@ class NativeConnection:
         if self._role is Role.SERVER and not self.can_receive_more:
             return PAUSED
         try:
-            frame = self._buffer.next_frame()
+            frame = self.next_frame()
             if frame is None:
                 return self._handle_end() if self.end_received else NEED_DATA
             return self._read_request(frame) if self._role is Role.SERVER else self._read_answer(frame)
@@ -230,7 +204,7 @@ class NativeConnection:
         if state is not self._state:
             self._state = state
             if state is State.READY and not self._awaits_login:
-                self._buffer.max_frame_bytes = self._max_sent_bytes
+                self.max_frame_bytes = self._max_sent_bytes
         return pieces
 
     def discard(self, correlation_id: int) -> None:
@@ -308,8 +282,8 @@ class NativeConnection:
         return Response(correlation_id, request.api, request.version, error, body, len(frame))
 
     def _handle_end(self) -> Idle:
-        if self._buffer:
-            raise RemoteProtocolError(f"the stream ended inside a frame: {self._buffer.expected_bytes} bytes of it are missing")
+        if self.unread_bytes:
+            raise RemoteProtocolError(f"the stream ended inside a frame: {self.expected_bytes} bytes of it are missing")
         if self._state is not State.CLOSED:
             self._state = self._state_after(Step.END, RemoteProtocolError)
         return CONNECTION_CLOSED

@@ -24,6 +24,7 @@ import attrs
 
 from .. import limits
 from ..errors import RequestError
+from ..schema.lean import Slot, lean, slots_of
 from ..schema.source import Source
 from ..types import TopicPartition
 from .kinds import (
@@ -226,8 +227,6 @@ def _written(source: Source, field: Field, value: str) -> str:
 Shape = Kind | type | list[type] | dict[type[str], type]
 """A value that is no struct, a struct, an array of structs, a map of structs by str."""
 
-_METADATA: Final = "wire"
-
 
 @attrs.frozen(kw_only=True)
 class Field:
@@ -273,15 +272,12 @@ def wire(
     `max_count`: of an array's entries. `shown`: whether a `repr` has the value.
     """
     default = default if factory is None else attrs.Factory(factory)
-    return attrs.field(default=default, repr=shown, metadata={_METADATA: Field(shape=shape, **options)})
+    return Slot(default, shown, Field(shape=shape, **options))
 
 
 def fields_of(cls: type) -> Sequence[Field]:
     """In the order of the constructor."""
-    return [
-        attrs.evolve(attribute.metadata[_METADATA], name=attribute.name, default=attribute.default)
-        for attribute in attrs.fields(cls)
-    ]
+    return [attrs.evolve(slot.wire, name=slot.name, default=slot.default) for slot in slots_of(cls)]
 
 
 def keys_of(cls: type) -> frozenset[str]:
@@ -347,7 +343,7 @@ class ResponseMessage(Message):
 @dataclass_transform(eq_default=True, frozen_default=True, field_specifiers=(wire,))
 def struct(cls: type[T]) -> type[T]:
     """Make a declaration a frozen, slotted class."""
-    made: Any = attrs.frozen(cls)
+    made = lean(cls, is_frozen=True)
     made.keys = keys_of(made)
     made.to_body = Struct.to_body  # its base's writer would leave out what is its own
     return made  # type: ignore[no-any-return]

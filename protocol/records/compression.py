@@ -1,11 +1,8 @@
-"""Compressing and decompressing the records of a batch, in the containers that Kafka's clients read and write.
+"""Compressing the records of a batch, in the containers that Kafka's clients read and write.
 
 gzip is the standard library's zlib (its compressor was 2.7 times as fast as cramjam's on JSON); snappy, lz4 and zstd
 are cramjam's, which works without the GIL. Their modules are imported when they are first needed, or by `load_codecs`: a server
 cannot count on a descriptor for that later.
-
-Decompression never trusts a claim: `framing` says what the bytes at hand can become at most, and the output buffer is
-that, or the limit if it is smaller.
 """
 
 from __future__ import annotations
@@ -13,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ..errors import CorruptRecordError, RecordTooLargeError
+from ..errors import RecordTooLargeError
 from ..limits import INT64_MAX, MIB
 from ..types import Bytes, CompressionType
 from .framing import (
@@ -23,11 +20,7 @@ from .framing import (
     LZ4_STORED_FLAG,
     XERIAL_BLOCK_BYTES,
     XERIAL_HEADER,
-    lz4_frame_limit,
-    xerial_blocks,
-    zstd_frames_limit,
 )
-from .steps import last
 
 LZ4_DEFAULT_LEVEL: Final = 9
 ZSTD_DEFAULT_LEVEL: Final = 3
@@ -42,7 +35,6 @@ _LZ4_LEAST_HIGH_LEVEL: Final = 3
 _LZ4_MOST_HIGH_LEVEL: Final = 12
 _LZ4_CHECKED_BLOCKS: Final = b"\x70\x40"  # version 1, independent blocks of 64 KiB with checksums
 GZIP_WINDOW_BITS: Final = 31  # zlib's 15, plus 16 for the gzip container
-_GZIP_PIECE_BYTES: Final = 4096  # zlib copies what it was given and lies behind a member
 
 
 def load_codecs() -> None:
@@ -67,23 +59,8 @@ def check_compression_level(compression_type: CompressionType, level: int | None
         raise ValueError(f"{compression_type.name.lower()} has no compression level {level}")
 
 
-def decompress(compression_type: CompressionType, data: Bytes, *, max_bytes: int) -> bytes:
-    """Decompress to at most `max_bytes`.
-
-    RecordTooLargeError when the data becomes, or in the worst case could become and then fails, more than that;
-    CorruptRecordError when it is not what the codec writes.
-    """
-    return _DECOMPRESSORS[compression_type](memoryview(data), max_bytes)
-
-
 def _copy(data: Bytes, level: int | None, max_bytes: int) -> bytes:
     _check_packed(len(data), max_bytes)
-    return bytes(data)
-
-
-def _copy_within(data: memoryview, max_bytes: int) -> bytes:
-    if len(data) > max_bytes:
-        raise too_large(len(data), max_bytes)
     return bytes(data)
 
 
@@ -104,32 +81,6 @@ def _gzip_compress(data: Bytes, level: int | None, max_bytes: int) -> bytes:
     return parts.joined()
 
 
-def _gzip_decompress(data: memoryview, max_bytes: int) -> bytes:
-    """Every member of the file; nothing but members may be there."""
-    import zlib
-
-    chunks: list[bytes] = []
-    remaining = max_bytes
-    position, step = 0, len(data)  # there is one member nearly always; behind it a megabyte may hold 50,000 empty ones
-    while not chunks or position < len(data):
-        member = zlib.decompressobj(GZIP_WINDOW_BITS)
-        while not member.eof:
-            piece = data[position : position + step]
-            if not piece:
-                raise CorruptRecordError(f"gzip data of {len(data)} bytes ends inside a member")
-            try:
-                chunk = member.decompress(piece, remaining + 1)
-            except zlib.error as exc:
-                raise CorruptRecordError(f"gzip data of {len(data)} bytes: {exc}") from exc
-            remaining -= len(chunk)
-            if remaining < 0:
-                raise too_large(None, max_bytes)
-            chunks.append(chunk)
-            position += len(piece) - len(member.unused_data)
-        step = _GZIP_PIECE_BYTES
-    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
-
-
 def _snappy_compress(data: Bytes, level: int | None, max_bytes: int) -> bytes:
     from cramjam import snappy
 
@@ -140,24 +91,6 @@ def _snappy_compress(data: Bytes, level: int | None, max_bytes: int) -> bytes:
         block = bytes(snappy.compress_raw(view[start : start + XERIAL_BLOCK_BYTES]))
         parts.add(len(block).to_bytes(4, "big"), block)
     return parts.joined()
-
-
-def _snappy_decompress(data: memoryview, max_bytes: int) -> bytes:
-    from cramjam import DecompressionError, snappy
-
-    blocks = list(xerial_blocks(data))
-    size = sum(block_size for _, block_size in blocks)
-    if size > max_bytes:
-        raise too_large(size, max_bytes)
-    output = memoryview(bytearray(size))
-    position = 0
-    for block, block_size in blocks:
-        try:
-            snappy.decompress_raw_into(block, output[position : position + block_size])
-        except DecompressionError as exc:
-            raise CorruptRecordError(f"snappy block of {len(block)} bytes: {exc}") from exc
-        position += block_size
-    return bytes(output)
 
 
 def _lz4_compress(data: Bytes, level: int | None, max_bytes: int) -> bytes:
@@ -200,40 +133,12 @@ def _lz4_compress_high(data: Bytes, level: int, max_bytes: int) -> bytes:
     return b"".join(parts)
 
 
-def _lz4_decompress(data: memoryview, max_bytes: int) -> bytes:
-    from cramjam import lz4
-
-    return _decompress_into(lz4.decompress_into, data, last(lz4_frame_limit(data)), max_bytes)
-
-
 def _zstd_compress(data: Bytes, level: int | None, max_bytes: int) -> bytes:
     from cramjam import zstd
 
     packed = zstd.compress(data, ZSTD_DEFAULT_LEVEL if level is None else level)
     _check_packed(len(packed), max_bytes)
     return bytes(packed)
-
-
-def _zstd_decompress(data: memoryview, max_bytes: int) -> bytes:
-    from cramjam import zstd
-
-    return _decompress_into(zstd.decompress_into, data, last(zstd_frames_limit(data)), max_bytes)
-
-
-def _decompress_into(
-    decompress_into: Callable[[memoryview, memoryview], int], data: memoryview, limit: int, max_bytes: int
-) -> bytes:
-    """Decompress what becomes at most `limit` bytes into a buffer of at most `max_bytes`."""
-    from cramjam import DecompressionError
-
-    output = memoryview(bytearray(min(limit, max_bytes)))
-    try:
-        size = decompress_into(data, output)
-    except DecompressionError as exc:
-        if limit > max_bytes:
-            raise too_large(None, max_bytes) from exc
-        raise CorruptRecordError(f"compressed data of {len(data)} bytes: {exc}") from exc
-    return bytes(output[:size])
 
 
 class _Parts:
@@ -260,22 +165,10 @@ def _check_packed(size: int, max_bytes: int) -> None:
         raise RecordTooLargeError(f"records of one batch take {size} bytes or more compressed; at most {max_bytes} are allowed")
 
 
-def too_large(size: int | None, max_bytes: int) -> RecordTooLargeError:
-    stated = "more" if size is None else str(size)
-    return RecordTooLargeError(f"records of one batch decompress to {stated}; at most {max_bytes} bytes are allowed")
-
-
 _COMPRESSORS: Final[dict[CompressionType, Callable[[Bytes, int | None, int], bytes]]] = {
     CompressionType.NONE: _copy,
     CompressionType.GZIP: _gzip_compress,
     CompressionType.SNAPPY: _snappy_compress,
     CompressionType.LZ4: _lz4_compress,
     CompressionType.ZSTD: _zstd_compress,
-}
-_DECOMPRESSORS: Final[dict[CompressionType, Callable[[memoryview, int], bytes]]] = {
-    CompressionType.NONE: _copy_within,
-    CompressionType.GZIP: _gzip_decompress,
-    CompressionType.SNAPPY: _snappy_decompress,
-    CompressionType.LZ4: _lz4_decompress,
-    CompressionType.ZSTD: _zstd_decompress,
 }

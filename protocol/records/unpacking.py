@@ -1,8 +1,9 @@
 """Unpack the records of a batch, which may be large, without blocking other threads; and the errors of bad records.
 
-The limit is found first, in steps; then the records are unpacked, for which the codecs release the GIL. More than LARGE_BYTES
-go into anonymous memory of their own: zeroing or copying 64 MiB would hold the GIL for 50 ms, and memory that the codec never
-reaches costs nothing. It reads like bytes, slices of it are bytes; `drop` frees it.
+No claim is trusted: `framing` says, in steps, what the bytes at hand can become at most, and the output is that, or the limit
+if it is smaller. Then the records are unpacked, for which the codecs release the GIL. More than LARGE_BYTES go into anonymous
+memory of their own: zeroing or copying 64 MiB would hold the GIL for 50 ms, and memory that the codec never reaches costs
+nothing. It reads like bytes, slices of it are bytes; `drop` frees it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ..errors import CorruptRecordError, InvalidRecordError, RecordTooLargeError
 from ..limits import INT64_MAX, KIB, MIB
 from ..types import Bytes, CompressionType
 from .batch import COMPRESSION_MASK, RECORD_BATCH_OVERHEAD, BatchHeader
-from .compression import GZIP_WINDOW_BITS, decompress, too_large
+from .compression import GZIP_WINDOW_BITS
 from .framing import lz4_frame_limit, xerial_blocks, zstd_frames_limit
 from .steps import STEPS_PER_PAUSE, Steps, last
 from .varint import decode_varint
@@ -113,6 +114,8 @@ def unpack(packed: Packed, max_bytes: int) -> Steps[bytes]:
                 yield None
             else:
                 size = found
+        if size > max_bytes:  # no output is smaller than a byte
+            raise too_large(size, max_bytes)
     except BaseException:
         output.close()
         raise
@@ -123,6 +126,50 @@ def unpack(packed: Packed, max_bytes: int) -> Steps[bytes]:
     if size < len(output):
         output.resize(size)
     yield cast(bytes, output)
+
+
+def decompress(compression_type: CompressionType, data: Bytes, *, max_bytes: int) -> bytes:
+    """Decompress to at most `max_bytes`, on the spot.
+
+    RecordTooLargeError when the data becomes, or in the worst case could become and then fails, more than that;
+    CorruptRecordError when it is not what the codec writes.
+    """
+    view = memoryview(data)
+    if compression_type == CompressionType.NONE:
+        if len(view) > max_bytes:
+            raise too_large(len(view), max_bytes)
+        return bytes(view)
+    if compression_type == CompressionType.GZIP:
+        if not view:
+            raise CorruptRecordError("gzip data of 0 bytes ends inside a member")
+        found = _gunzip_one(view, max_bytes)
+        if found is None:
+            large = last(unpack(last(measured(compression_type, view)), max_bytes))
+            found = large[:]
+            if is_large(large):
+                drop(large)
+        return found
+    if compression_type == CompressionType.SNAPPY:
+        blocks = list(xerial_blocks(view))
+        most_bytes = sum([size for _, size in blocks])
+        if most_bytes > max_bytes:
+            raise too_large(most_bytes, max_bytes)
+        place = memoryview(bytearray(most_bytes))
+        position = 0
+        for block, size in blocks:
+            _unsnap_one(block, place[position : position + size])
+            position += size
+        return bytes(place)
+    measure = lz4_frame_limit if compression_type == CompressionType.LZ4 else zstd_frames_limit
+    most_bytes = last(measure(view))
+    output = bytearray(min(most_bytes, max_bytes))
+    size = _decompress_frames(compression_type, view, most_bytes, output, max_bytes)
+    return bytes(memoryview(output)[:size])
+
+
+def too_large(size: int | None, max_bytes: int) -> RecordTooLargeError:
+    stated = "more" if size is None else str(size)
+    return RecordTooLargeError(f"records of one batch decompress to {stated}; at most {max_bytes} bytes are allowed")
 
 
 def copied(data: memoryview) -> Steps[bytes]:
@@ -198,55 +245,51 @@ def _gunzip(packed: Packed, output: Output, max_bytes: int) -> Steps[int]:
 
 
 def _unsnap(packed: Packed, output: Output, max_bytes: int) -> Steps[int]:
-    from cramjam import DecompressionError, snappy
-
     position = 0
     with memoryview(output) as view:
         for number, (block, block_size) in enumerate(packed.blocks, 1):
             if not number % PIECES_PER_PAUSE:
                 yield None
             with view[position : position + block_size] as place:
-                try:
-                    snappy.decompress_raw_into(block, place)
-                except DecompressionError as exc:
-                    raise CorruptRecordError(f"snappy block of {len(block)} bytes: {exc}") from exc
+                _unsnap_one(block, place)
             position += block_size
     yield position
 
 
-def _unlz4(packed: Packed, output: Output, max_bytes: int) -> Steps[int]:
-    from cramjam import lz4
-
-    yield _decompress_into(lz4.decompress_into, packed, output, max_bytes)
-
-
-def _unzstd(packed: Packed, output: Output, max_bytes: int) -> Steps[int]:
-    from cramjam import zstd
-
-    yield _decompress_into(zstd.decompress_into, packed, output, max_bytes)
-
-
-def _decompress_into(
-    decompress_into: Callable[[memoryview, Output], int], packed: Packed, output: Output, max_bytes: int
-) -> int:
-    from cramjam import DecompressionError
+def _unsnap_one(block: memoryview, place: memoryview) -> None:
+    import cramjam
 
     try:
-        return decompress_into(packed.data, output)
-    except DecompressionError as exc:
-        error: CorruptRecordError | RecordTooLargeError
-        if packed.most_bytes > max_bytes:
-            error = too_large(None, max_bytes)
-        else:
-            error = CorruptRecordError(f"compressed data of {len(packed.data)} bytes: {exc}")
-        raise error from exc
+        cramjam.snappy.decompress_raw_into(block, place)
+    except cramjam.DecompressionError as exc:
+        raise CorruptRecordError(f"snappy block of {len(block)} bytes: {exc}") from exc
+
+
+def _unpack_frames(packed: Packed, output: Output, max_bytes: int) -> Steps[int]:
+    yield _decompress_frames(packed.compression_type, packed.data, packed.most_bytes, output, max_bytes)
+
+
+def _decompress_frames(
+    compression_type: CompressionType, data: memoryview, most_bytes: int, output: Output, max_bytes: int
+) -> int:
+    """Decompress what becomes at most `most_bytes` into an output of at most `max_bytes`."""
+    import cramjam
+
+    codec = cramjam.lz4 if compression_type == CompressionType.LZ4 else cramjam.zstd
+    try:
+        size: int = codec.decompress_into(data, output)
+    except cramjam.DecompressionError as exc:
+        if most_bytes > max_bytes:
+            raise too_large(None, max_bytes) from exc
+        raise CorruptRecordError(f"compressed data of {len(data)} bytes: {exc}") from exc
+    return size
 
 
 _UNPACKERS: Final[dict[CompressionType, Callable[[Packed, Output, int], Steps[int]]]] = {
     CompressionType.GZIP: _gunzip,
     CompressionType.SNAPPY: _unsnap,
-    CompressionType.LZ4: _unlz4,
-    CompressionType.ZSTD: _unzstd,
+    CompressionType.LZ4: _unpack_frames,
+    CompressionType.ZSTD: _unpack_frames,
 }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Generator
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from ..errors import RemoteProtocolError
 from ..types import Bytes
@@ -19,22 +19,13 @@ from .writer import SteppingWriter, Writer, make_writer
 
 T = TypeVar("T")
 
-_Key = tuple[type, int, bool]
-
-_readers: Final[dict[_Key, Reader]] = {}
-_stepping_readers: Final[dict[_Key, SteppingReader]] = {}
-_writers: Final[dict[_Key, Writer]] = {}
-_stepping_writers: Final[dict[_Key, SteppingWriter]] = {}
-
 
 def read(
     cls: type[T], version: int, data: memoryview, at: int = 0, *, flexible: bool, elements: int = MAX_ELEMENTS
 ) -> tuple[T, int]:
     """(value, position behind it) of the structure that begins at `at`, with at most so many elements in all its arrays. Raises
     RemoteProtocolError saying what is wrong."""
-    reader = _readers.get((cls, version, flexible))
-    if reader is None:
-        reader = _readers[cls, version, flexible] = make_reader(cls, version, flexible=flexible)
+    reader: Reader = make_reader(cls, version, flexible)
     try:
         return reader(data, at, elements)
     except (struct.error, IndexError, UnicodeDecodeError) as exc:
@@ -45,9 +36,7 @@ def read_steps(
     cls: type[T], version: int, data: memoryview, at: int = 0, *, flexible: bool, elements: int = MAX_ELEMENTS
 ) -> Generator[None, None, tuple[T, int]]:
     """`read` in steps, and without a copy of the whole: for what is large."""
-    reader = _stepping_readers.get((cls, version, flexible))
-    if reader is None:
-        reader = _stepping_readers[cls, version, flexible] = make_reader(cls, version, flexible=flexible, pauses=True)
+    reader: SteppingReader = make_reader(cls, version, flexible, pauses=True)
     try:
         return (yield from reader(data, at, elements))
     except (struct.error, IndexError, UnicodeDecodeError) as exc:
@@ -62,10 +51,7 @@ def _refusal(cls: type, version: int, size: int, cause: Exception) -> RemoteProt
 
 def write(value: object, version: int, *, flexible: bool) -> list[Bytes]:
     """The buffers of a structure: one, and others around each piece of large records."""
-    cls = type(value)
-    writer = _writers.get((cls, version, flexible))
-    if writer is None:
-        writer = _writers[cls, version, flexible] = make_writer(cls, version, flexible=flexible)
+    writer: Writer = make_writer(type(value), version, flexible)
     parts: list[Bytes] = []
     large: list[int] = []
     writer(value, parts, large)
@@ -74,10 +60,7 @@ def write(value: object, version: int, *, flexible: bool) -> list[Bytes]:
 
 def write_steps(value: object, version: int, *, flexible: bool) -> Generator[None, None, list[Bytes]]:
     """`write` in steps."""
-    cls = type(value)
-    writer = _stepping_writers.get((cls, version, flexible))
-    if writer is None:
-        writer = _stepping_writers[cls, version, flexible] = make_writer(cls, version, flexible=flexible, pauses=True)
+    writer: SteppingWriter = make_writer(type(value), version, flexible, pauses=True)
     parts: list[Bytes] = []
     large: list[int] = []
     yield from writer(value, parts, large)

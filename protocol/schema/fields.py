@@ -14,15 +14,16 @@ when written. The instances are plain slotted values; `codec` reads and writes t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple, TypeVar, dataclass_transform
+from functools import cache
+from typing import Any, Final, NamedTuple, TypeVar, cast, dataclass_transform
 
 import attrs
 
 from ..limits import INT16_MAX
+from .lean import Slot, lean, slots_of
 
 T = TypeVar("T")
-
-_METADATA: Final = "wire"
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Primitive(NamedTuple):
@@ -128,10 +129,8 @@ def wire(
     factory: Any = None
     if default is ...:
         default, factory = _default_of(element, is_array=is_array, is_nullable=nullable != "none")
-    metadata = {_METADATA: (element, entity, is_array, Versions.parse(versions), Versions.parse(nullable), tag)}
-    if factory is not None:
-        return attrs.field(factory=factory, repr=shown, metadata=metadata)
-    return attrs.field(default=default, repr=shown, metadata=metadata)
+    described = (element, entity, is_array, Versions.parse(versions), Versions.parse(nullable), tag)
+    return Slot(default if factory is None else attrs.Factory(factory), shown, described)
 
 
 def _default_of(element: Element, *, is_array: bool, is_nullable: bool) -> tuple[Any, Any]:
@@ -147,26 +146,15 @@ def _default_of(element: Element, *, is_array: bool, is_nullable: bool) -> tuple
 @dataclass_transform(eq_default=True, kw_only_default=True, field_specifiers=(wire,))
 def struct(cls: type[T]) -> type[T]:
     """Make a declaration a slotted class with a constructor, which readers pass over. All fields have defaults, for versions
-    that lack them; the type checker wants those named that are not declared with one.
-
-    There are hundreds, which a server makes before it listens: what is the same for all is not compiled for each of them.
-    """
-    for name, method in (("__eq__", _is_equal), ("__hash__", None), ("__repr__", _told)):
-        setattr(cls, name, method)
-    return attrs.define(cls, eq=False, repr=False)
+    that lack them; the type checker wants those named that are not declared with one."""
+    made: type[T] = lean(cls, is_frozen=False)
+    return made
 
 
-def _values(value: Any) -> list[tuple[str, Any]]:
-    return [(field.name, getattr(value, field.name)) for field in attrs.fields(type(value))]
-
-
-def _is_equal(self: Any, other: object) -> Any:
-    return _values(self) == _values(other) if type(other) is type(self) else NotImplemented
-
-
-def _told(self: Any) -> str:
-    shown = (field.name for field in attrs.fields(type(self)) if field.repr)
-    return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
+def cached(make: F) -> F:
+    """Keep the results of a function of classes indefinitely: there are only so many. As `functools.cache`, but callers are
+    checked against the function's own parameters."""
+    return cast(F, cache(make))
 
 
 def fields_of(cls: type, version: int) -> Sequence[Field]:
@@ -176,14 +164,14 @@ def fields_of(cls: type, version: int) -> Sequence[Field]:
 
 def all_fields(cls: type) -> Sequence[Field]:
     """Every field of a structure, whatever its version."""
-    return [_field(attribute) for attribute in attrs.fields(cls)]
+    return [_field(slot) for slot in slots_of(cls)]
 
 
-def _field(attribute: attrs.Attribute[Any]) -> Field:
-    element, entity, is_array, versions, nullable, tag = attribute.metadata[_METADATA]
-    default = attribute.default
+def _field(slot: Slot) -> Field:
+    element, entity, is_array, versions, nullable, tag = slot.wire
+    default = slot.default
     return Field(
-        name=attribute.name,
+        name=slot.name,
         element=element,
         entity=entity,
         is_array=is_array,
@@ -215,16 +203,12 @@ def _counted(value: Any, most: int) -> int:
     return count
 
 
-_arrays: Final[dict[type, tuple[tuple[str, bool, bool], ...]]] = {}
-
-
+@cached
 def _arrays_of(cls: type) -> tuple[tuple[str, bool, bool], ...]:
     """(field, whether it is an array, whether its structures have arrays) of each field that is or has arrays."""
-    if cls not in _arrays:
-        found = []
-        for field in all_fields(cls):
-            has_arrays = isinstance(field.element, type) and bool(_arrays_of(field.element))
-            if field.is_array or has_arrays:
-                found.append((field.name, field.is_array, has_arrays))
-        _arrays[cls] = tuple(found)
-    return _arrays[cls]
+    found = []
+    for field in all_fields(cls):
+        has_arrays = isinstance(field.element, type) and bool(_arrays_of(field.element))
+        if field.is_array or has_arrays:
+            found.append((field.name, field.is_array, has_arrays))
+    return tuple(found)

@@ -11,7 +11,6 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 from ..errors import RemoteProtocolError
 from ..limits import KIB, MAX_STRING_CHARS, UINT32_MAX
-from ..types import Bytes
 
 MAX_ELEMENTS: Final = 100_000
 """Elements and tagged fields that one message may have in all. At 100 bytes for a small structure about 10 MB of objects; ten
@@ -115,11 +114,6 @@ def _pack_long(pack: Callable[..., bytes], places: Sequence[int], *values: Any) 
     for place in places:
         written[place] = write_unsigned_varint(written[place])
     return pack(*written)
-
-
-def join(parts: list[Bytes]) -> bytes:
-    """The bytes of a tagged field."""
-    return b"".join(parts)
 
 
 def refuse_length(what: str, length: int, left: int) -> NoReturn:

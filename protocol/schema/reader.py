@@ -14,7 +14,7 @@ import attrs
 
 from ..limits import MAX_STRING_CHARS
 from . import primitives
-from .fields import BYTES, RECORDS, STRING, Element, Field, Primitive, all_fields, fields_of
+from .fields import BYTES, RECORDS, STRING, Element, Field, Primitive, all_fields, cached, fields_of
 from .source import Source
 
 Reader = Callable[[memoryview, int, int], tuple[Any, int]]
@@ -34,7 +34,8 @@ _CALLED: Final = (
 )
 
 
-def make_reader(cls: type, version: int, *, flexible: bool, pauses: bool = False) -> Callable[..., Any]:
+@cached
+def make_reader(cls: type, version: int, flexible: bool, pauses: bool = False) -> Callable[..., Any]:
     """The Reader of `cls` in a version. With `pauses` the SteppingReader, for what is large: it copies nothing but what is
     handed out."""
     source = Source(names={function.__name__: function for function in _CALLED})

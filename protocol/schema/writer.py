@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import attrs
 
 from . import primitives
-from .fields import RECORDS, STRING, Element, Field, Primitive, fields_of
+from .fields import RECORDS, STRING, Element, Field, Primitive, cached, fields_of
 from .source import Source
 
 Writer = Callable[[Any, list[Any], list[int]], None]
@@ -25,7 +25,11 @@ of ours."""
 SteppingWriter = Callable[[Any, list[Any], list[int]], Generator[None, None, None]]
 """A Writer that yields after every ELEMENTS_PER_PAUSE elements."""
 
-_CALLED: Final = (primitives.write_unsigned_varint, primitives.join)
+_CALLED: Final[Mapping[str, Any]] = {
+    "write_unsigned_varint": primitives.write_unsigned_varint,
+    "join": b"".join,
+    "UNSIGNED_VARINTS": primitives.UNSIGNED_VARINTS,
+}
 ZERO: Final = "x"
 """struct's letter of a zero that no argument stands for."""
 
@@ -39,9 +43,10 @@ class Piece(NamedTuple):
     """The variable with what stands before an array: its count, or what says that it is null."""
 
 
-def make_writer(cls: type, version: int, *, flexible: bool, pauses: bool = False) -> Callable[..., Any]:
+@cached
+def make_writer(cls: type, version: int, flexible: bool, pauses: bool = False) -> Callable[..., Any]:
     """The Writer of `cls` in a version. With `pauses` the SteppingWriter, for what is large."""
-    source = new_source()
+    source = Source(names=dict(_CALLED))
     writer = WriterSource(source, version, flexible, pauses)
     with source.block("def write(value, parts, large):"):
         source.add("add = parts.append")
@@ -50,12 +55,6 @@ def make_writer(cls: type, version: int, *, flexible: bool, pauses: bool = False
         writer.structure(cls, "value")
         writer.flush()
     return source.function("write", f"<writer of {cls.__name__} v{version}>")
-
-
-def new_source() -> Source:
-    """With the names of what a writer calls."""
-    names: dict[str, Any] = {function.__name__: function for function in _CALLED}
-    return Source(names={**names, "UNSIGNED_VARINTS": primitives.UNSIGNED_VARINTS})
 
 
 @attrs.define(eq=False, repr=False)
@@ -283,7 +282,7 @@ class Given:
 
 def make_given_writer(cls: type, given: Given, version: int, *, flexible: bool) -> GivenWriter:
     """The writer of `cls` in a version, for what is given of it. A field that the version lacks is given all the same."""
-    source = new_source()
+    source = Source(names=dict(_CALLED))
     writer = _GivenSource(source, version, flexible, pauses=False, given=given)
     with source.block("def write(values, parts):"):
         source.add("add = parts.append")
@@ -323,7 +322,7 @@ class _GivenSource(WriterSource):
 
 
 def _default_bytes(field: Field, version: int, *, flexible: bool) -> bytes:
-    source = new_source()
+    source = Source(names=dict(_CALLED))
     writer = WriterSource(source, version, flexible, pauses=False)
     with source.block("def write(value, parts, large):"):
         source.add("add = parts.append")

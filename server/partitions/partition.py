@@ -86,6 +86,8 @@ class PartitionActor:
     _has_urgent: trio.Event = attrs.field(factory=trio.Event)
     _scope: trio.CancelScope = attrs.field(factory=lambda: trio.CancelScope(shield=True))
     _stopped: trio.Event = attrs.field(factory=trio.Event)
+    _awaited: dict[trio.Event, bool] = attrs.field(factory=dict)
+    """Events that `wait_for` waits for; False once the actor has ended, which then sets them itself."""
     _closed_with: RequestError | None = None
     _flusher: Flusher = attrs.field(init=False)
     _appender: Appender = attrs.field(init=False)
@@ -217,18 +219,17 @@ class PartitionActor:
         Raises LogOfflineError when the actor ended before: one that was ended by a bug, or given up by the stop, answers
         nobody, and who waits for it may be shielded.
         """
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._cancel_when_stopped, nursery.cancel_scope)
-            await answered.wait()
-            nursery.cancel_scope.cancel()
-        if not answered.is_set():
-            raise LogOfflineError(
-                f"{self.topic_partition}: the server stopped before it answered; whether it took effect is unknown"
-            )
-
-    async def _cancel_when_stopped(self, scope: trio.CancelScope) -> None:
-        await self._stopped.wait()
-        scope.cancel()
+        if answered.is_set() or not self._stopped.is_set():
+            self._awaited[answered] = True
+            try:
+                await answered.wait()
+            finally:
+                is_answered = self._awaited.pop(answered)
+            if is_answered:
+                return
+        raise LogOfflineError(
+            f"{self.topic_partition}: the server stopped before it answered; whether it took effect is unknown"
+        )
 
     def close(self, reason: RequestError | None = None) -> None:
         """Take no more commands. What is enqueued is still done; readers and later commands get `reason`."""
@@ -263,6 +264,9 @@ class PartitionActor:
         finally:
             self._mailbox.close()
             self._stopped.set()
+            for event in [each for each in self._awaited if not each.is_set()]:
+                self._awaited[event] = False
+                event.set()
 
     def abandon(self) -> None:
         """Give up on what is enqueued, once the time to stop has run out. A running disk operation is still awaited."""

@@ -15,7 +15,7 @@ import attrs
 
 from ...protocol.errors import ErrorCode, InvalidConfigError, RequestError, TriologError
 from ...protocol.extras import how_to_install
-from ...protocol.records.compression import decompress
+from ...protocol.records.unpacking import decompress
 from ...protocol.types import Bytes, CompressionType
 
 MOST_UNPACKED: Final = 8

@@ -31,10 +31,10 @@ def test_frames_do_not_depend_on_how_the_stream_is_split(payloads: list[bytes], 
     frames: list[bytes] = []
     came = 0
     for piece in data.draw(split(framed(*payloads) + b"\0\0\0\x09half")):
-        buffer.feed(piece)
+        buffer.receive_data(piece)
         came += len(piece)
         frames += frames_of(buffer) if drain else []
-        assert len(buffer) == came - len(framed(*frames))
+        assert buffer.unread_bytes == came - len(framed(*frames))
     assert frames + frames_of(buffer) == payloads
 
 
@@ -46,7 +46,7 @@ def test_length_out_of_range_is_refused_before_its_payload_comes(length: int, pi
     step = 4 // pieces
     for start in range(0, 4, step):
         assert buffer.next_frame() is None
-        buffer.feed(prefix[start : start + step])
+        buffer.receive_data(prefix[start : start + step])
     with pytest.raises(RemoteProtocolError, match=rf"claims {length} bytes, expected 1 to max_frame_bytes=100"):
         buffer.next_frame()
 
@@ -55,7 +55,7 @@ def test_stalled_large_frame_costs_what_it_has_sent() -> None:
     buffer = ReceiveBuffer()
     tracemalloc.start()
     try:
-        buffer.feed((64 << 20).to_bytes(4, "big") + b"x" * 1000)
+        buffer.receive_data((64 << 20).to_bytes(4, "big") + b"x" * 1000)
         assert buffer.next_frame() is None
         _, peak = tracemalloc.get_traced_memory()
     finally:
@@ -68,9 +68,9 @@ def test_nothing_is_kept_of_a_large_frame_that_was_dropped() -> None:
     buffer = ReceiveBuffer()
     tracemalloc.start()
     try:
-        buffer.feed((4 << 20).to_bytes(4, "big"))
+        buffer.receive_data((4 << 20).to_bytes(4, "big"))
         for _ in range(64):
-            buffer.feed(bytes(64 << 10))
+            buffer.receive_data(bytes(64 << 10))
             frame = buffer.next_frame()
         assert frame is not None
         del frame
@@ -83,15 +83,15 @@ def test_nothing_is_kept_of_a_large_frame_that_was_dropped() -> None:
 def test_frame_inside_one_piece_is_not_copied() -> None:
     piece = framed(b"first", b"second")
     buffer = ReceiveBuffer()
-    buffer.feed(piece)
+    buffer.receive_data(piece)
     assert all(frame is not None and frame.obj is piece for frame in (buffer.next_frame(), buffer.next_frame()))
 
 
 def test_frame_outlives_what_is_fed_later() -> None:
     buffer = ReceiveBuffer()
-    buffer.feed(framed(b"first")[:6])
+    buffer.receive_data(framed(b"first")[:6])
     assert buffer.next_frame() is None
-    buffer.feed(framed(b"first")[6:] + framed(b"second"))
+    buffer.receive_data(framed(b"first")[6:] + framed(b"second"))
     first = buffer.next_frame()
     assert frames_of(buffer) == [b"second"]
     assert first == b"first"
@@ -100,6 +100,6 @@ def test_frame_outlives_what_is_fed_later() -> None:
 def test_mutable_input_is_copied() -> None:
     buffer = ReceiveBuffer()
     piece = bytearray(framed(b"first"))
-    buffer.feed(piece)
+    buffer.receive_data(piece)
     piece[:] = bytes(len(piece))
     assert frames_of(buffer) == [b"first"]

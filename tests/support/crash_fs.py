@@ -21,8 +21,9 @@ import functools
 import itertools
 import os
 import random
-from collections.abc import Iterable, Sequence
-from typing import Final
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeVar, cast
 
 import attrs
 from triolog.protocol.types import Bytes
@@ -99,6 +100,21 @@ class WholeCrashSync:
         """Nothing is open."""
 
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def whole(operation: F) -> F:
+    """No other thread sees it half done, and it sees no other one's. A copy that is taken while another thread goes on would be
+    a moment that never was: the second of two writes, without the first."""
+
+    @functools.wraps(operation)
+    def alone(self: CrashFileSystem, *arguments: Any, **options: Any) -> Any:
+        with self._lock:
+            return operation(self, *arguments, **options)
+
+    return cast(F, alone)
+
+
 class CrashFileSystem:
     """`FileSystem` in memory. `/` is there; paths are absolute."""
 
@@ -115,7 +131,9 @@ class CrashFileSystem:
         self._changes_left: int | None = None
         self._off = False
         self._moments: list[CrashFileSystem] | None = None
+        self._lock = threading.RLock()
 
+    @whole
     def crash(self, rng: random.Random | None) -> CrashFileSystem:
         """The file system after a power cut now. This one is off from then on. None: one that takes all that it may."""
         self._off = True
@@ -135,6 +153,7 @@ class CrashFileSystem:
         """An empty one, of the kind that is to be there after this one."""
         return CrashFileSystem(page_bytes=self._page_bytes)
 
+    @whole
     def copy(self) -> CrashFileSystem:
         """The same files and names, synced or not, and the same chances; nothing of it is open, nothing is ordered."""
         copy = self._another()
@@ -142,6 +161,7 @@ class CrashFileSystem:
         copy._root = copied(self._root)
         return copy
 
+    @whole
     def tree(self) -> dict[str, bytes]:
         """Every file by its path with what a read of it would give, every directory with a slash behind its name."""
         return dict(listed(self._root, "/"))
@@ -213,6 +233,7 @@ class CrashFileSystem:
     def is_dead(self) -> bool:
         return False
 
+    @whole
     def open(self, path: str, flags: int) -> int:
         self._enter("open")
         directory, name = self._parent(path)
@@ -248,6 +269,7 @@ class CrashFileSystem:
         data = self.read(fd, size, position)
         return data if len(data) == size else None
 
+    @whole
     def write(self, fd: int, buffers: Sequence[Bytes], position: int) -> None:
         data = b"".join(buffers)
         failure = self._enter("write", len(data))
@@ -257,16 +279,19 @@ class CrashFileSystem:
         if failure is not None:
             raise _os_error(failure.error, f"write of {len(data)} bytes, {taken} were taken")
 
+    @whole
     def truncate(self, fd: int, size: int) -> None:
         self._enter("truncate")
         self._by_fd(fd, writing=True).change(Size(size))
 
+    @whole
     def allocate(self, fd: int, size: int) -> None:
         self._enter("allocate")
         file = self._by_fd(fd, writing=True)
         if size > file.content.size:
             file.change(Size(size))
 
+    @whole
     def sync(self, fd: int) -> None:
         file = self._by_fd(fd)
         try:
@@ -280,6 +305,7 @@ class CrashFileSystem:
             descriptor.told, file.error_seen = file.errors, True
             raise _os_error(file.error, "sync")
 
+    @whole
     def forget(self, fd: int, start: int, stop: int | None = None) -> None:
         self._enter("forget")
         self._by_fd(fd).forget(start, stop, self._page_bytes)
@@ -290,6 +316,7 @@ class CrashFileSystem:
     def whole_sync(self, path: str) -> WholeCrashSync:
         return WholeCrashSync(self)
 
+    @whole
     def sync_all(self) -> int:
         """Every file and every name goes to the device. Answers how many failures of write-back there were."""
         self._enter("sync_all")
@@ -312,6 +339,7 @@ class CrashFileSystem:
             raise ValueError(f"cannot map {size} bytes of a file of {file.content.size}")
         return file.map(size)
 
+    @whole
     def rename(self, source: str, target: str) -> None:
         self._enter("rename")
         directory, name = self._parent(source)
@@ -327,6 +355,7 @@ class CrashFileSystem:
         if name != target_name:
             directory.change({name: None, target_name: node})
 
+    @whole
     def link(self, source: str, target: str) -> None:
         self._enter("link")
         file = self._file(source)
@@ -335,6 +364,7 @@ class CrashFileSystem:
             raise _os_error(errno.EEXIST, target)
         directory.change({name: file})
 
+    @whole
     def unlink(self, path: str) -> None:
         self._enter("unlink")
         self._file(path)
@@ -374,6 +404,7 @@ class CrashFileSystem:
         self._directory(path)
         return self.free
 
+    @whole
     def make_directory(self, path: str) -> None:
         self._enter("make_directory")
         directory = self._root
@@ -386,6 +417,7 @@ class CrashFileSystem:
                 raise _os_error(errno.ENOTDIR, path)
             directory = node
 
+    @whole
     def remove_directory(self, path: str) -> None:
         self._enter("remove_directory")
         if self._directory(path).entries:
@@ -393,6 +425,7 @@ class CrashFileSystem:
         parent, name = self._parent(path)
         parent.change({name: None})
 
+    @whole
     def sync_directory(self, path: str) -> None:
         self._enter("sync_directory")
         self._directory(path).sync()

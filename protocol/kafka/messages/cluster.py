@@ -14,6 +14,7 @@ from __future__ import annotations
 from ...limits import INT32_MIN
 from ...schema.fields import BOOL, INT8, INT16, INT32, INT64, STRING, UINT16, UUID, struct, wire
 from ..apis import PARTITION, TOPIC_NAME
+from .responses import PartitionResult, Response, ResponseWithCode, ResponseWithMessage
 
 
 @struct
@@ -33,10 +34,7 @@ class DescribeClusterBroker:
 
 
 @struct
-class DescribeClusterResponse:
-    throttle_time_ms: int = wire(INT32, default=0)
-    error_code: int = wire(INT16, default=0)
-    error_message: str | None = wire(STRING, nullable="0+", default=None)
+class DescribeClusterResponse(ResponseWithMessage):
     endpoint_type: int = wire(INT8, "1+", default=1)
     cluster_id: str = wire(STRING)
     controller_id: int = wire(INT32, default=-1)
@@ -67,9 +65,7 @@ class UpdateFeaturesUpdatableFeatureResult:
 
 
 @struct
-class UpdateFeaturesResponse:
-    throttle_time_ms: int = wire(INT32, default=0)
-    error_code: int = wire(INT16, default=0)
+class UpdateFeaturesResponse(ResponseWithCode):
     error_message: str | None = wire(STRING, nullable="0+")
     results: list[UpdateFeaturesUpdatableFeatureResult] = wire([UpdateFeaturesUpdatableFeatureResult], "0-1")
 
@@ -101,8 +97,7 @@ class ElectLeadersReplicaElectionResult:
 
 
 @struct
-class ElectLeadersResponse:
-    throttle_time_ms: int = wire(INT32, default=0)
+class ElectLeadersResponse(Response):
     error_code: int = wire(INT16, "1+", default=0)
     replica_election_results: list[ElectLeadersReplicaElectionResult] = wire([ElectLeadersReplicaElectionResult])
 
@@ -129,9 +124,7 @@ class AlterPartitionReassignmentsRequest:
 
 
 @struct
-class AlterPartitionReassignmentsReassignablePartitionResponse:
-    partition_index: int = wire(PARTITION)
-    error_code: int = wire(INT16, default=0)
+class AlterPartitionReassignmentsReassignablePartitionResponse(PartitionResult):
     error_message: str | None = wire(STRING, nullable="0+")
 
 
@@ -144,8 +137,7 @@ class AlterPartitionReassignmentsReassignableTopicResponse:
 
 
 @struct
-class AlterPartitionReassignmentsResponse:
-    throttle_time_ms: int = wire(INT32, default=0)
+class AlterPartitionReassignmentsResponse(Response):
     allow_replication_factor_change: bool = wire(BOOL, "1+", default=True)
     error_code: int = wire(INT16, default=0)
     error_message: str | None = wire(STRING, nullable="0+")
@@ -185,9 +177,7 @@ class ListPartitionReassignmentsOngoingTopicReassignment:
 
 
 @struct
-class ListPartitionReassignmentsResponse:
-    throttle_time_ms: int = wire(INT32, default=0)
-    error_code: int = wire(INT16, default=0)
+class ListPartitionReassignmentsResponse(ResponseWithCode):
     error_message: str | None = wire(STRING, nullable="0+")
     topics: list[ListPartitionReassignmentsOngoingTopicReassignment] = wire(
         [ListPartitionReassignmentsOngoingTopicReassignment]
@@ -220,9 +210,7 @@ class DescribeQuorumReplicaState:
 
 
 @struct
-class DescribeQuorumResponsePartitionData:
-    partition_index: int = wire(PARTITION)
-    error_code: int = wire(INT16, default=0)
+class DescribeQuorumResponsePartitionData(PartitionResult):
     error_message: str | None = wire(STRING, "2+", nullable="2+")
     leader_id: int = wire(INT32)
     leader_epoch: int = wire(INT32)
@@ -288,8 +276,7 @@ class DescribeLogDirsResult:
 
 
 @struct
-class DescribeLogDirsResponse:
-    throttle_time_ms: int = wire(INT32, default=0)
+class DescribeLogDirsResponse(Response):
     error_code: int = wire(INT16, "3+", default=0)
     results: list[DescribeLogDirsResult] = wire([DescribeLogDirsResult])
 
@@ -312,9 +299,8 @@ class AlterReplicaLogDirsRequest:
 
 
 @struct
-class AlterReplicaLogDirPartitionResult:
-    partition_index: int = wire(PARTITION)
-    error_code: int = wire(INT16, default=0)
+class AlterReplicaLogDirPartitionResult(PartitionResult):
+    """The result of moving a replica."""
 
 
 @struct
@@ -324,8 +310,7 @@ class AlterReplicaLogDirTopicResult:
 
 
 @struct
-class AlterReplicaLogDirsResponse:
-    throttle_time_ms: int = wire(INT32, default=0)
+class AlterReplicaLogDirsResponse(Response):
     results: list[AlterReplicaLogDirTopicResult] = wire([AlterReplicaLogDirTopicResult])
 
 

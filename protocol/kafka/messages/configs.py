@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from ...schema.fields import BOOL, BYTES, INT8, INT16, INT32, STRING, UUID, struct, wire
 from ..apis import RESOURCE_NAME, RESOURCE_TYPE
+from .responses import Response, ResponseWithCode
 
 
 @struct
@@ -55,8 +56,7 @@ class DescribeConfigsResult:
 
 
 @struct
-class DescribeConfigsResponse:
-    throttle_time_ms: int = wire(INT32, default=0)
+class DescribeConfigsResponse(Response):
     results: list[DescribeConfigsResult] = wire([DescribeConfigsResult])
 
 
@@ -88,8 +88,7 @@ class AlteredResource:
 
 
 @struct
-class AlterConfigsResponse:
-    throttle_time_ms: int = wire(INT32, default=0)
+class AlterConfigsResponse(Response):
     responses: list[AlteredResource] = wire([AlteredResource])
 
 
@@ -114,8 +113,7 @@ class IncrementalAlterConfigsRequest:
 
 
 @struct
-class IncrementalAlterConfigsResponse:
-    throttle_time_ms: int = wire(INT32, default=0)
+class IncrementalAlterConfigsResponse(Response):
     responses: list[AlteredResource] = wire([AlteredResource])
 
 
@@ -131,9 +129,7 @@ class ListConfigResourcesConfigResource:
 
 
 @struct
-class ListConfigResourcesResponse:
-    throttle_time_ms: int = wire(INT32, default=0)
-    error_code: int = wire(INT16, default=0)
+class ListConfigResourcesResponse(ResponseWithCode):
     config_resources: list[ListConfigResourcesConfigResource] = wire([ListConfigResourcesConfigResource])
 
 
@@ -143,9 +139,7 @@ class GetTelemetrySubscriptionsRequest:
 
 
 @struct
-class GetTelemetrySubscriptionsResponse:
-    throttle_time_ms: int = wire(INT32, default=0)
-    error_code: int = wire(INT16, default=0)
+class GetTelemetrySubscriptionsResponse(ResponseWithCode):
     client_instance_id: bytes = wire(UUID, default=bytes(16))
     subscription_id: int = wire(INT32, default=0)
     accepted_compression_types: list[int] = wire([INT8])
@@ -165,6 +159,5 @@ class PushTelemetryRequest:
 
 
 @struct
-class PushTelemetryResponse:
-    throttle_time_ms: int = wire(INT32, default=0)
-    error_code: int = wire(INT16, default=0)
+class PushTelemetryResponse(ResponseWithCode):
+    """Only the code."""

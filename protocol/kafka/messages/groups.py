@@ -16,6 +16,7 @@ from __future__ import annotations
 from ...limits import INT32_MIN
 from ...schema.fields import BOOL, BYTES, INT8, INT16, INT32, STRING, struct, wire
 from ..apis import COORDINATOR_KEY, GROUP_ID, PARTITION, TOPIC_ID, TOPIC_NAME
+from .responses import Response, ResponseWithMessage
 
 
 @struct
@@ -192,8 +193,7 @@ class DeleteGroupsDeletableGroupResult:
 
 
 @struct
-class DeleteGroupsResponse:
-    throttle_time_ms: int = wire(INT32, default=0)
+class DeleteGroupsResponse(Response):
     results: list[DeleteGroupsDeletableGroupResult] = wire([DeleteGroupsDeletableGroupResult])
 
 
@@ -253,10 +253,7 @@ class ConsumerGroupHeartbeatAssignment:
 
 
 @struct
-class ConsumerGroupHeartbeatResponse:
-    throttle_time_ms: int = wire(INT32, default=0)
-    error_code: int = wire(INT16, default=0)
-    error_message: str | None = wire(STRING, nullable="0+", default=None)
+class ConsumerGroupHeartbeatResponse(ResponseWithMessage):
     member_id: str | None = wire(STRING, nullable="0+", default=None)
     member_epoch: int = wire(INT32)
     heartbeat_interval_ms: int = wire(INT32)
@@ -310,6 +307,5 @@ class ConsumerGroupDescribedGroup:
 
 
 @struct
-class ConsumerGroupDescribeResponse:
-    throttle_time_ms: int = wire(INT32, default=0)
+class ConsumerGroupDescribeResponse(Response):
     groups: list[ConsumerGroupDescribedGroup] = wire([ConsumerGroupDescribedGroup])

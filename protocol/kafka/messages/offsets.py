@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from ...schema.fields import BOOL, INT16, INT32, INT64, STRING, struct, wire
 from ..apis import GROUP_ID, PARTITION, TOPIC_ID, TOPIC_NAME
+from .responses import PartitionResult
 
 
 @struct
@@ -38,9 +39,8 @@ class OffsetCommitRequest:
 
 
 @struct
-class OffsetPartitionError:
-    partition_index: int = wire(PARTITION)
-    error_code: int = wire(INT16, default=0)
+class OffsetPartitionError(PartitionResult):
+    """The result of a commit, and of a deletion."""
 
 
 @struct

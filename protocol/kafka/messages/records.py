@@ -18,6 +18,7 @@ from ...limits import INT32_MAX, INT64_MAX
 from ...schema.fields import INT8, INT16, INT32, INT64, RECORDS, STRING, UUID, struct, wire
 from ...types import Bytes
 from ..apis import PARTITION, PRODUCER_ID, TOPIC_ID, TOPIC_NAME, TRANSACTIONAL_ID
+from .responses import PartitionResult
 
 
 @struct
@@ -160,9 +161,7 @@ class FetchAbortedTransaction:
 
 
 @struct
-class FetchPartitionData:
-    partition_index: int = wire(PARTITION)
-    error_code: int = wire(INT16, default=0)
+class FetchPartitionData(PartitionResult):
     high_watermark: int = wire(INT64)
     last_stable_offset: int = wire(INT64, "4+", default=-1)
     log_start_offset: int = wire(INT64, "5+", default=-1)
@@ -221,9 +220,7 @@ class ListOffsetsRequest:
 
 
 @struct
-class ListOffsetsPartitionResponse:
-    partition_index: int = wire(PARTITION)
-    error_code: int = wire(INT16, default=0)
+class ListOffsetsPartitionResponse(PartitionResult):
     old_style_offsets: list[int] = wire([INT64], "0")
     timestamp: int = wire(INT64, "1+", default=-1)
     offset: int = wire(INT64, "1+", default=-1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from ...schema.fields import BOOL, BYTES, FLOAT64, INT8, INT16, INT32, INT64, STRING, struct, wire
 from ..apis import USER_NAME
+from .responses import Response, ResponseWithCode
 
 
 @struct
@@ -60,9 +61,7 @@ class DescribeUserScramCredentialsResult:
 
 
 @struct
-class DescribeUserScramCredentialsResponse:
-    throttle_time_ms: int = wire(INT32, default=0)
-    error_code: int = wire(INT16, default=0)
+class DescribeUserScramCredentialsResponse(ResponseWithCode):
     error_message: str | None = wire(STRING, nullable="0+")
     results: list[DescribeUserScramCredentialsResult] = wire([DescribeUserScramCredentialsResult])
 
@@ -98,8 +97,7 @@ class AlterUserScramCredentialsResult:
 
 
 @struct
-class AlterUserScramCredentialsResponse:
-    throttle_time_ms: int = wire(INT32, default=0)
+class AlterUserScramCredentialsResponse(Response):
     results: list[AlterUserScramCredentialsResult] = wire([AlterUserScramCredentialsResult])
 
 
@@ -131,9 +129,7 @@ class DescribeAclsResource:
 
 
 @struct
-class DescribeAclsResponse:
-    throttle_time_ms: int = wire(INT32, default=0)
-    error_code: int = wire(INT16, default=0)
+class DescribeAclsResponse(ResponseWithCode):
     error_message: str | None = wire(STRING, nullable="0+")
     resources: list[DescribeAclsResource] = wire([DescribeAclsResource])
 
@@ -161,8 +157,7 @@ class CreateAclsAclCreationResult:
 
 
 @struct
-class CreateAclsResponse:
-    throttle_time_ms: int = wire(INT32, default=0)
+class CreateAclsResponse(Response):
     results: list[CreateAclsAclCreationResult] = wire([CreateAclsAclCreationResult])
 
 
@@ -192,8 +187,7 @@ class DeleteAclsFilterResult:
 
 
 @struct
-class DeleteAclsResponse:
-    throttle_time_ms: int = wire(INT32, default=0)
+class DeleteAclsResponse(Response):
     filter_results: list[DeleteAclsFilterResult] = wire([DeleteAclsFilterResult])
 
 
@@ -229,9 +223,7 @@ class DescribeClientQuotasEntryData:
 
 
 @struct
-class DescribeClientQuotasResponse:
-    throttle_time_ms: int = wire(INT32, default=0)
-    error_code: int = wire(INT16, default=0)
+class DescribeClientQuotasResponse(ResponseWithCode):
     error_message: str | None = wire(STRING, nullable="0+")
     entries: list[DescribeClientQuotasEntryData] | None = wire([DescribeClientQuotasEntryData], nullable="0+")
 
@@ -263,6 +255,5 @@ class AlterClientQuotasResponseEntryData:
 
 
 @struct
-class AlterClientQuotasResponse:
-    throttle_time_ms: int = wire(INT32, default=0)
+class AlterClientQuotasResponse(Response):
     entries: list[AlterClientQuotasResponseEntryData] = wire([AlterClientQuotasResponseEntryData])

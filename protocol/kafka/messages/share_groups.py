@@ -10,6 +10,7 @@ from __future__ import annotations
 from ...limits import INT32_MAX, INT32_MIN
 from ...schema.fields import BOOL, INT8, INT16, INT32, INT64, RECORDS, STRING, struct, wire
 from ..apis import GROUP_ID, PARTITION, TOPIC_ID, TOPIC_NAME
+from .responses import PartitionResultWithMessage, Response, ResponseWithMessage
 
 
 @struct
@@ -33,10 +34,7 @@ class ShareGroupHeartbeatAssignment:
 
 
 @struct
-class ShareGroupHeartbeatResponse:
-    throttle_time_ms: int = wire(INT32, default=0)
-    error_code: int = wire(INT16, default=0)
-    error_message: str | None = wire(STRING, nullable="0+", default=None)
+class ShareGroupHeartbeatResponse(ResponseWithMessage):
     member_id: str | None = wire(STRING, nullable="0+", default=None)
     member_epoch: int = wire(INT32)
     heartbeat_interval_ms: int = wire(INT32)
@@ -86,8 +84,7 @@ class ShareGroupDescribedGroup:
 
 
 @struct
-class ShareGroupDescribeResponse:
-    throttle_time_ms: int = wire(INT32, default=0)
+class ShareGroupDescribeResponse(Response):
     groups: list[ShareGroupDescribedGroup] = wire([ShareGroupDescribedGroup])
 
 
@@ -138,8 +135,7 @@ class DescribeShareGroupOffsetsResponseGroup:
 
 
 @struct
-class DescribeShareGroupOffsetsResponse:
-    throttle_time_ms: int = wire(INT32, default=0)
+class DescribeShareGroupOffsetsResponse(Response):
     groups: list[DescribeShareGroupOffsetsResponseGroup] = wire([DescribeShareGroupOffsetsResponseGroup])
 
 
@@ -162,10 +158,8 @@ class AlterShareGroupOffsetsRequest:
 
 
 @struct
-class AlterShareGroupOffsetsResponsePartition:
-    partition_index: int = wire(PARTITION)
-    error_code: int = wire(INT16, default=0)
-    error_message: str | None = wire(STRING, nullable="0+", default=None)
+class AlterShareGroupOffsetsResponsePartition(PartitionResultWithMessage):
+    """The result of setting the start offset."""
 
 
 @struct
@@ -176,10 +170,7 @@ class AlterShareGroupOffsetsResponseTopic:
 
 
 @struct
-class AlterShareGroupOffsetsResponse:
-    throttle_time_ms: int = wire(INT32, default=0)
-    error_code: int = wire(INT16, default=0)
-    error_message: str | None = wire(STRING, nullable="0+", default=None)
+class AlterShareGroupOffsetsResponse(ResponseWithMessage):
     responses: list[AlterShareGroupOffsetsResponseTopic] = wire([AlterShareGroupOffsetsResponseTopic])
 
 
@@ -203,10 +194,7 @@ class DeleteShareGroupOffsetsResponseTopic:
 
 
 @struct
-class DeleteShareGroupOffsetsResponse:
-    throttle_time_ms: int = wire(INT32, default=0)
-    error_code: int = wire(INT16, default=0)
-    error_message: str | None = wire(STRING, nullable="0+", default=None)
+class DeleteShareGroupOffsetsResponse(ResponseWithMessage):
     responses: list[DeleteShareGroupOffsetsResponseTopic] = wire([DeleteShareGroupOffsetsResponseTopic])
 
 
@@ -268,10 +256,7 @@ class ShareAcquiredRecords:
 
 
 @struct
-class ShareFetchPartitionData:
-    partition_index: int = wire(PARTITION)
-    error_code: int = wire(INT16, default=0)
-    error_message: str | None = wire(STRING, nullable="0+", default=None)
+class ShareFetchPartitionData(PartitionResultWithMessage):
     acknowledge_error_code: int = wire(INT16, default=0)
     acknowledge_error_message: str | None = wire(STRING, nullable="0+", default=None)
     current_leader: ShareLeaderIdAndEpoch = wire(ShareLeaderIdAndEpoch)
@@ -286,10 +271,7 @@ class ShareFetchableTopicResponse:
 
 
 @struct
-class ShareFetchResponse:
-    throttle_time_ms: int = wire(INT32, default=0)
-    error_code: int = wire(INT16, default=0)
-    error_message: str | None = wire(STRING, nullable="0+", default=None)
+class ShareFetchResponse(ResponseWithMessage):
     acquisition_lock_timeout_ms: int = wire(INT32, "1+", default=0)
     responses: list[ShareFetchableTopicResponse] = wire([ShareFetchableTopicResponse])
     node_endpoints: list[ShareNodeEndpoint] = wire([ShareNodeEndpoint])
@@ -311,10 +293,7 @@ class ShareAcknowledgeRequest:
 
 
 @struct
-class ShareAcknowledgePartitionData:
-    partition_index: int = wire(PARTITION)
-    error_code: int = wire(INT16, default=0)
-    error_message: str | None = wire(STRING, nullable="0+", default=None)
+class ShareAcknowledgePartitionData(PartitionResultWithMessage):
     current_leader: ShareLeaderIdAndEpoch = wire(ShareLeaderIdAndEpoch)
 
 
@@ -325,10 +304,7 @@ class ShareAcknowledgeTopicResponse:
 
 
 @struct
-class ShareAcknowledgeResponse:
-    throttle_time_ms: int = wire(INT32, default=0)
-    error_code: int = wire(INT16, default=0)
-    error_message: str | None = wire(STRING, nullable="0+", default=None)
+class ShareAcknowledgeResponse(ResponseWithMessage):
     acquisition_lock_timeout_ms: int = wire(INT32, "2+", default=0)
     responses: list[ShareAcknowledgeTopicResponse] = wire([ShareAcknowledgeTopicResponse])
     node_endpoints: list[ShareNodeEndpoint] = wire([ShareNodeEndpoint])

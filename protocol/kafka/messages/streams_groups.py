@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...limits import INT32_MIN
 from ...schema.fields import BOOL, INT8, INT16, INT32, INT64, STRING, UINT16, struct, wire
 from ..apis import GROUP_ID, TOPIC_NAME
+from .responses import Response, ResponseWithMessage
 
 
 @struct
@@ -113,10 +114,7 @@ class StreamsGroupEndpointToPartitions:
 
 
 @struct
-class StreamsGroupHeartbeatResponse:
-    throttle_time_ms: int = wire(INT32, default=0)
-    error_code: int = wire(INT16, default=0)
-    error_message: str | None = wire(STRING, nullable="0+", default=None)
+class StreamsGroupHeartbeatResponse(ResponseWithMessage):
     member_id: str = wire(STRING)
     member_epoch: int = wire(INT32)
     heartbeat_interval_ms: int = wire(INT32)
@@ -195,6 +193,5 @@ class StreamsGroupDescribedGroup:
 
 
 @struct
-class StreamsGroupDescribeResponse:
-    throttle_time_ms: int = wire(INT32, default=0)
+class StreamsGroupDescribeResponse(Response):
     groups: list[StreamsGroupDescribedGroup] = wire([StreamsGroupDescribedGroup])

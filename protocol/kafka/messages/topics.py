@@ -11,6 +11,7 @@ from __future__ import annotations
 from ...limits import INT32_MIN
 from ...schema.fields import BOOL, INT8, INT16, INT32, INT64, STRING, struct, wire
 from ..apis import PARTITION, TOPIC_ID, TOPIC_NAME
+from .responses import Response
 
 
 @struct
@@ -122,8 +123,7 @@ class CreatePartitionsTopicResult:
 
 
 @struct
-class CreatePartitionsResponse:
-    throttle_time_ms: int = wire(INT32, default=0)
+class CreatePartitionsResponse(Response):
     results: list[CreatePartitionsTopicResult] = wire([CreatePartitionsTopicResult])
 
 
@@ -159,8 +159,7 @@ class DeleteRecordsTopicResult:
 
 
 @struct
-class DeleteRecordsResponse:
-    throttle_time_ms: int = wire(INT32, default=0)
+class DeleteRecordsResponse(Response):
     topics: list[DeleteRecordsTopicResult] = wire([DeleteRecordsTopicResult])
 
 
@@ -260,7 +259,6 @@ class DescribeTopicPartitionsResponseTopic:
 
 
 @struct
-class DescribeTopicPartitionsResponse:
-    throttle_time_ms: int = wire(INT32, default=0)
+class DescribeTopicPartitionsResponse(Response):
     topics: list[DescribeTopicPartitionsResponseTopic] = wire([DescribeTopicPartitionsResponseTopic])
     next_cursor: TopicPartitionCursor | None = wire(TopicPartitionCursor, nullable="0+", default=None)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from ...schema.fields import BOOL, INT8, INT16, INT32, INT64, STRING, struct, wire
 from ..apis import GROUP_ID, PARTITION, PRODUCER_ID, TOPIC_ID, TOPIC_NAME, TRANSACTIONAL_ID
+from .responses import PartitionResult, PartitionResultWithMessage, Response, ResponseWithCode
 
 
 @struct
@@ -23,9 +24,7 @@ class InitProducerIdRequest:
 
 
 @struct
-class InitProducerIdResponse:
-    throttle_time_ms: int = wire(INT32, default=0)
-    error_code: int = wire(INT16, default=0)
+class InitProducerIdResponse(ResponseWithCode):
     producer_id: int = wire(PRODUCER_ID, default=-1)
     producer_epoch: int = wire(INT16)
     ongoing_txn_producer_id: int = wire(INT64, "6+", default=-1)
@@ -75,8 +74,7 @@ class AddPartitionsToTxnResult:
 
 
 @struct
-class AddPartitionsToTxnResponse:
-    throttle_time_ms: int = wire(INT32, default=0)
+class AddPartitionsToTxnResponse(Response):
     error_code: int = wire(INT16, "4+", default=0)
     results_by_transaction: list[AddPartitionsToTxnResult] = wire([AddPartitionsToTxnResult], "4+")
     results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = wire([AddPartitionsToTxnTopicResult], "0-3")
@@ -91,9 +89,8 @@ class AddOffsetsToTxnRequest:
 
 
 @struct
-class AddOffsetsToTxnResponse:
-    throttle_time_ms: int = wire(INT32, default=0)
-    error_code: int = wire(INT16, default=0)
+class AddOffsetsToTxnResponse(ResponseWithCode):
+    """Only the code."""
 
 
 @struct
@@ -105,9 +102,7 @@ class EndTxnRequest:
 
 
 @struct
-class EndTxnResponse:
-    throttle_time_ms: int = wire(INT32, default=0)
-    error_code: int = wire(INT16, default=0)
+class EndTxnResponse(ResponseWithCode):
     producer_id: int = wire(PRODUCER_ID, "5+", default=-1)
     producer_epoch: int = wire(INT16, "5+", default=-1)
 
@@ -140,9 +135,8 @@ class TxnOffsetCommitRequest:
 
 
 @struct
-class TxnPartitionError:
-    partition_index: int = wire(PARTITION)
-    error_code: int = wire(INT16, default=0)
+class TxnPartitionError(PartitionResult):
+    """The result of a commit in a transaction, and of a marker."""
 
 
 @struct
@@ -153,8 +147,7 @@ class TxnOffsetCommitResponseTopic:
 
 
 @struct
-class TxnOffsetCommitResponse:
-    throttle_time_ms: int = wire(INT32, default=0)
+class TxnOffsetCommitResponse(Response):
     topics: list[TxnOffsetCommitResponseTopic] = wire([TxnOffsetCommitResponseTopic])
 
 
@@ -212,10 +205,7 @@ class DescribeProducersProducerState:
 
 
 @struct
-class DescribeProducersPartitionResponse:
-    partition_index: int = wire(PARTITION)
-    error_code: int = wire(INT16, default=0)
-    error_message: str | None = wire(STRING, nullable="0+", default=None)
+class DescribeProducersPartitionResponse(PartitionResultWithMessage):
     active_producers: list[DescribeProducersProducerState] = wire([DescribeProducersProducerState])
 
 
@@ -226,8 +216,7 @@ class DescribeProducersTopicResponse:
 
 
 @struct
-class DescribeProducersResponse:
-    throttle_time_ms: int = wire(INT32, default=0)
+class DescribeProducersResponse(Response):
     topics: list[DescribeProducersTopicResponse] = wire([DescribeProducersTopicResponse])
 
 
@@ -255,8 +244,7 @@ class DescribeTransactionsTransactionState:
 
 
 @struct
-class DescribeTransactionsResponse:
-    throttle_time_ms: int = wire(INT32, default=0)
+class DescribeTransactionsResponse(Response):
     transaction_states: list[DescribeTransactionsTransactionState] = wire([DescribeTransactionsTransactionState])
 
 
@@ -276,8 +264,6 @@ class ListTransactionsTransactionState:
 
 
 @struct
-class ListTransactionsResponse:
-    throttle_time_ms: int = wire(INT32, default=0)
-    error_code: int = wire(INT16, default=0)
+class ListTransactionsResponse(ResponseWithCode):
     unknown_state_filters: list[str] = wire([STRING])
     transaction_states: list[ListTransactionsTransactionState] = wire([ListTransactionsTransactionState])

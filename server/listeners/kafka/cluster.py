@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError, UnknownTopicOrPartitionError
+from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError
 from ....protocol.kafka.apis import Api, ApiKey
 from ....protocol.kafka.messages import cluster as messages
 from ....protocol.kafka.messages.groups import FindCoordinatorCoordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -239,11 +239,22 @@ def _described(call: Call, nodes: list[Node]) -> messages.DescribeQuorumResponse
 
 
 def _unknown(topic: messages.DescribeQuorumTopicData) -> messages.DescribeQuorumResponseTopicData:
-    partitions = []
-    for number in (each.partition_index for each in topic.partitions):
-        error = UnknownTopicOrPartitionError(f"{topic.topic_name}-{number} is not the partition of the metadata")
-        partitions.append(reported(messages.DescribeQuorumResponsePartitionData, error, partition_index=number))
-    return messages.DescribeQuorumResponseTopicData(topic_name=topic.topic_name, partitions=partitions)
+    return messages.DescribeQuorumResponseTopicData(
+        topic_name=topic.topic_name,
+        partitions=[
+            messages.DescribeQuorumResponsePartitionData(
+                partition_index=each.partition_index,
+                error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                error_message=f"{topic.topic_name}-{each.partition_index} is not the partition of the metadata",
+                leader_id=0,
+                leader_epoch=0,
+                high_watermark=NO_OFFSET_YET,
+                current_voters=[],
+                observers=[],
+            )
+            for each in topic.partitions
+        ],
+    )
 
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -269,12 +280,13 @@ async def _directory(contents: DirectoryContents, wanted: set[TopicPartition] | 
     async for topic_partition, size in in_turns(contents.sizes.items(), PARTITIONS_PER_TURN):
         if wanted is None or topic_partition in wanted:
             topics.setdefault(topic_partition.topic, []).append(_partition(topic_partition, size))
-    return filled(
-        messages.DescribeLogDirsResult,
-        contents,
+    return messages.DescribeLogDirsResult(
         error_code=ErrorCode.NONE if contents.in_service else ErrorCode.KAFKA_STORAGE_ERROR,
         log_dir=contents.path,
         topics=[messages.DescribeLogDirsTopic(name=name, partitions=partitions) for name, partitions in sorted(topics.items())],
+        total_bytes=contents.total_bytes,
+        usable_bytes=contents.usable_bytes,
+        is_cordoned=False,
     )
 
 

@@ -40,7 +40,12 @@ def consumer_group_heartbeat(
             for topic_id, numbers in by_first(answer.assignment).items()
         ]
         assignment = messages.ConsumerGroupHeartbeatAssignment(topic_partitions=topics)
-    return filled(messages.ConsumerGroupHeartbeatResponse, answer, assignment=assignment)
+    return messages.ConsumerGroupHeartbeatResponse(
+        member_id=answer.member_id,
+        member_epoch=answer.member_epoch,
+        heartbeat_interval_ms=answer.heartbeat_interval_ms,
+        assignment=assignment,
+    )
 
 
 def _heartbeat(call: Call, body: messages.ConsumerGroupHeartbeatRequest) -> ConsumerHeartbeat:

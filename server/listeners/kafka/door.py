@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from operator import attrgetter
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar
 
 import attrs
 import trio
@@ -21,7 +21,7 @@ from ....protocol.kafka.apis import APIS, Api, ApiKey
 from ....protocol.kafka.authorization import CLUSTER_NAME, OPERATIONS, AclOperation, ResourceType, bit_field
 from ....protocol.kafka.connection import GivenAnswer
 from ....protocol.patterns import MISSING, compiled_pattern, load_patterns
-from ....protocol.schema.fields import all_fields
+from ....protocol.schema.fields import all_fields, cached
 from ....protocol.types import TopicPartition
 from ...broker import Broker, Security
 from ...config.broker_config import Address
@@ -200,13 +200,22 @@ def reported(cls: type[T], error: RequestError | None, **fields: Any) -> T:
 def filled(cls: type[T], source: object, **fields: Any) -> T:
     """Return a structure of an answer that repeats a value of the broker: `fields`, and what `source` has under the names of
     the others. The elements of a list are made in the same way."""
-    for field in all_fields(cls):
-        if field.name in fields or not hasattr(source, field.name):
-            continue
-        value, element = getattr(source, field.name), cast(Any, field.element)
-        is_list = value is not None and field.is_array and isinstance(element, type)
-        fields[field.name] = [filled(element, each) for each in value] if is_list else value
+    for name, element in _fields_in(cls, type(source)):
+        if name not in fields:
+            value = getattr(source, name)
+            fields[name] = value if element is None or value is None else [filled(element, each) for each in value]
     return cls(**fields)
+
+
+@cached
+def _fields_in(cls: type, source: type) -> Sequence[tuple[str, type | None]]:
+    """Return the fields that a class of the broker has under the name of a structure's field, each with the structure of its
+    elements if it is a list of structures."""
+    return [
+        (field.name, field.element if field.is_array and isinstance(field.element, type) else None)
+        for field in all_fields(cls)
+        if hasattr(source, field.name)
+    ]
 
 
 LOGGER: Final = logging.getLogger(__name__)

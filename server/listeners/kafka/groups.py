@@ -60,12 +60,20 @@ async def join_group(call: Call, body: messages.JoinGroupRequest) -> messages.Jo
     except RequestError as exc:
         answer = JoinAnswer(error=exc.code, member_id=body.member_id)
     nothing = None if call.version >= FIRST_WITH_PROTOCOL_TYPE else ""
-    return filled(
-        messages.JoinGroupResponse,
-        answer,
+    return messages.JoinGroupResponse(
         error_code=answer.error,
         generation_id=answer.generation,
+        protocol_type=answer.protocol_type,
         protocol_name=nothing if answer.protocol is None else answer.protocol,
+        leader=answer.leader,
+        skip_assignment=answer.skip_assignment,
+        member_id=answer.member_id,
+        members=[
+            messages.JoinGroupResponseMember(
+                member_id=member.member_id, group_instance_id=member.group_instance_id, metadata=member.metadata
+            )
+            for member in answer.members
+        ],
     )
 
 
@@ -85,7 +93,12 @@ async def sync_group(call: Call, body: messages.SyncGroupRequest) -> messages.Sy
     answer = SyncAnswer(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     with call.session.parked(LONGEST_WAIT_S, _kept_bytes(request.assignments)):
         answer = await call.broker.groups.sync(request)
-    return filled(messages.SyncGroupResponse, answer, error_code=answer.error, protocol_name=answer.protocol)
+    return messages.SyncGroupResponse(
+        error_code=answer.error,
+        protocol_type=answer.protocol_type,
+        protocol_name=answer.protocol,
+        assignment=answer.assignment,
+    )
 
 
 def heartbeat(call: Call, body: messages.HeartbeatRequest) -> messages.HeartbeatResponse:

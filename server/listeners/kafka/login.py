@@ -33,7 +33,7 @@ class KafkaLogin:
 
     @classmethod
     def of(cls, broker: Broker, session: KafkaSession, mechanisms: tuple[str, ...]) -> KafkaLogin:
-        session.connection.max_request_bytes = MAX_UNKNOWN_BYTES
+        session.connection.max_frame_bytes = MAX_UNKNOWN_BYTES
         session.logs_in = True
         return cls(session, Login(broker, session, mechanisms, session.fail))
 
@@ -78,7 +78,7 @@ class KafkaLogin:
         if taken.is_last:
             connection = self.session.connection
             connection.takes_tokens = False
-            connection.max_request_bytes = self.login.broker.config.max_request_bytes
+            connection.max_frame_bytes = self.login.broker.config.max_request_bytes
         return SaslAuthenticateResponse(error_message=None, auth_bytes=taken.answer, session_lifetime_ms=taken.lifetime_ms)
 
     async def _failed(self, error: SaslAuthenticationError) -> SaslAuthenticateResponse:

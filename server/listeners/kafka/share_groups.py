@@ -38,7 +38,12 @@ def share_group_heartbeat(
             for topic_id, numbers in by_first(answer.assignment).items()
         ]
         assignment = messages.ShareGroupHeartbeatAssignment(topic_partitions=topics)
-    return filled(messages.ShareGroupHeartbeatResponse, answer, assignment=assignment)
+    return messages.ShareGroupHeartbeatResponse(
+        member_id=answer.member_id,
+        member_epoch=answer.member_epoch,
+        heartbeat_interval_ms=answer.heartbeat_interval_ms,
+        assignment=assignment,
+    )
 
 
 def _heartbeat(call: Call, body: messages.ShareGroupHeartbeatRequest) -> ShareHeartbeat:

@@ -93,9 +93,10 @@ def _owned(parts: Iterable[messages.StreamsGroupTaskIds] | None) -> TaskIds | No
 
 def _told(answer: StreamsHeartbeatAnswer, statuses: Iterable[StreamsStatus]) -> messages.StreamsGroupHeartbeatResponse:
     tasks, endpoints = answer.assignment, answer.endpoints
-    return filled(
-        messages.StreamsGroupHeartbeatResponse,
-        answer,
+    return messages.StreamsGroupHeartbeatResponse(
+        member_id=answer.member_id,
+        member_epoch=answer.member_epoch,
+        heartbeat_interval_ms=answer.heartbeat_interval_ms,
         acceptable_recovery_lag=0,
         task_offset_interval_ms=0,
         status=[messages.StreamsGroupStatus(status_code=status.code, status_detail=status.detail) for status in statuses],

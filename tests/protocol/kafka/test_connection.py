@@ -321,11 +321,11 @@ def test_a_bare_token_is_a_frame_without_a_header() -> None:
 
 def test_the_limit_of_requests_can_change_between_two() -> None:
     connection = KafkaConnection(max_request_bytes=100)
-    connection.max_request_bytes = 10
+    connection.max_frame_bytes = 10
     connection.receive_data(struct.pack(">i", 11))
     with pytest.raises(RemoteProtocolError, match="max_frame_bytes=10"):
         next_request(connection)
-    assert connection.max_request_bytes == 10
+    assert connection.max_frame_bytes == 10
 
 
 def test_the_end_of_the_stream_is_told_and_nothing_may_follow_it() -> None:

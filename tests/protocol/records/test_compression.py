@@ -16,7 +16,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from triolog.protocol.errors import CorruptRecordError, RecordTooLargeError
 from triolog.protocol.limits import MIB
-from triolog.protocol.records.compression import compress, decompress
+from triolog.protocol.records.compression import compress
+from triolog.protocol.records.unpacking import decompress
 from triolog.protocol.types import CompressionType
 
 from tests.support.record_batches import damaged
@@ -255,7 +256,8 @@ def test_malformed_data_is_corrupt(codec: CompressionType, data: bytes) -> None:
 RSS_SCRIPT: Final = """
 import resource, sys
 from triolog.protocol.errors import RecordTooLargeError
-from triolog.protocol.records.compression import compress, decompress
+from triolog.protocol.records.compression import compress
+from triolog.protocol.records.unpacking import decompress
 from triolog.protocol.types import CompressionType
 
 codec = CompressionType(int(sys.argv[1]))

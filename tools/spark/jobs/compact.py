@@ -41,7 +41,7 @@ from ...cli.terminal.output import count_text, json_option, print_json, say, siz
 from ...cli.terminal.shapes import fields
 from ...cli.terminal.stopped import directory_argument, stopped
 from ...export.manifest import Manifest, Piece, Result
-from .job_session import Progress, job_session, manifest_option, master_option, no_progress, run_pieces, watched
+from .job_session import Progress, job_session, manifest_option, master_option, no_progress, run_pieces, segment_sizes, watched
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -126,7 +126,7 @@ def compact(
     kept = Manifest.open(manifest, "compact", settings, is_repeatable=True)
     kept.forget(
         name
-        for name, sizes in {str(files.topic_partition): _sizes(files) for files in directory.partitions}.items()
+        for name, sizes in {str(files.topic_partition): segment_sizes(files) for files in directory.partitions}.items()
         if name in kept.done and kept.done[name]["segments"] != sizes
     )
     pieces = [
@@ -177,14 +177,9 @@ def compact_piece(what: PartitionToCompact) -> Result:
             offsets[name] = _offsets(fs, f"{folder}/{name}").get(partition)
     return {
         **fields(done, *_COUNTS),
-        "segments": _sizes(read_partition(fs, what.files.path)),
+        "segments": segment_sizes(read_partition(fs, what.files.path)),
         "offsets": {name: offset for name, offset in offsets.items() if offset is not None},
     }
-
-
-def _sizes(files: PartitionFiles) -> list[list[int]]:
-    """By which a later run sees whether a server has written since."""
-    return [[segment.base_offset, segment.log_bytes] for segment in files.segments]
 
 
 def _offsets(fs: FileSystem, path: str) -> Mapping[TopicPartition, int]:

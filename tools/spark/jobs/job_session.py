@@ -28,6 +28,8 @@ from ..sink.worker import settle
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from ....server.storage.directory.inventory import PartitionFiles
+
 directories_argument = click.argument(
     "directories", nargs=-1, required=True, metavar="DIR...", type=click.Path(exists=True, file_okay=False)
 )
@@ -136,8 +138,6 @@ class JobProgress:
     pieces: int
     done: int
     done_before: int
-    total_bytes: int
-    done_bytes: int
     records: int
 
 
@@ -146,6 +146,11 @@ Progress = Callable[[JobProgress], None]
 
 def no_progress(progress: JobProgress) -> None:
     """For jobs that nobody watches."""
+
+
+def segment_sizes(files: PartitionFiles) -> list[list[int]]:
+    """Return the base offset and size of each segment: a later run compares them to see whether a server has written since."""
+    return [[segment.base_offset, segment.log_bytes] for segment in files.segments]
 
 
 def run_pieces(
@@ -199,14 +204,6 @@ def _work(work: Callable[[T], Result], pieces: Iterable[Piece[T]]) -> list[tuple
 
 def report(pieces: Sequence[Piece[T]], manifest: Manifest, before: int, progress: Progress) -> None:
     """Tell `progress` what of the pieces the manifest has as done."""
-    done = [piece for piece in pieces if piece.name in manifest.done]
-    progress(
-        JobProgress(
-            pieces=len(pieces),
-            done=len(done),
-            done_before=before,
-            total_bytes=sum(piece.size_bytes for piece in pieces),
-            done_bytes=sum(piece.size_bytes for piece in done),
-            records=sum(int(manifest.done[piece.name].get("records", 0)) for piece in done),
-        )
-    )
+    done = [piece.name for piece in pieces if piece.name in manifest.done]
+    records = sum(int(manifest.done[name].get("records", 0)) for name in done)
+    progress(JobProgress(pieces=len(pieces), done=len(done), done_before=before, records=records))

@@ -28,7 +28,7 @@ from ...cli.terminal.output import count_text, json_option, print_json, printabl
 from ...cli.terminal.shapes import fields
 from ...cli.terminal.stopped import directory_argument, stopped, topics_option
 from ...export.manifest import Manifest, Piece, Result
-from .job_session import Progress, job_session, manifest_option, master_option, no_progress, run_pieces, watched
+from .job_session import Progress, job_session, manifest_option, master_option, no_progress, run_pieces, segment_sizes, watched
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,7 +90,7 @@ def reindex(
 ) -> Reindexed:
     """Make all indexes anew in a directory whose lock the caller holds. JobError, ManifestError, OSError."""
     says = read_directory_files(OsFileSystem(), directory, Observer())
-    sizes = {files.path: [[each.base_offset, each.log_bytes] for each in files.segments] for files in directory.partitions}
+    sizes = {files.path: segment_sizes(files) for files in directory.partitions}
     kept = Manifest.open(manifest, "reindex", {"directory": directory.path}, files=sizes, is_repeatable=True)
     pieces = [
         Piece(stretch.files.segments[0].path(LOG_SUFFIX), stretch.files.log_bytes, stretch)

@@ -23,7 +23,7 @@ from ...cli.terminal.output import count_text, flush, json_line, json_option, sa
 from ...cli.terminal.shapes import fields
 from ...cli.terminal.stopped import directory_argument, stopped, topics_option
 from ...export.manifest import Manifest, Piece, Result
-from .job_session import Progress, job_session, manifest_option, master_option, no_progress, run_pieces, watched
+from .job_session import Progress, job_session, manifest_option, master_option, no_progress, run_pieces, segment_sizes, watched
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,9 +77,7 @@ class Verified:
     """The findings, and how much was checked."""
 
     findings: tuple[Finding, ...]
-    partitions: int
     segments: int
-    batches: int
     records: int
     log_bytes: int
 
@@ -100,7 +98,7 @@ def verify(
     """Check a directory that nobody changes meanwhile: callers hold its lock. JobError, ManifestError, OSError."""
     fs, observer = OsFileSystem(), Collector()
     says = read_directory_files(fs, directory, observer)
-    sizes = {files.path: [[each.base_offset, each.log_bytes] for each in files.segments] for files in directory.partitions}
+    sizes = {files.path: segment_sizes(files) for files in directory.partitions}
     settings = {"directory": directory.path, "walk": walk}
     kept = Manifest.open(manifest, "verify", settings, files=sizes, is_repeatable=True)
     pieces: list[Piece[PartitionToVerify]] = []
@@ -116,9 +114,7 @@ def verify(
     kept.complete()
     return Verified(
         findings=(*observer.findings, *(_finding(entry) for result in results for entry in result["findings"])),
-        partitions=len(directory.partitions),
         segments=sum(len(files.segments) for files in directory.partitions),
-        batches=sum(result["batches"] for result in results),
         records=sum(result["records"] for result in results),
         log_bytes=sum(files.log_bytes for files in directory.partitions),
     )
@@ -129,7 +125,7 @@ def verify_partition(what: PartitionToVerify) -> Result:
     observer = Collector()
     summary = check_partition(OsFileSystem(), what.files, what.known, observer, walk=what.walk)
     found = [{**attrs.asdict(finding), "severity": finding.severity.value} for finding in observer.findings]
-    return {**fields(summary, "batches", "records"), "findings": found}
+    return {"records": summary.records, "findings": found}
 
 
 def _finding(entry: dict[str, Any]) -> Finding:

@@ -142,7 +142,12 @@ ACCEPTED: Final = (
         "`maxOffsetsPerTrigger`.",
     ),
     Option("minPartitions", SAME, "The least number of Spark partitions: large ranges are cut."),
-    Option("maxRecordsPerPartition", SAME, "The largest number of offsets in a Spark partition."),
+    Option(
+        "maxRecordsPerPartition",
+        DIFFERENT,
+        "The largest number of offsets in a Spark partition.",
+        difference="a batch read of Spark's Kafka source 4.2 ignores it",
+    ),
     Option(
         "failOnDataLoss",
         SAME,
