@@ -35,13 +35,6 @@ LOCAL_DEFAULTS: Final = {
 DEFAULTS: Final = {"spark.ui.showConsoleProgress": "false"}
 QUIET: Final = {"spark.log.level": "OFF", "spark.executorEnv.PYTHONWARNINGS": "ignore"}
 """Of a session whose program prints results for people."""
-LOG4J: Final = """
-appender.none.type = Null
-appender.none.name = none
-rootLogger.level = off
-rootLogger.appenderRef.none.ref = none
-"""
-"""Spark takes a configuration without an appender for none, and loads its own."""
 MASTERS: Final = "local, local[N], local[*], local[N,FAILURES], spark://HOST:PORT, yarn, k8s://..."
 MASTER_TIMEOUT_S: Final = 8.0
 _MASTER: Final = re.compile(
@@ -69,7 +62,7 @@ def session(
 ) -> SparkSession:
     """The session of this process, made when there is none; `config` adds to triolog's defaults and beats them.
 
-    With `is_quiet` neither Java nor Spark nor pandas writes log lines or warnings to the screen.
+    With `is_quiet` Java, pandas and Spark's log of a running session write nothing to the screen.
 
     Sets JAVA_HOME and PYSPARK_PYTHON in this process's environment, because Spark's launcher looks for them there and nowhere
     else; a PYSPARK_PYTHON that is set stays. With a session that runs already neither name, master nor Java is looked
@@ -87,7 +80,8 @@ def session(
         check_master(master)
         home = find_java().home
         if is_quiet:
-            home = _quieten(home, settings)
+            home = _quiet_home(home)
+            os.environ["PYTHONWARNINGS"] = "ignore"
         if home is not None:
             os.environ["JAVA_HOME"] = str(home)
         os.environ.setdefault(WORKERS_PYTHON, sys.executable)
@@ -121,25 +115,17 @@ def check_master(master: str, timeout_s: float = MASTER_TIMEOUT_S) -> None:
     raise MasterError(f"cannot reach the Spark master {master}: {why}. Start it, or correct the address")
 
 
-def _quieten(home: Path | None, settings: dict[str, str]) -> Path | None:
-    """Silence what Java and Spark write before a session can be told to, and what pandas makes Python's workers write.
-
-    Returns a JAVA_HOME whose `java` does not load the incubating module: Java would write a warning about it.
-    """
-    os.environ["PYTHONWARNINGS"] = "ignore"
+def _quiet_home(home: Path | None) -> Path | None:
+    """Return a JAVA_HOME whose `java` does not load the incubating module, about which Java would write a warning."""
     cache = cache_folder(os.environ)
+    if home is not None and home.is_relative_to(cache):
+        return home
     java = shutil.which("java") if home is None else home / "bin" / "java"
     assert java is not None, "find_java has found one"
     try:
-        is_shim = home is not None and home.is_relative_to(cache)
-        quiet_home = Path(java).parents[1] if is_shim else shim(Path(java).resolve().parents[1], cache)
-        logging = quiet_home / "log4j.properties"
-        logging.write_text(LOG4J)
-    except (OSError, JavaNotFoundError):
-        return home  # log lines on the screen are better than no job
-    options = settings.get("spark.driver.extraJavaOptions", "")
-    settings["spark.driver.extraJavaOptions"] = f"{options} -Dlog4j2.configurationFile={logging}".strip()
-    return quiet_home
+        return shim(Path(java).resolve().parents[1], cache)
+    except JavaNotFoundError:
+        return home  # a warning on the screen is better than no job
 
 
 def unseen_sources() -> list[str]:
