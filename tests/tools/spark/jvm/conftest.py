@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pytest
+from triolog.tools.bench.kafka.jars import PeerMissingError
 from triolog.tools.client.blocking import BlockingClient
 
 from tests.support import leaks
 from tests.support.server_process import Address, ServerFolder
+from tests.tools.spark.jvm import kafka_source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,6 +53,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory, jvm_options: str) -> Iterato
         "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
     }
+    with contextlib.suppress(PeerMissingError):
+        config["spark.jars"] = kafka_source.jars()
     with _sources_as_installed(folder / "installed"):
         made_session = session("triolog tests", master="local[2]", config=config)
     made_session.sparkContext.setLogLevel("OFF")
