@@ -2,8 +2,8 @@
 
 What it decides beside Spark's defaults: which Java (see `java`), and that Python workers run this interpreter (Spark would take
 `python3` from PATH, in which nothing of a virtual environment is installed). A local master talks to itself on 127.0.0.1,
-whatever the machine is called. A master that cannot be reached is an error before Spark starts: Spark itself tries for a
-minute, and then says that its context has stopped.
+whatever the machine is called. A master or a Spark Connect server that cannot be reached is an error before Spark starts:
+Spark itself tries for a minute, and then says that its context has stopped.
 """
 
 from __future__ import annotations
@@ -12,11 +12,8 @@ import importlib
 import importlib.util
 import os
 import pkgutil
-import re
 import shutil
-import socket
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -24,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 from ...protocol.errors import TriologError
 from ...protocol.extras import how_to_install
 from .java import JavaNotFoundError, cache_folder, find_java, shim
+from .masters import MasterError, check_master, check_remote
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,11 +33,10 @@ LOCAL_DEFAULTS: Final = {
 DEFAULTS: Final = {"spark.ui.showConsoleProgress": "false"}
 QUIET: Final = {"spark.log.level": "OFF", "spark.executorEnv.PYTHONWARNINGS": "ignore"}
 """Of a session whose program prints results for people."""
-MASTERS: Final = "local, local[N], local[*], local[N,FAILURES], spark://HOST:PORT, yarn, k8s://..."
-MASTER_TIMEOUT_S: Final = 8.0
-_MASTER: Final = re.compile(
-    r"local|local\[(?:\*|\d+)(?:,\d+)?\]|local-cluster\[\d+,\d+,\d+\]|yarn|k8s://\S+|spark://(?P<places>[^\s,/]+:\d+(?:,[^\s,/]+:\d+)*)"
-)
+DEFAULT_MASTER: Final = "local[2]"
+REMOTE: Final = "SPARK_REMOTE"
+SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+"""`spark-submit` sets this variable for the program that it runs. The program's master is that of `spark-submit`."""
 SOURCES: Final = ("pyspark_triolog", "pyspark_triolog_segments")
 """The modules that Spark looks for by itself, where they are files of an installed package."""
 WORKERS_PYTHON: Final = "PYSPARK_PYTHON"
@@ -49,43 +46,46 @@ class SparkMissingError(TriologError):
     """The packages of the extra `spark` are not installed."""
 
 
-class MasterError(TriologError):
-    """A master that Spark does not know, or that cannot be reached."""
-
-
 def session(
     app_name: str = "triolog",
     *,
-    master: str = "local[2]",
+    master: str | None = None,
+    remote: str | None = None,
     config: Mapping[str, str] | None = None,
     is_quiet: bool = False,
 ) -> SparkSession:
-    """The session of this process, made when there is none; `config` adds to triolog's defaults and beats them.
+    """Return this process's session, and create it if there is none. `config` adds to triolog's defaults and overrides them.
 
-    With `is_quiet` Java, pandas and Spark's log of a running session write nothing to the screen.
+    `remote` is a Spark Connect server, `sc://HOST:PORT`; the variable SPARK_REMOTE has the same effect. The server and its
+    executors need triolog, this process only the packages of Spark Connect. Without `remote` and `master` the master is that
+    of `spark-submit`, otherwise `local[2]`. With `is_quiet` Java, pandas and Spark's log write nothing to the screen.
 
     Sets JAVA_HOME and PYSPARK_PYTHON in this process's environment, because Spark's launcher looks for them there and nowhere
-    else; a PYSPARK_PYTHON that is set stays. With a session that runs already neither name, master nor Java is looked
-    at: only what can be changed in it is set. Raises JavaNotFoundError, SparkMissingError, MasterError.
+    else; a PYSPARK_PYTHON that is set stays. In a session that runs already, only settings that can change have an effect.
+    Raises JavaNotFoundError, SparkMissingError, MasterError.
     """
     try:
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
     except ImportError as exc:
         raise SparkMissingError(f"Spark's packages are not installed ({exc}): {how_to_install('spark')}") from exc
-    settings = (
-        DEFAULTS | (LOCAL_DEFAULTS if master.startswith("local") else {}) | (QUIET if is_quiet else {}) | dict(config or {})
-    )
+    if remote is None:
+        remote = os.environ.get(REMOTE)
+    if remote is not None:
+        return _remote_session(remote, master, dict(config or {}))
+    if master is None and SUBMITTED not in os.environ:
+        master = DEFAULT_MASTER
+    is_local = master is not None and master.startswith("local")
+    settings = DEFAULTS | (LOCAL_DEFAULTS if is_local else {}) | (QUIET if is_quiet else {}) | dict(config or {})
     if SparkContext._active_spark_context is None:
-        check_master(master)
-        home = find_java().home
-        if is_quiet:
-            home = _quiet_home(home)
-            os.environ["PYTHONWARNINGS"] = "ignore"
-        if home is not None:
-            os.environ["JAVA_HOME"] = str(home)
+        if master is not None:
+            check_master(master)
+        if SUBMITTED not in os.environ:
+            _set_java(is_quiet)
         os.environ.setdefault(WORKERS_PYTHON, sys.executable)
-    builder = SparkSession.builder.appName(app_name).master(master)
+    builder = SparkSession.builder.appName(app_name)
+    if master is not None:
+        builder = builder.master(master)
     for key, value in settings.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
@@ -94,25 +94,29 @@ def session(
     return spark
 
 
-def check_master(master: str, timeout_s: float = MASTER_TIMEOUT_S) -> None:
-    """MasterError unless Spark knows a master of this form and, with `spark://`, one of its addresses accepts connections."""
-    found = _MASTER.fullmatch(master)
-    if found is None:
-        raise MasterError(f"invalid master {master!r}: use {MASTERS}")
-    if found["places"] is None:
-        return
-    places = found["places"].split(",")
-    give_up_at = time.monotonic() + timeout_s
-    why = ""
-    for left, place in zip(range(len(places), 0, -1), places, strict=True):
-        host, _, port = place.rpartition(":")
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), max(0.1, (give_up_at - time.monotonic()) / left)).close()
-        except (OSError, OverflowError) as exc:
-            why = getattr(exc, "strerror", None) or str(exc)
-        else:
-            return
-    raise MasterError(f"cannot reach the Spark master {master}: {why}. Start it, or correct the address")
+def _remote_session(remote: str, master: str | None, config: Mapping[str, str]) -> SparkSession:
+    """Return a session of Spark Connect. Raises MasterError, SparkMissingError."""
+    from pyspark.sql import SparkSession
+
+    if master is not None:
+        raise MasterError(f"the master {master} and a Spark Connect server (remote, or {REMOTE}) are given. Give one of them")
+    check_remote(remote)
+    builder = SparkSession.builder.remote(remote)
+    for key, value in config.items():
+        builder = builder.config(key, value)
+    try:
+        return builder.getOrCreate()
+    except ImportError as exc:
+        raise SparkMissingError(f"Spark Connect's packages are not installed: {how_to_install('pipelines')}") from exc
+
+
+def _set_java(is_quiet: bool) -> None:
+    home = find_java().home
+    if is_quiet:
+        home = _quiet_home(home)
+        os.environ["PYTHONWARNINGS"] = "ignore"
+    if home is not None:
+        os.environ["JAVA_HOME"] = str(home)
 
 
 def _quiet_home(home: Path | None) -> Path | None:

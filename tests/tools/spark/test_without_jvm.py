@@ -33,6 +33,7 @@ from triolog.tools.spark.bench.cpu import cpu_used_s, tree_cpu_s
 from triolog.tools.spark.bench.place import BATCH_ROWS, FIRST_MS, make_rows
 from triolog.tools.spark.init import FILES, PipelineExistsError, command, write_pipeline
 from triolog.tools.spark.java import DROPPED_FLAG, JavaNotFoundError, find_java, java_version, shim
+from triolog.tools.spark.masters import MasterError, check_master, check_remote
 from triolog.tools.spark.option_table import page
 from triolog.tools.spark.option_table.option import OptionError
 from triolog.tools.spark.option_table.reading import READING
@@ -40,7 +41,7 @@ from triolog.tools.spark.option_table.writing import WRITING
 from triolog.tools.spark.pipeline_run import environment
 from triolog.tools.spark.segments import segments_options
 from triolog.tools.spark.segments.segments_options import SegmentOptions
-from triolog.tools.spark.session import SOURCES, MasterError, check_master
+from triolog.tools.spark.session import SOURCES
 from triolog.tools.spark.sink.delivery import ServerLink
 from triolog.tools.spark.sink.server_access import ServerAccess
 from triolog.tools.spark.sink.write_options import WriteOptions
@@ -199,6 +200,31 @@ def test_a_master_that_cannot_be_reached_is_named_before_java_starts() -> None:
         ):
             session.session(master=f"spark://127.0.0.1:{ports[1]}")
         check_master(f"spark://127.0.0.1:{ports[1]},127.0.0.1:{ports[0]}")
+
+
+def test_a_spark_connect_server_that_cannot_be_reached_is_named_and_its_token_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as reachable, socket.create_server(("127.0.0.1", 0)) as closed:
+        ports = reachable.getsockname()[1], closed.getsockname()[1]
+        closed.close()
+        check_remote(f"sc://127.0.0.1:{ports[0]}/;token=hidden")
+        remote = f"sc://127.0.0.1:{ports[1]}/;token=hidden"
+        expected = rf"^cannot reach the Spark Connect server sc://127\.0\.0\.1:{ports[1]}: Connection refused\."
+        with pytest.raises(MasterError, match=expected) as caught:
+            session.session(remote=remote)
+        assert "hidden" not in str(caught.value)
+        monkeypatch.setenv("SPARK_REMOTE", remote)
+        with pytest.raises(MasterError, match=expected):
+            session.session()
+        with pytest.raises(
+            MasterError, match=r"the master local and a Spark Connect server \(remote, or SPARK_REMOTE\) are given"
+        ):
+            session.session(master="local")
+
+
+@pytest.mark.parametrize("remote", ["", "sc://", "sc://host:x", "local[2]", "http://host:15002", "sc://host:1/path"])
+def test_an_address_that_is_not_of_spark_connect_is_refused_with_the_valid_form(remote: str) -> None:
+    with pytest.raises(MasterError, match=r"invalid Spark Connect server '.*': use sc://HOST:PORT"):
+        check_remote(remote)
 
 
 def test_a_job_names_a_master_that_cannot_be_reached_in_one_line(tmp_path: Path) -> None:
