@@ -88,9 +88,8 @@ def topics(served: tuple[Address, BlockingClient], request: pytest.FixtureReques
 def test_executors_that_have_nothing_but_the_packed_archive_read_and_write(
     master: str, jvm_options: str, served: tuple[Address, BlockingClient], topics: tuple[str, str], tmp_path: Path
 ) -> None:
-    assert (
-        subprocess.run([INTERPRETER_PATH, "-c", "import triolog"], env=bare_environment(), capture_output=True).returncode == 1
-    )
+    bare = [INTERPRETER_PATH, "-c", "import triolog"]
+    assert subprocess.run(bare, cwd=tmp_path, env=bare_environment(), capture_output=True).returncode == 1
     archive = tmp_path / "triolog-env.tar.gz"
     packed = CliRunner().invoke(main, ["spark", "pack", str(archive)])
     assert packed.exit_code == 0, packed.output

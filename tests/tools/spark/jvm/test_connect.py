@@ -36,7 +36,7 @@ query = writer.trigger(availableNow=True).start()
 query.awaitTermination()
 print("stream", query.lastProgress.numInputRows)
 try:
-    spark.read.format("triolog").options(**place, subscribe=topic, wholly="1").load()
+    spark.read.format("triolog").options(**place, subscribe=topic, wholly="1").load().count()
 except Exception as exc:
     print("refused", "unknown option wholly" in str(exc))
 spark.stop()
