@@ -147,7 +147,7 @@ dist: sbom
 # build/triolog.pyz: the server and the command line in one file, for machines that have nothing but one of these Pythons.
 # It has native wheels for each of them, for this kind of machine: files of one name are the same, others say whose they are.
 ZIPAPP_PYTHONS := 3.11 3.12 3.13
-ZIPAPP_EXTRAS := cli,metrics,control
+ZIPAPP_EXTRAS := cli,metrics
 zipapp: dist
 	rm -rf build/zipapp
 	mkdir -p build/zipapp/all

@@ -226,9 +226,6 @@ def _serve_for_tests(
     shown: ConsoleChild | None,
 ) -> None:
     """A server that can be told to do wrong, and to die and come back; it moves by a clock of its own."""
-    missing = [name for name in ("yaml", "h11") if importlib.util.find_spec(name) is None]
-    if missing:
-        raise click.UsageError(f"--control and --faults need {' and '.join(missing)}: {how_to_install('control')}")
     import trio
 
     from ...protocol.errors import TriologError
@@ -284,8 +281,6 @@ def _console(
     console: str, config: BrokerConfig, state_dir: str | None, token_file: str | None, *, allow_changes: bool
 ) -> ConsoleChild:
     """The socket on which browsers come, and what answers there once the server serves. Raises a usage error."""
-    if importlib.util.find_spec("h11") is None:
-        raise click.UsageError(f"--console needs h11: {how_to_install('cli')}")
     from ...server.config.values import Address, is_loopback
     from ..console.process.supervisor import ConsoleChild
 
