@@ -11,7 +11,7 @@ PACKAGES: Final = {"click": "click", "rich": "rich", "h11": "h11", "yaml": "PyYA
 
 
 def run(prog_name: str | None = None) -> None:
-    """Run the command. On Windows, and where its packages are missing, end with one line that says so."""
+    """Run the command. On Windows, and where a package is missing, end with one line that says so."""
     if sys.platform == "win32":
         from ...protocol.platforms import NO_SERVER
 
@@ -22,4 +22,11 @@ def run(prog_name: str | None = None) -> None:
         sys.exit(f"the triolog command needs {', '.join(missing)}: {how_to_install('cli')}")
     from .main import main
 
-    main(prog_name=prog_name)
+    try:
+        main(prog_name=prog_name)
+    except ImportError as exc:
+        from ...protocol.errors import PackageMissingError
+
+        if not isinstance(exc, PackageMissingError):
+            raise
+        sys.exit(str(exc))

@@ -16,7 +16,7 @@ def test_garbage_is_looked_for_seldom_while_logs_are_opened_and_as_always_once_t
     usual, ready = gc.get_threshold(), tmp_path / "ready"
     with serve.seldom_collecting():
         assert gc.isenabled()
-        assert gc.get_threshold()[0] >= 100 * usual[0]
+        assert gc.get_threshold()[0] >= 50 * usual[0]  # 2,000 from Python 3.13 on, 700 before
         serve._started(str(ready), Addresses(DEFAULT_NATIVE, None))
         assert gc.get_threshold() == usual
     assert gc.get_threshold() == usual

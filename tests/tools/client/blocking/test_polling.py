@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import select
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack
 
 import pytest
 from triolog.tools.client.blocking.polling import READABLE, WRITABLE, Poll, SelectPoll
@@ -21,14 +21,14 @@ def poll(request: pytest.FixtureRequest) -> Poll:
 
 @pytest.fixture
 def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
-    with ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
         near, far = (stack.enter_context(each) for each in socket.socketpair())
         near.setblocking(False)
         yield near, far
 
 
 def fill(sending: socket.socket) -> None:
-    with pytest.raises(BlockingIOError):
+    with contextlib.suppress(BlockingIOError):
         while True:
             sending.send(bytes(65536))
 
@@ -59,7 +59,7 @@ def test_both_wake_the_reader_of_a_socket_that_was_closed(poll: Poll, pair: tupl
     near.close()
     assert descriptor in dict(poll.poll(None))
     poll.unregister(descriptor)
-    assert poll.poll(None) == [(far.fileno(), READABLE)] or poll.poll(None)[0][0] == far.fileno()
+    assert [each for each, _ in poll.poll(None)] == [far.fileno()]
 
 
 def test_select_returns_early_so_that_ctrl_c_is_noticed(pair: tuple[socket.socket, socket.socket]) -> None:
