@@ -259,7 +259,7 @@ def value_of(name: str) -> Any:
 async def test_it_takes_every_key_of_serve_as_serve_takes_it(tmp_path: Path) -> None:
     """Files and addresses that are named would be opened: only the configuration is compared."""
     absent: Any = dict.fromkeys(("native", "kafka", "metrics", "durability", "lenient"))
-    nothing = Arguments(**absent, config={}, users={}, security={}, telemetry=False)
+    nothing = Arguments(**absent, config={}, users={}, security={}, telemetry=False, oauth=False)
     for name in BROKER_KEYS.keys() - REFUSED.keys():
         found = broker_config(str(tmp_path), {name: value_of(name)}, nothing, is_lasting=True, for_tests=False)
         assert found == served(tmp_path, **{name: value_of(name)}), name
