@@ -40,9 +40,9 @@ class SelectPoll:
         if not self._kinds:  # select() without sockets is an error on Windows
             time.sleep(seconds)
             return []
-        wanted = [[each for each, kinds in self._kinds.items() if kinds & kind] for kind in (READABLE, WRITABLE)]
+        readers, writers = ([each for each, kinds in self._kinds.items() if kinds & kind] for kind in (READABLE, WRITABLE))
         try:
-            readable, writable, _ = select.select(*wanted, (), seconds)
+            readable, writable, _ = select.select(readers, writers, (), seconds)
         except OSError:  # one of them was closed: its reader finds out
             return list(self._kinds.items())
         ready = dict.fromkeys(readable, READABLE)
