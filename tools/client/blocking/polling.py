@@ -1,4 +1,4 @@
-"""How a blocking client waits for its sockets: select.poll(), or its likeness where the system has only select() (Windows)."""
+"""Wait for sockets: by select.poll(), or by its likeness where the system has only select() (Windows)."""
 
 from __future__ import annotations
 
