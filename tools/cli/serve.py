@@ -35,6 +35,8 @@ EXIT_CANNOT_SERVE: Final = 3
 DEFAULT_DATA_DIR: Final = "triolog-data"
 DEFAULT_KAFKA: Final = "127.0.0.1:9092"
 USUAL: Final = gc.get_threshold()
+OPEN_MAX: Final = 10_240
+"""Files that macOS accepts as a soft limit where the hard one is unlimited (setrlimit(2), its OPEN_MAX)."""
 WHILE_LOADING: Final = (10_000, *USUAL[1:])
 """What is loaded stays, but for a class behind each attrs class: 5 MiB, which the collector finds seldom enough."""
 WHILE_STARTING: Final = (100_000, *USUAL[1:])
@@ -371,11 +373,14 @@ def _check_metrics_extra() -> None:
 
 
 def _raise_descriptor_limit() -> None:
-    """Use what the process may have: the soft limit is often a leftover of 1,024."""
+    """Use what the process may have: the soft limit is often a leftover of 1,024, and 256 on macOS."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
+    if soft == hard:
+        return
+    for limit in (hard, max(soft, OPEN_MAX)) if hard == resource.RLIM_INFINITY else (hard,):
         with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+            return
 
 
 def _say_when_connections_are_few(max_connections: int) -> None:
