@@ -4,7 +4,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 PARALLEL := -n auto --maxprocesses 4 --dist loadfile
-PYTHON ?= $(firstword $(foreach python,python3 python3.13 python3.12 python3.11,$(shell $(python) -c \
+PYTHON ?= $(firstword $(foreach python,python3 python3.14 python3.13 python3.12 python3.11 python3.15,$(shell $(python) -c \
 	'import sys; sys.version_info >= (3, 11) and print("$(python)")' 2>/dev/null)))
 
 .DELETE_ON_ERROR:
@@ -146,8 +146,8 @@ dist: sbom
 
 # build/triolog.pyz: the server and the command line in one file, for machines that have nothing but one of these Pythons.
 # It has native wheels for each of them, for this kind of machine: files of one name are the same, others say whose they are.
-ZIPAPP_PYTHONS := 3.11 3.12 3.13
-ZIPAPP_EXTRAS := cli,metrics,control
+ZIPAPP_PYTHONS := 3.11 3.12 3.13 3.14 3.15
+ZIPAPP_EXTRAS := cli,metrics
 zipapp: dist
 	rm -rf build/zipapp
 	mkdir -p build/zipapp/all

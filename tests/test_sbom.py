@@ -22,7 +22,7 @@ from packaging.utils import canonicalize_name
 ROOT: Final = Path(__file__).resolve().parent.parent
 DECLARED: Final = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT: Final = DECLARED["project"]
-ALL: Final = ("cli", "metrics", "telemetry", "forward", "control", "oauth", "regex", "arrow", "sql", "spark")
+ALL: Final = ("cli", "metrics", "telemetry", "forward", "oauth", "regex", "arrow", "sql", "spark")
 BUILDS: Final = ("release", "test", "docs", "dev", "fuzz")
 COMBINED: Final = ("pipelines",)
 """Brings what `spark` brings, a Java and Spark Connect, which tests do without."""
@@ -103,7 +103,7 @@ def test_what_an_extra_asks_for_is_optional_and_says_so(plain: str) -> None:
     found = components(plain)
     for name in asked():
         assert (found[name]["scope"], "properties" in found[name]) == ("required", False), name
-    for extra in ALL[:7]:
+    for extra in ALL[:6]:
         for name in asked(extra) - asked():
             assert found[name]["scope"] == "optional", name
             assert extra in [each["value"] for each in found[name]["properties"]], name
