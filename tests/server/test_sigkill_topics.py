@@ -129,7 +129,7 @@ class Administrator(threading.Thread):
             configs = {"cleanup.policy": rng.choice(("compact", "delete")), "retention.ms": self._retention_ms()}
             if rng.random() < 0.3:
                 configs |= {"preallocate": "true", "segment.bytes": "20000"}
-            elif rng.random() < 0.6:
+            else:
                 configs |= {"segment.bytes": "1024", "index.interval.bytes": rng.choice(("0", "200"))}
             self.asked[name] = Topic(rng.randint(1, MAX_PARTITIONS), configs)
         wanted = [
@@ -204,14 +204,14 @@ class Run:
             self._check(server)
         for _ in range(STARTS_AT_THE_END):
             assert server.stop() == 0
-            self._alter_derived_files()
+            self._alter_derived_files(share=1.0)
             server = self._spawn(durability)
             self._check(server)
 
-    def _alter_derived_files(self) -> None:
+    def _alter_derived_files(self, share: float = 0.5) -> None:
         for directory in self.directories:
-            if self.rng.random() < 0.7:
-                self.altered |= alter_folders(directory, self.rng, share=0.5)
+            if self.rng.random() < max(share, 0.7):
+                self.altered |= alter_folders(directory, self.rng, share=share, are_lookups_checked=True)
 
     def _spawn(self, environment: dict[str, str]) -> server_process.ServerProcess:
         return self.folder.spawn("--kafka", "127.0.0.1:0", extra_environment=environment)
