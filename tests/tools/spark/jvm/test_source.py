@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -165,6 +166,7 @@ def test_a_view_in_sql_reads_what_its_filters_leave(spark: SparkSession) -> None
 def test_a_second_session_is_the_first_one_and_workers_run_this_interpreter(spark: SparkSession) -> None:
     assert session("another").sparkContext is spark.sparkContext
     assert spark.sparkContext.pythonExec == sys.executable
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, "as other tests of this process need it"
 
 
 RECORDS = """
