@@ -157,6 +157,14 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 
 @pytest.fixture(scope="session")
+def jvm_options() -> str:
+    """Options with which Spark's JVM starts fast."""
+    from tests.support import class_archive
+
+    return class_archive.jvm_options()
+
+
+@pytest.fixture(scope="session")
 def server_forker() -> Iterator[ServerForker]:
     """Stands for the command of a `ServerFolder` whose servers need not load everything anew."""
     from tests.support.forked_servers import ServerForker

@@ -16,6 +16,7 @@ from triolog.tools.demo.flights import find_source
 from triolog.tools.spark.demo import transformations
 from triolog.tools.spark.session import session
 
+from tests.support import class_archive
 from tests.tools.segments.test_segment_golden import GOLDEN, as_text, expected_records
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ def test_without_a_java_on_path_the_bundled_one_reads_a_topic(server: BlockingBr
             if program.name != "java" and not os.path.lexists(path / program.name):
                 (path / program.name).symlink_to(program)
     environ = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "PYTHONPATH")}
-    environ |= {"PATH": str(path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    environ |= {"PATH": str(path), "XDG_CACHE_HOME": str(tmp_path / "cache"), "SPARK_SUBMIT_OPTS": class_archive.FAST}
     command = [sys.executable, "-c", PROGRAM, f"127.0.0.1:{server.native.port}"]
     done = subprocess.run(command, env=environ, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
