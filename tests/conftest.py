@@ -185,6 +185,8 @@ def nothing_left_behind() -> Iterator[None]:
 
 _FALSIFYING: Final = re.compile(r"(?:Failing test case|Falsifying example): \w+(\(.*?^\))", re.DOTALL | re.MULTILINE)
 _MARGIN: Final = re.compile(r"^E       ", re.MULTILINE)
+_ERROR: Final = re.compile(r"E  |[\s|]*(?:[\w.]+(?:Error|Exception)\b|File \"|(?:server|protocol|tools|tests)/\S+\.py:\d+)")
+_ERROR_LINES: Final = 40
 _REPORT_LINES: Final = 60
 
 
@@ -216,5 +218,8 @@ def case_of(nodeid: str, report: str) -> str:
     parts = [f"# {nodeid}", f"```\n{environment} make test ARGS='{nodeid}'\n```"]
     if found := _FALSIFYING.search(_MARGIN.sub("", report)):
         parts.append(f"```python\n@example{found[1]}\n```")
-    parts.append("```\n" + "\n".join(report.splitlines()[-_REPORT_LINES:]) + "\n```")
+    lines = report.splitlines()
+    if errors := [line for line in lines[:-_REPORT_LINES] if _ERROR.match(line)]:
+        parts.append("```\n" + "\n".join(errors[-_ERROR_LINES:]) + "\n```")
+    parts.append("```\n" + "\n".join(lines[-_REPORT_LINES:]) + "\n```")
     return "\n\n".join(parts) + "\n"
