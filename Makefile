@@ -111,8 +111,11 @@ types-here: $(VENV)/.installed-dev
 types-darwin: $(VENV)/.installed-dev
 	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin
 
-# Everything that runs no test. `make -j2 checks` runs two of them at a time.
-checks: types-here lint types-darwin docs
+# Everything that runs no test, after one installation at a time: two checks at a time, because each keeps one core busy.
+checks:
+	$(MAKE) $(VENV)/.installed-dev
+	$(MAKE) $(VENV)/.installed-docs
+	$(MAKE) --jobs=2 types-here lint types-darwin docs
 
 # The site, in build/site. ARGS=... goes to mkdocs; a warning is an error: a link without its end, a page that no menu has.
 docs: $(VENV)/.installed-docs
