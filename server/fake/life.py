@@ -259,8 +259,8 @@ class Life:
         self._nodes().move_coordinator(name, node)
 
     def advertise(self, address: Address, node: int | None = None) -> None:
-        """Send Kafka clients to this address from now on, over all lives. Raises ValueError without a Kafka listener, or without
-        the node's number if there are several; KeyError for an unknown node."""
+        """Send Kafka clients to this address from now on, over all lives. Raises ValueError without a Kafka listener, or if there
+        are several and `node` is missing; KeyError for an unknown node."""
         if self.wanted.kafka is None:
             raise ValueError("the broker has no Kafka listener. Start it with --kafka HOST:PORT")
         if node is not None:

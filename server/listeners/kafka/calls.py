@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 import attrs
 
 from ....protocol.errors import ErrorCode, RequestError
-from ....protocol.kafka.apis import APIS, Api, ApiKey
+from ....protocol.kafka.apis import APIS, ApiKey
 from ....protocol.kafka.connection import FEW_ELEMENTS, KafkaConnection, Request, answer_steps
 from ....protocol.patterns import load_patterns
 from ....protocol.records.compression import load_codecs
