@@ -259,8 +259,8 @@ class Life:
         self._nodes().move_coordinator(name, node)
 
     def advertise(self, address: Address, node: int | None = None) -> None:
-        """Send Kafka clients to this address from now on, over all lives. Raises ValueError without a Kafka listener, or if there
-        are several and `node` is missing; KeyError for an unknown node."""
+        """Send Kafka clients to this address from now on, over all lives. Raises KeyError for an unknown node, and ValueError
+        without a Kafka listener, or without `node` if there are several."""
         if self.wanted.kafka is None:
             raise ValueError("the broker has no Kafka listener. Start it with --kafka HOST:PORT")
         if node is not None:
