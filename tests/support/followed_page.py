@@ -18,7 +18,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 import sysconfig
 from pathlib import Path
 from types import TracebackType
@@ -80,6 +79,8 @@ class Reader:
     folder: Path
     jvm_options: str = ""
     """Of Spark's JVM, where the page has one."""
+    programs: Path = Path(sysconfig.get_path("scripts"))
+    """The folder of `triolog` and `python`."""
     _server: ServerProcess | None = None
     _addresses: dict[str, str] = attrs.field(factory=dict)
     """By what pages say, where the server listens."""
@@ -101,7 +102,7 @@ class Reader:
             if block.title is not None:
                 (self.folder / block.title).write_text(self._really(block.text), encoding="utf-8")
             elif block.language == "python":
-                run = self._run([sys.executable, "-W", "error", "-c", self._really(block.text)])
+                run = self._run([str(self.programs / "python"), "-W", "error", "-c", self._really(block.text)])
                 assert run.returncode == 0, f"the program of line {block.line} ends with {run.returncode}:\n{run.stdout}"
                 assert run.stdout, f"the program of line {block.line} says nothing"
                 count += 1
@@ -130,12 +131,14 @@ class Reader:
             if option in arguments:
                 arguments[arguments.index(option) + 1] = "127.0.0.1:0"
         on_any_port = () if "--native" in arguments else ("--native", "127.0.0.1:0")
-        self._server = ServerProcess.spawn(self.folder, [*arguments, *on_any_port], name=".server").wait_ready()
+        command = (str(self.programs / "triolog"),)
+        spawned = ServerProcess.spawn(self.folder, [*arguments, *on_any_port], name=".server", command=command)
+        self._server = spawned.wait_ready()
         ready = json.loads(self._server.ready_file.read_text())
         self._addresses = {ADDRESSES[name]: address for name, address in ready.items() if name in ADDRESSES}
 
     def _run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
-        path = f"{sysconfig.get_path('scripts')}{os.pathsep}{os.environ['PATH']}"
+        path = f"{self.programs}{os.pathsep}{os.environ['PATH']}"
         variables = {
             "PATH": path,
             "TZ": "UTC",
