@@ -1,8 +1,8 @@
 """A log server in one Python process that stores logs the way Apache Kafka does.
 
 `open` is a broker in a trio program, `open_or_join` one that several processes share, `connect` a client of a server.
-`triolog.aio` and `triolog.blocking` have the same for asyncio and for programs without an event loop. Nothing is imported before
-it is used.
+`triolog.aio` and `triolog.blocking` have the same for asyncio and for programs without an event loop. Nothing is imported
+before it is used.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""One directory for several processes: `open_or_join`. The process that gets the lock of `.owner` owns the directory: it runs the
-broker, and serves the others, and itself, over the socket `.socket` in the directory. When it ends, another one becomes the owner.
+"""One directory for several processes: `open_or_join`. The process with the lock of `.owner` owns the directory. It runs the
+broker, and serves all processes over the socket `.socket` in the directory. When it ends, another process becomes the owner.
 
 *Invariants*
 - A process unlinks, binds or listens on `.socket` only while it owns the directory.
@@ -13,8 +13,9 @@ import contextlib
 import fcntl
 import logging
 import os
+import socket
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import partial
 from io import FileIO
@@ -33,7 +34,7 @@ from ...tools.client.connection import Client, open_background
 from ...tools.client.errors import ClosedError, ConnectionLostError
 from ...tools.client.greeted_connection import Connection
 from ..config.values import Address
-from ..fake.life import ForkedError
+from ..fake.life import ForkedError, Seed
 from ..listeners.connections.sockets import BACKLOG, Admission
 from ..listeners.native.calls import native_listener
 from ..storage.disk.checkpoints import OWNER_FILE
@@ -131,8 +132,8 @@ class JoinedBroker(Client):
         return await super().connected()
 
     async def call(self, request: RequestMessage) -> ResponseMessage | None:
-        """Send any request, and wait for the response. Raises ConnectionLostError or RequestTimedOutError, which say whether the
-        request was sent, and what the owner answers."""
+        """Send any request, and wait for the response. Raises ConnectionLostError or RequestTimedOutError, whose messages say
+        whether the request was sent, and the errors that the owner returns."""
         is_sent = False
         try:
             if self._connection is None or self._connection.is_lost:
@@ -153,8 +154,8 @@ class JoinedBroker(Client):
         acks: int = ACKS_ALL,
         expected_offset: int | None = None,
     ) -> AppendResult:
-        """Append to a partition, as `append` of a client. Values are sent again to the next owner, and stored once. An error after
-        that says that the records may have been written."""
+        """Append to a partition, as `append` of a client. Values are sent again to the next owner, and stored once. If that
+        takes too long, the message of the error says that the records may have been written."""
         try:
             return await super().append(
                 topic, records, key=key, partition=partition, acks=acks, expected_offset=expected_offset
@@ -224,7 +225,7 @@ class JoinedBroker(Client):
             self._is_starting = False
             LOGGER.info("directory owned: path=%s pid=%d", self._path, os.getpid())
             await self._closing.wait()
-            os.unlink(self._address)
+            _remove(self._address)
             listener.stop(core.config.stop_grace_ms / 1000)
 
     def close(self) -> None:
@@ -246,29 +247,30 @@ class JoinedBroker(Client):
             os.close(self._stream.socket.detach())
 
 
-async def _listen(address: Address) -> list[trio.SocketListener]:
+def _remove(path: str) -> None:
+    Path(path).unlink(missing_ok=True)
+
+
+def _bound(path: str) -> socket.socket:
     """Listen on a Unix socket that only processes of this user can connect to. Raises OSError."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(address.host)  # of an owner that was killed
-    listening = trio.socket.socket(trio.socket.AF_UNIX, trio.socket.SOCK_STREAM)
+    _remove(path)  # of an owner that was killed
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        await listening.bind(address.host)
-        os.chmod(address.host, 0o600)  # before it listens
+        listening.bind(path)
+        Path(path).chmod(0o600)  # before it listens
         listening.listen(BACKLOG)
     except BaseException:
         listening.close()
         raise
-    return [trio.SocketListener(listening)]
+    return listening
 
 
-@asynccontextmanager
-async def open_or_join(path: str | os.PathLike[str], **options: Unpack[JoinOptions]) -> AsyncIterator[JoinedBroker]:
-    """Share a directory with other processes for the time of the block: `async with triolog.open_or_join("data") as log`.
+async def _listen(address: Address) -> list[trio.SocketListener]:
+    return [trio.SocketListener(trio.socket.from_stdlib_socket(_bound(address.host)))]
 
-    The first process runs the broker, and the others call it. When its process ends, another one runs it. `JoinOptions` describes
-    the options; give the same ones in every process. Raises InvalidConfigError, StorageError, OSError or RequestError when this
-    process cannot start the broker; ConnectionLostError when the owner does not answer within a minute.
-    """
+
+def _directory(path: str | os.PathLike[str], settings: Mapping[str, object]) -> str:
+    """Make the directory and return its path. Raises InvalidConfigError for a path or settings that processes cannot share."""
     directory = str(Path(path).absolute())
     if os.fspath(path) == MEMORY:
         raise InvalidConfigError(f"open_or_join needs a directory that processes can share, not {MEMORY}")
@@ -277,10 +279,22 @@ async def open_or_join(path: str | os.PathLike[str], **options: Unpack[JoinOptio
             f"the path {directory} is too long: with /{SOCKET_FILE} a socket allows {MAX_SOCKET_PATH_BYTES} bytes. Use a "
             "shorter path, or a symbolic link to it"
         )
-    if "native_security" in (options.get("settings") or {}):
+    if "native_security" in settings:
         raise InvalidConfigError("native_security has no meaning in open_or_join: the file system protects its socket")
-    topics = opening.Seed.of(options.pop("topics", ()), {}).topics
     OsFileSystem().make_directory(directory)
+    return directory
+
+
+@asynccontextmanager
+async def open_or_join(path: str | os.PathLike[str], **options: Unpack[JoinOptions]) -> AsyncIterator[JoinedBroker]:
+    """Share a directory with other processes for the time of the block: `async with triolog.open_or_join("data") as log`.
+
+    The first process runs the broker, and the others call it. When its process ends, another one runs it. `JoinOptions`
+    describes the options; give the same ones in every process. Raises InvalidConfigError, StorageError, OSError or RequestError
+    when this process cannot start the broker; ConnectionLostError when the owner does not answer within a minute.
+    """
+    directory = _directory(path, options.get("settings") or {})
+    topics = Seed.of(options.pop("topics", ()), {}).topics
     async with open_background() as nursery:
         joined = JoinedBroker(nursery, directory, partial(opening.open, directory, **options))
         nursery.start_soon(joined.serve)
@@ -292,6 +306,7 @@ async def open_or_join(path: str | os.PathLike[str], **options: Unpack[JoinOptio
             yield joined
         finally:
             await joined.aclose()
+            nursery.cancel_scope.cancel()  # an attempt to connect
 
 
 def _forked() -> None:
