@@ -33,6 +33,7 @@ from ...tools.client.config import ClientConfig
 from ...tools.client.connection import Client, open_background
 from ...tools.client.errors import ClosedError, ConnectionLostError
 from ...tools.client.greeted_connection import Connection
+from ...tools.client.loops import Tasks
 from ..config.values import Address
 from ..fake.life import ForkedError, Seed
 from ..listeners.connections.sockets import BACKLOG, Admission
@@ -80,7 +81,7 @@ class Reconnecting:
     """Starts the tasks of connections. After the end of a connection it makes the next one at once, so that another process
     becomes the owner even if no call waits."""
 
-    nursery: trio.Nursery
+    nursery: Tasks
     connected: Callable[[], Awaitable[Connection]]
 
     def start_soon(self, run: Callable[..., Awaitable[Any]], /, *arguments: Any) -> None:
@@ -99,9 +100,7 @@ class Reconnecting:
 class JoinedBroker(Client):
     """A directory that several processes share, with the calls of a client, whichever process owns it. Use `open_or_join`."""
 
-    def __init__(
-        self, nursery: trio.Nursery, path: str, opened: Callable[[], AbstractAsyncContextManager[EmbeddedBroker]]
-    ) -> None:
+    def __init__(self, nursery: Tasks, path: str, opened: Callable[[], AbstractAsyncContextManager[EmbeddedBroker]]) -> None:
         super().__init__(Reconnecting(nursery, self.connected), self._open_stream, CONFIG)
         self._path = path
         self._address = f"{path}/{SOCKET_FILE}"
@@ -112,6 +111,7 @@ class JoinedBroker(Client):
         self._closing = trio.Event()
         self._ended = trio.Event()
         self._failure: Exception | None = None
+        self._logged = ""
         self._is_starting = self._is_joined = False
         _JOINED.add(self)
 
@@ -161,6 +161,8 @@ class JoinedBroker(Client):
                 topic, records, key=key, partition=partition, acks=acks, expected_offset=expected_offset
             )
         except (ConnectionLostError, RequestTimedOutError) as exc:
+            if acks != ACKS_ALL or isinstance(records, bytes | bytearray | memoryview):
+                raise  # it was sent once
             raise type(exc)(f"{exc.message}. The records for {topic!r} may have been written") from exc
 
     # ---- ownership -----------------------------------------------------------------------------------------------------
@@ -210,8 +212,9 @@ class JoinedBroker(Client):
     def _failed(self, error: Exception) -> None:
         while isinstance(error, ExceptionGroup):
             error = error.exceptions[0]
-        if self._is_joined:
+        if self._is_joined and str(error) != self._logged:
             LOGGER.error("cannot own a directory that no other process serves: path=%s error=%s", self._path, error)
+            self._logged = str(error)
         self._failure = error
 
     async def _own(self) -> None:
@@ -222,7 +225,7 @@ class JoinedBroker(Client):
             listener = native_listener(core, Address(self._address, 0), admission)
             listener.open_sockets = _listen
             await serving.start(listener.run)
-            self._is_starting = False
+            self._is_starting, self._logged = False, ""
             LOGGER.info("directory owned: path=%s pid=%d", self._path, os.getpid())
             await self._closing.wait()
             _remove(self._address)

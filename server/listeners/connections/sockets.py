@@ -361,7 +361,7 @@ def _peer_of(stream: trio.SocketStream) -> str:
 
 def _address_in(name: Any) -> Address:
     """Return the address in the name of a socket. That of a Unix socket is a path, and its peers have none."""
-    return Address(name or "unix", 0) if isinstance(name, str | bytes) else Address(*name[:2])
+    return Address(name or "unix", 0) if isinstance(name, str) else Address(*name[:2])
 
 
 KEPT_SHARE: Final = 8
