@@ -203,28 +203,22 @@ class JoinedBroker(Client):
                     with ownership(self._path) as is_owner:
                         if is_owner and not self._closing.is_set():
                             await self._own()
-                except* (TriologError, OSError) as errors:
-                    self._failed(errors)
+                except (TriologError, OSError) as exc:
+                    if self._is_joined and str(exc) != self._logged:
+                        LOGGER.error("cannot own a directory that no other process serves: path=%s error=%s", self._path, exc)
+                    self._failure, self._logged = exc, str(exc)
                 self._is_starting = False
         finally:
             self._ended.set()
 
-    def _failed(self, error: Exception) -> None:
-        while isinstance(error, ExceptionGroup):
-            error = error.exceptions[0]
-        if self._is_joined and str(error) != self._logged:
-            LOGGER.error("cannot own a directory that no other process serves: path=%s error=%s", self._path, error)
-            self._logged = str(error)
-        self._failure = error
-
     async def _own(self) -> None:
         self._is_starting = True
-        async with self._opened() as broker, trio.open_nursery() as serving:
+        async with self._opened() as broker, open_background() as serving:
             core = broker.core
             admission = Admission.of(core.config, broker.life.protocols, quotas=core.security.quotas)
             listener = native_listener(core, Address(self._address, 0), admission)
             listener.open_sockets = _listen
-            await serving.start(listener.run)
+            serving.start_soon(listener.run)
             self._is_starting, self._logged = False, ""
             LOGGER.info("directory owned: path=%s pid=%d", self._path, os.getpid())
             await self._closing.wait()
