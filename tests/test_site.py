@@ -62,7 +62,7 @@ def test_a_quickstart_fits_one_screen() -> None:
 @pytest.mark.merge
 def test_recipes_of_the_cookbook_do_what_they_say(tmp_path: Path) -> None:
     with Reader(tmp_path) as reader:
-        assert reader.follow(text_of("cookbook.md")) == 6
+        assert reader.follow(text_of("cookbook.md")) == 12
 
 
 def test_recipes_are_short_and_those_that_are_not_run_compile() -> None:
