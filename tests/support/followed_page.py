@@ -87,7 +87,7 @@ class Reader:
 
     def __enter__(self) -> Self:
         (self.folder / INSTALLED).mkdir()
-        for path in (ROOT / "tools" / "spark").glob("pyspark_*"):
+        for path in (ROOT / "tools" / "spark" / "data_sources").glob("pyspark_*"):
             (self.folder / INSTALLED / path.name).symlink_to(path)
         return self
 
