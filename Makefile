@@ -4,11 +4,11 @@
 VENV := .venv
 BIN := $(VENV)/bin
 PARALLEL := -n auto --maxprocesses 4 --dist loadfile
-PYTHON ?= $(firstword $(foreach python,python3 python3.13 python3.12 python3.11,$(shell $(python) -c \
+PYTHON ?= $(firstword $(foreach python,python3 python3.14 python3.13 python3.12 python3.11 python3.15,$(shell $(python) -c \
 	'import sys; sys.version_info >= (3, 11) and print("$(python)")' 2>/dev/null)))
 
 .DELETE_ON_ERROR:
-.PHONY: demo damage-demo edge-demo spark-demo test test-portable print-portable test-long test-spark-kill simulate simulate-planted histories soak fuzz lint types docs console-pictures bench bench-kafka bench-spark format man dist sbom zipapp clean
+.PHONY: demo damage-demo edge-demo spark-demo test test-portable print-portable test-long test-spark-kill simulate simulate-planted histories soak fuzz lint types types-here types-darwin docs checks console-pictures bench bench-kafka bench-spark format man dist sbom zipapp clean
 
 # pip, not python, stands for the environment: where the system's venv lacks ensurepip, python is there without pip.
 $(BIN)/pip:
@@ -103,10 +103,19 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/codespell
 	$(BIN)/python -m tests.support.plain_english > /dev/null
 
-# Also with the names of macOS: an error there is a call that only Linux has.
-types: $(VENV)/.installed-dev
+# Also with the names of macOS: an error there is a call that only Linux has. Each run has a cache of its own, or it would discard
+# the other's.
+types: types-here types-darwin
+types-here: $(VENV)/.installed-dev
 	$(BIN)/mypy
-	$(BIN)/mypy --platform darwin
+types-darwin: $(VENV)/.installed-dev
+	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin
+
+# Everything that runs no test, after one installation at a time: two checks at a time, because each keeps one core busy.
+checks:
+	$(MAKE) $(VENV)/.installed-dev
+	$(MAKE) $(VENV)/.installed-docs
+	$(MAKE) --jobs=2 types-here lint types-darwin docs
 
 # The site, in build/site. ARGS=... goes to mkdocs; a warning is an error: a link without its end, a page that no menu has.
 docs: $(VENV)/.installed-docs
@@ -146,8 +155,8 @@ dist: sbom
 
 # build/triolog.pyz: the server and the command line in one file, for machines that have nothing but one of these Pythons.
 # It has native wheels for each of them, for this kind of machine: files of one name are the same, others say whose they are.
-ZIPAPP_PYTHONS := 3.11 3.12 3.13
-ZIPAPP_EXTRAS := cli,metrics,control
+ZIPAPP_PYTHONS := 3.11 3.12 3.13 3.14 3.15
+ZIPAPP_EXTRAS := cli,metrics
 zipapp: dist
 	rm -rf build/zipapp
 	mkdir -p build/zipapp/all

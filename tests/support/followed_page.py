@@ -32,8 +32,6 @@ BLOCK: Final = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.D
 ROOT: Final = Path(__file__).resolve().parents[2]
 COMMAND_DEADLINE_S: Final = 10 * DEADLINE_S
 """Spark starts a JVM."""
-FAST_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A job of seconds ends in half the time."""
 INSTALLED: Final = ".installed"
 """A folder on the path with the modules that Spark looks for by name: it finds them in a wheel, not in an editable install."""
 ADDRESSES: Final = {"native": "127.0.0.1:9095", "kafka": "127.0.0.1:9092"}
@@ -80,6 +78,8 @@ class Reader:
     """Follows one page in a folder of its own. Leaving the block ends a server that still runs."""
 
     folder: Path
+    jvm_options: str = ""
+    """Of Spark's JVM, where the page has one."""
     _server: ServerProcess | None = None
     _addresses: dict[str, str] = attrs.field(factory=dict)
     """By what pages say, where the server listens."""
@@ -142,7 +142,7 @@ class Reader:
             "COLUMNS": "80",
             "PYTHONPATH": str(self.folder / INSTALLED),
             "LC_ALL": "C.UTF-8",
-            "SPARK_SUBMIT_OPTS": FAST_JVM,
+            "SPARK_SUBMIT_OPTS": self.jvm_options,
             "PYTEST_ADDOPTS": "-p no:randomly -p no:asyncio",
         }
         if ADDRESSES["native"] in self._addresses:
