@@ -117,10 +117,12 @@ def _altered_numbers(content: bytes, first: int = 0, *, may_grow: bool = True) -
 
 def _altered_facts(content: bytes) -> Iterator[tuple[str, bytes]]:
     """Numbers of index files, as a person would change them: with and without the checksum. A power cut may leave no JSON. The
-    log start offset is no derived number: another one counts where its checksum is right or missing."""
+    log start offset is no derived number: another one counts where its checksum is right or missing, so it is not altered where
+    an earlier alteration took the checksum."""
     if not _is_json(content):
         return
-    for key in sorted({"format_version", "log_start_offset", "crc32c"} & json.loads(content).keys()):
+    keys = {"format_version", "log_start_offset", "crc32c"} if "crc32c" in json.loads(content) else {"format_version"}
+    for key in sorted(keys & json.loads(content).keys()):
         old = json.loads(content)[key]
         for value in sorted({-1, 0, 1, old + 1, old // 2, 2**63 - 1} - {old}):
             yield f"{key}: {value}", json.dumps({**json.loads(content), key: value}).encode()
