@@ -11,8 +11,7 @@ from tests.support.followed_page import Reader, is_seen
 
 pytestmark = pytest.mark.merge  # what a tutorial says is typed into real servers
 
-DOCS: Final = Path(__file__).resolve().parent.parent / "docs"
-TUTORIALS: Final = DOCS / "tutorials"
+TUTORIALS: Final = Path(__file__).resolve().parent.parent / "docs" / "tutorials"
 IN_SPARK: Final = pytest.param("spark.md", marks=[pytest.mark.merge, pytest.mark.timeout(1200)])
 
 
@@ -20,11 +19,6 @@ IN_SPARK: Final = pytest.param("spark.md", marks=[pytest.mark.merge, pytest.mark
 def test_what_a_tutorial_says_happens(name: str, tmp_path: Path) -> None:
     with Reader(tmp_path) as reader:
         assert reader.follow((TUTORIALS / name).read_text(encoding="utf-8")) >= 3
-
-
-def test_what_the_page_about_analysis_says_happens(tmp_path: Path) -> None:
-    with Reader(tmp_path) as reader:
-        assert reader.follow((DOCS / "analysis.md").read_text(encoding="utf-8")) >= 3
 
 
 def test_a_page_that_says_something_else_and_a_program_that_fails_are_found_out(tmp_path: Path) -> None:
