@@ -20,7 +20,6 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 import sysconfig
 import time
 from collections.abc import Callable
@@ -36,8 +35,6 @@ BLOCK: Final = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.D
 ROOT: Final = Path(__file__).resolve().parents[2]
 COMMAND_DEADLINE_S: Final = 10 * DEADLINE_S
 """Spark starts a JVM."""
-FAST_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A job of seconds ends in half the time."""
 INSTALLED: Final = ".installed"
 """A folder on the path with the modules that Spark looks for by name: it finds them in a wheel, not in an editable install."""
 STAYS: Final = re.compile(r"triolog (?:console|forward (?:--to|--config \S+$))(?!.* --drain)|.* &$")
@@ -87,6 +84,10 @@ class Reader:
     """Follows one page in a folder of its own. Leaving the block ends a server that still runs."""
 
     folder: Path
+    jvm_options: str = ""
+    """Of Spark's JVM, where the page has one."""
+    programs: Path = Path(sysconfig.get_path("scripts"))
+    """The folder of `triolog` and `python`."""
     places: dict[str, str] = attrs.field(factory=dict)
     """By the words of pages: addresses and directories here."""
     is_seen: Callable[[str, str], bool] = is_seen
@@ -97,7 +98,7 @@ class Reader:
 
     def __enter__(self) -> Self:
         (self.folder / INSTALLED).mkdir()
-        for path in (ROOT / "tools" / "spark").glob("pyspark_*"):
+        for path in (ROOT / "tools" / "spark" / "data_sources").glob("pyspark_*"):
             (self.folder / INSTALLED / path.name).symlink_to(path)
         return self
 
@@ -115,7 +116,7 @@ class Reader:
             if block.title is not None:
                 (self.folder / block.title).write_text(self._really(block.text), encoding="utf-8")
             elif block.language == "python":
-                run = self._run([sys.executable, "-W", "error", "-c", self._really(block.text)])
+                run = self._run([str(self.programs / "python"), "-W", "error", "-c", self._really(block.text)])
                 assert run.returncode == 0, f"the program of line {block.line} ends with {run.returncode}:\n{run.stdout}"
                 assert run.stdout, f"the program of line {block.line} says nothing"
                 count += 1
@@ -149,7 +150,9 @@ class Reader:
         if "--ready-file" in arguments:  # the reader has one of its own
             del arguments[(at := arguments.index("--ready-file")) : at + 2]
         on_any_port = () if "--native" in arguments else ("--native", "127.0.0.1:0")
-        self._server = ServerProcess.spawn(self.folder, [*arguments, *on_any_port], name=".server").wait_ready()
+        command = (str(self.programs / "triolog"),)
+        spawned = ServerProcess.spawn(self.folder, [*arguments, *on_any_port], name=".server", command=command)
+        self._server = spawned.wait_ready()
         ready = json.loads(self._server.ready_file.read_text())
         self._addresses = {ADDRESSES[name]: address for name, address in ready.items() if name in ADDRESSES}
 
@@ -187,7 +190,7 @@ class Reader:
         )
 
     def _environment(self) -> dict[str, str]:
-        path = f"{sysconfig.get_path('scripts')}{os.pathsep}{os.environ['PATH']}"
+        path = f"{self.programs}{os.pathsep}{os.environ['PATH']}"
         variables = {
             "PATH": path,
             "TZ": "UTC",
@@ -195,7 +198,7 @@ class Reader:
             "PYTHONPATH": os.pathsep.join([str(self.folder / INSTALLED), *filter(None, [os.environ.get("PYTHONPATH")])]),
             "LC_ALL": "C.UTF-8",
             "TRIOLOG_FORWARD_DIR": str(self.folder / ".forward"),
-            "SPARK_SUBMIT_OPTS": FAST_JVM,
+            "SPARK_SUBMIT_OPTS": self.jvm_options,
             "PYTEST_ADDOPTS": "-p no:randomly -p no:asyncio",
         }
         if ADDRESSES["native"] in self._addresses:
