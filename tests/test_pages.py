@@ -74,7 +74,7 @@ def test_what_a_page_says_happens(name: str, tmp_path: Path) -> None:
         if "kafka.example" in PAGES[name]:
             upstream = stack.enter_context(blocking.open(kafka="127.0.0.1:0"))
             places["kafka.example:9092"] = upstream.bootstrap_servers
-        reader = stack.enter_context(Reader(tmp_path, places, is_measured))
+        reader = stack.enter_context(Reader(tmp_path, places=places, is_seen=is_measured))
         assert reader.follow(prepared(name)) > 0
 
 

@@ -334,6 +334,11 @@ NOT_RUN: Final[dict[str, dict[str, str]]] = {
     "native-protocol.md": {
         "000000": "tests/protocol/native/test_documentation.py reads the bytes",
     },
+    "operations/containers.md": {
+        "docker": "it needs Docker",
+        "from triolog.tools.testcontainers": "it needs Docker",
+        "steps:": "it needs a CI service with containers",
+    },
     "operations/monitoring.md": {
         "- alert: TriologLosesData": "it needs Prometheus",
         "kafka-client-metrics": KAFKAS,
@@ -341,7 +346,12 @@ NOT_RUN: Final[dict[str, dict[str, str]]] = {
     "operations/security.md": {"kafka-configs": KAFKAS},
     "operations/unattended.md": {"python3 -m venv": "it needs root and systemd: tests/test_unit_files.py"},
     "releasing.md": {"python3 triolog.pyz": "tests/test_packaging.py builds that file and serves from it"},
-    "spark.md": {"from triolog.tools.spark.session import session": JVM, "def write(rows, number):": JVM},
+    "spark.md": {
+        "from triolog.tools.spark.session import session": JVM,
+        "def write(rows, number):": JVM,
+        "from triolog.tools.spark.lag": JVM,
+        "triolog spark pack": "it needs a cluster of Spark",
+    },
     "testing-with-triolog.md": {
         "import pytest": "tests/test_testing_docs.py runs it under pytest",
         "def test_words": "it needs two instances of a Kafka Streams application, so a JVM",
