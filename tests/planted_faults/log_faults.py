@@ -101,12 +101,19 @@ PRODUCERS: Final = {
         tests=(f"{EARLIER_BATCHES}::test_a_file_of_the_snapshots_crc_alone_is_told_from_another",),
     ),
     "transaction-index-unchecked": Fault(
-        why="A segment whose .txnindex was lost shows aborted records, and an altered index leads to the wrong record.",
+        why="A segment whose .txnindex was lost shows aborted records to committed readers.",
         file="server/storage/recovery/recovery.py",
         old="            drive(self.fs, self.derived.check(segment))\n",
         tests=(
             f"{DERIVED_FILES}::test_a_transaction_index_that_was_changed_behind_a_clean_stop_is_made_anew_and_said[missing-0]",
             f"{DERIVED_FILES}::test_what_kafka_wrote_is_known_once_it_is_adopted",
+        ),
+    ),
+    "lookup-index-unchecked": Fault(
+        why="An index that was altered after a clean stop leads to the wrong record.",
+        file="server/storage/log/derived_files.py",
+        old="        self._check_lookups(segment)\n",
+        tests=(
             "tests/server/test_share_crashes.py::test_what_was_acknowledged_never_comes_again_and_nothing_is_lost",
             "tests/server/test_sigkill_topics.py::test_changes_of_topics_are_whole_or_absent_after_sigkill",
         ),
