@@ -61,6 +61,7 @@ NEED_THE_ARROW_EXTRA = ("triolog.tools.spark.", "triolog.tools.arrow.", "triolog
 NEED = {"numpy": NEED_THE_ARROW_EXTRA, "pyarrow": NEED_THE_ARROW_EXTRA, "pyspark": ("triolog.tools.spark.",)}
 NEED["prometheus_client"] = ("triolog.server.listeners.http.health", "triolog.server.figures.prometheus")
 HTTP = tuple(f"triolog.server.listeners.http.{name}" for name in ("server", "session"))
+HTTP += ("triolog.server.logs.signing_keys",)
 NEED["h11"] = (*HTTP, "triolog.server.fake.", "triolog.tools.console.", *NEED["prometheus_client"])
 NEED["pytest"] = ("triolog.tools.pytest_plugin",)
 NEED["testcontainers"] = ("triolog.tools.testcontainers",)
