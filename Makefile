@@ -4,7 +4,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 PARALLEL := -n auto --maxprocesses 4 --dist loadfile
-PYTHON ?= $(firstword $(foreach python,python3 python3.13 python3.12 python3.11,$(shell $(python) -c \
+PYTHON ?= $(firstword $(foreach python,python3 python3.14 python3.13 python3.12 python3.11 python3.15,$(shell $(python) -c \
 	'import sys; sys.version_info >= (3, 11) and print("$(python)")' 2>/dev/null)))
 
 # Those of the classifiers, and the version, each from its only place.
@@ -12,7 +12,7 @@ PYTHONS := $(shell sed -n 's/.*:: Python :: \(3\.[0-9]*\)".*/\1/p' pyproject.tom
 VERSION := $(shell sed -n 's/^VERSION.*"\(.*\)"/\1/p' server/config/version.py)
 
 .DELETE_ON_ERROR:
-.PHONY: release-check install-lines print-pythons print-version print-notes demo damage-demo edge-demo spark-demo test test-portable print-portable test-long test-spark-kill simulate simulate-planted histories soak fuzz lint types docs console-pictures bench bench-kafka bench-spark format man dist sbom zipapp clean
+.PHONY: release-check install-lines print-pythons print-version print-notes demo damage-demo edge-demo spark-demo test test-portable print-portable test-long test-spark-kill simulate simulate-planted histories soak fuzz lint types types-here types-darwin docs checks console-pictures bench bench-kafka bench-spark format man dist sbom zipapp clean
 
 # pip, not python, stands for the environment: where the system's venv lacks ensurepip, python is there without pip.
 $(BIN)/pip:
@@ -107,10 +107,19 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/codespell
 	$(BIN)/python -m tests.support.plain_english > /dev/null
 
-# Also with the names of macOS: an error there is a call that only Linux has.
-types: $(VENV)/.installed-dev
+# Also with the names of macOS: an error there is a call that only Linux has. Each run has a cache of its own, or it would discard
+# the other's.
+types: types-here types-darwin
+types-here: $(VENV)/.installed-dev
 	$(BIN)/mypy
-	$(BIN)/mypy --platform darwin
+types-darwin: $(VENV)/.installed-dev
+	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin
+
+# Everything that runs no test, after one installation at a time: two checks at a time, because each keeps one core busy.
+checks:
+	$(MAKE) $(VENV)/.installed-dev
+	$(MAKE) $(VENV)/.installed-docs
+	$(MAKE) --jobs=2 types-here lint types-darwin docs
 
 # The site, in build/site. ARGS=... goes to mkdocs; a warning is an error: a link without its end, a page that no menu has.
 docs: $(VENV)/.installed-docs
@@ -167,7 +176,7 @@ print-notes:
 
 # build/triolog.pyz: the server and the command line in one file, for machines that have nothing but one of these Pythons.
 # It has native wheels for each of them, for this kind of machine: files of one name are the same, others say whose they are.
-ZIPAPP_EXTRAS := cli,metrics,control
+ZIPAPP_EXTRAS := cli,metrics
 zipapp: dist
 	rm -rf build/zipapp
 	mkdir -p build/zipapp/all

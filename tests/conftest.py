@@ -41,10 +41,11 @@ BEGUN_FIRST: Final = (
     "tests/applications/test_streams.py",
     "tests/test_readme.py",
     "tests/test_tutorials.py",
+    "tests/test_pages.py",
     "tests/simulation/test_worlds.py",
     "tests/tools/forward/test_sigkill.py",
-    "tests/kafka/test_forward.py",
     "tests/tools/demo/edge/test_accounts.py",
+    "tests/browser/test_streams.py",
     "tests/browser/test_views.py",
     "tests/browser/test_pictures.py",
     "tests/browser/test_live.py",
@@ -53,6 +54,10 @@ BEGUN_FIRST: Final = (
     "tests/tools/forward/test_failures.py",
     "tests/tools/bench/test_table.py",
     "tests/tools/bench/test_kafka.py",
+    "tests/server/test_small_device.py",
+    "tests/tools/cli/forward/test_reload.py",
+    "tests/applications/test_mirror_maker.py",
+    "tests/applications/test_connect.py",
 )
 """What takes longest although it is few tests: at the end one process would be busy with it and the others with nothing."""
 
@@ -157,6 +162,14 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 
 @pytest.fixture(scope="session")
+def jvm_options() -> str:
+    """Options with which Spark's JVM starts fast."""
+    from tests.support import class_archive
+
+    return class_archive.jvm_options()
+
+
+@pytest.fixture(scope="session")
 def server_forker() -> Iterator[ServerForker]:
     """Stands for the command of a `ServerFolder` whose servers need not load everything anew."""
     from tests.support.forked_servers import ServerForker
@@ -177,6 +190,8 @@ def nothing_left_behind() -> Iterator[None]:
 
 _FALSIFYING: Final = re.compile(r"(?:Failing test case|Falsifying example): \w+(\(.*?^\))", re.DOTALL | re.MULTILINE)
 _MARGIN: Final = re.compile(r"^E       ", re.MULTILINE)
+_ERROR: Final = re.compile(r"E  |[\s|]*(?:[\w.]+(?:Error|Exception)\b|File \"|(?:server|protocol|tools|tests)/\S+\.py:\d+)")
+_ERROR_LINES: Final = 40
 _REPORT_LINES: Final = 60
 
 
@@ -208,5 +223,8 @@ def case_of(nodeid: str, report: str) -> str:
     parts = [f"# {nodeid}", f"```\n{environment} make test ARGS='{nodeid}'\n```"]
     if found := _FALSIFYING.search(_MARGIN.sub("", report)):
         parts.append(f"```python\n@example{found[1]}\n```")
-    parts.append("```\n" + "\n".join(report.splitlines()[-_REPORT_LINES:]) + "\n```")
+    lines = report.splitlines()
+    if errors := [line for line in lines[:-_REPORT_LINES] if _ERROR.match(line)]:
+        parts.append("```\n" + "\n".join(errors[-_ERROR_LINES:]) + "\n```")
+    parts.append("```\n" + "\n".join(lines[-_REPORT_LINES:]) + "\n```")
     return "\n\n".join(parts) + "\n"

@@ -253,7 +253,7 @@ def test_the_core_is_small_and_has_a_broker(core: Installed) -> None:
 def test_without_its_extra_the_command_says_in_one_line_how_to_get_it(core: Installed) -> None:
     for command in (("triolog",), ("triolog", "serve"), ("python", "-I", "-m", "triolog.tools.cli")):
         done = subprocess.run([core.bin / command[0], *command[1:]], capture_output=True, text=True, check=False)
-        assert done.stderr == f"the triolog command needs click and rich: {how_to_install('cli')}\n"
+        assert done.stderr == f"the triolog command needs click, rich, h11, PyYAML: {how_to_install('cli')}\n"
         assert (done.returncode, done.stdout) == (1, "")
 
 

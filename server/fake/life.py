@@ -57,10 +57,11 @@ class NotRunningError(RuntimeError):
 class ForkedError(NotRunningError):
     """This process was forked from the one in which the broker runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, message: str | None = None) -> None:
         super().__init__(
-            "this process is a fork of the one in which the broker runs, and has no broker. Connect a client to "
-            "that one, or open another one on another path"
+            message
+            or "this process is a fork of the one in which the broker runs, and has no broker. Connect a client to "
+            "that one, open another one on another path, or share one with open_or_join"
         )
 
 
@@ -307,6 +308,7 @@ class Life:
             self._fs.crash()
         self._core = None
         self._is_forked = True
+        self.close()
 
     # ---- the directory ---------------------------------------------------------------------------------------------------
 

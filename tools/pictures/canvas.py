@@ -204,13 +204,16 @@ STROKES: Final = {
     "found-line": FILLS["found"],
     "walk": FILLS["slot"],
     "curve": FILLS["log"],
+    "read-line": FILLS["read"],
+    "cold-line": FILLS["cold"],
 }
 """Class -> its stroke; such shapes have no fill."""
 _MORE: Final = (
     "svg.tp text{font-variant-numeric:tabular-nums}"
     ".tp .strong{font-weight:600}"
     ".tp .unknown{stroke-dasharray:3 2}.tp .asked-line,.tp .found-line{stroke-width:1.5}"
-    ".tp .walk,.tp .curve{stroke-width:1.75;stroke-linejoin:round}.tp .clear{fill-opacity:.14}.tp .half{fill-opacity:.55}"
+    ".tp .walk,.tp .curve,.tp .read-line,.tp .cold-line{stroke-width:1.75;stroke-linejoin:round}"
+    ".tp .clear{fill-opacity:.14}.tp .half{fill-opacity:.55}"
 )
 
 

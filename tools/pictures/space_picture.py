@@ -44,7 +44,7 @@ class Line:
 
 
 def segments_line(name: str, segments: Iterable[SegmentSpace]) -> Line:
-    """Partition to reset.  [default: all]"""
+    """Return the line of segments: their logs and their indexes."""
     spaces = [(segment.log.allocated_bytes, segment.indexes.allocated_bytes) for segment in segments]
     return Line(name, (sum(log for log, _ in spaces), sum(indexes for _, indexes in spaces), 0, 0))
 

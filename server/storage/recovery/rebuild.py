@@ -18,13 +18,13 @@ from typing import Final
 import attrs
 
 from ....protocol.errors import CorruptRecordError
-from ....protocol.limits import INT64_MAX
-from ....protocol.records.batch import LOG_OVERHEAD, BatchHeader, parse_header
+from ....protocol.limits import INT32_MAX, INT64_MAX
+from ....protocol.records.batch import LOG_OVERHEAD, MAGIC, RECORD_BATCH_OVERHEAD, BatchHeader, parse_header
 from ....protocol.types import NO_PARTITION_LEADER_EPOCH, NO_TIMESTAMP, Bytes
 from ..disk.diskops import FileSize, Procedure, SyncFile, Unlink, WriteFile, drive, execute
 from ..disk.filesystem import FileSystem, read_at, sync_file
 from ..disk.filesystem_layers import LaterSyncs
-from ..disk.paths import BATCHES_SUFFIX
+from ..disk.paths import BATCHES_SUFFIX, LOG_SUFFIX, segment_file
 from ..disk.write_again import force_batches, write_file_again
 from ..indexes.index import IndexTail
 from ..indexes.transaction_index import AbortedTxn, encode_entry
@@ -167,9 +167,16 @@ def scan_segment(
     Offsets are below `end_offset`, the next segment's base offset. `torn_from`: see `scan_batches`.
     """
     rebuild = SegmentRebuild(segment, epochs, producers)
-    path, base_offset = segment.log.path, segment.base_offset
-    scan = scan_batches(fs, path, end=segment.size, base_offset=base_offset, end_offset=end_offset, torn_from=torn_from)
-    for found in scan:
+    path = segment.log.path
+    for found in scan_batches(
+        fs,
+        path,
+        end=segment.size,
+        base_offset=segment.base_offset,
+        end_offset=end_offset,
+        torn_from=torn_from,
+        end_epoch=_end_epoch(fs, path, end_offset),
+    ):
         if isinstance(found, GoodBatch):
             rebuild.add(found.header, found.batch)
             continue
@@ -178,6 +185,16 @@ def scan_segment(
             batch = found.stamp + read_at(fs, path, found.position + STAMP_BYTES, found.size - STAMP_BYTES)
             rebuild.add(parse_header(batch), batch)
     return rebuild
+
+
+def _end_epoch(fs: FileSystem, path: str, end_offset: int | None) -> int:
+    """Return the leader epoch of the first batch of the next segment: no batch of the segment at `path` has a higher one."""
+    following = None if end_offset is None else f"{path.rpartition('/')[0]}/{segment_file(end_offset, LOG_SUFFIX)}"
+    if following is None or (fs.file_size(following) or 0) < RECORD_BATCH_OVERHEAD:
+        return INT32_MAX
+    header = parse_header(read_at(fs, following, 0, RECORD_BATCH_OVERHEAD))
+    is_batch = header.magic == MAGIC and header.base_offset >= (end_offset or 0)
+    return header.partition_leader_epoch if is_batch and header.partition_leader_epoch >= 0 else INT32_MAX
 
 
 @attrs.define(eq=False, repr=False)

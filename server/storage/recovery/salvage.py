@@ -201,20 +201,21 @@ def scan_batches(
     base_offset: int,
     end_offset: int | None = None,
     torn_from: int = INT64_MAX,
+    end_epoch: int = INT32_MAX,
 ) -> Iterator[GoodBatch | Damage]:
     """Good batches and damages of the bytes [start, end) of a file, in order and without a hole.
 
-    Offsets are in [base_offset, end_offset). `torn_from`: the first offset that may belong to a torn append, which is the
-    recovery point after an unclean stop. From there on, a header whose batch passes the end of the file ends the scan, unless
-    its length alone is damaged: the bytes after it are part of a record, and a record may contain a whole batch that nobody
-    sent here. Raises OSError, StorageError for a file that is larger than a segment can be.
+    Offsets lie in [base_offset, end_offset), epochs up to `end_epoch`. `torn_from`: the first offset that may belong to
+    a torn append, which is the recovery point after an unclean stop. From there on, a header whose batch passes the end of the
+    file ends the scan, unless its length alone is damaged: the bytes after it are part of a record, and a record may contain a
+    whole batch that nobody sent here. Raises OSError, StorageError for a file that is larger than a segment can be.
     """
     with opened(fs, path) as fd:
         size = fs.size(fd)
         stop = size if end is None else min(end, size)
         if stop > MAX_SEGMENT_BYTES:
             raise StorageError(f"{path} has {size} bytes. A segment has at most {MAX_SEGMENT_BYTES}. Move it away")
-        yield from _Scan(LogWindow(fs, fd, stop), start, base_offset, end_offset, torn_from).run()
+        yield from _Scan(LogWindow(fs, fd, stop), start, base_offset, end_offset, torn_from, end_epoch).run()
 
 
 @attrs.define(eq=False, repr=False)
@@ -227,6 +228,7 @@ class _Scan:
     expected: int
     end_offset: int | None
     torn_from: int
+    end_epoch: int
     epoch: int = -1
     lost_bytes: int = 0
     """Bytes of the damage that ends at this position."""
@@ -401,7 +403,7 @@ class _Scan:
     def _true_epoch(self, epoch: int, following: BatchHeader | None) -> int:
         """Epochs never descend: one that does not lie between its neighbours' is the nearest that differs in one bit, or
         that of the batch before."""
-        lowest, highest = self.epoch, INT32_MAX if following is None else following.partition_leader_epoch
+        lowest, highest = self.epoch, self.end_epoch if following is None else following.partition_leader_epoch
         if highest < lowest:
             highest = INT32_MAX  # what follows is the one that is wrong, or has none
         if epoch == NO_EPOCH:

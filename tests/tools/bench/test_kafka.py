@@ -22,6 +22,7 @@ from triolog.tools.bench.kafka.brokers import KAFKA, KFAKE, TRIOLOG, Brokers, op
 from triolog.tools.bench.kafka.command import command
 from triolog.tools.bench.kafka.forwarder import missing, running, watch
 from triolog.tools.bench.kafka.generator import Generator, build_generator
+from triolog.tools.bench.kafka.growth_rows import GROWTH
 from triolog.tools.bench.kafka.jars import REFERENCE_VERSION, PeerMissingError, kafka_jars
 from triolog.tools.bench.kafka.rows import ROWS, benchmark, warm_up
 from triolog.tools.bench.measuring.bench import Bench, Scale
@@ -32,8 +33,8 @@ from tests.support.forwarding import ANY_PORT
 from tests.support.kafka_jars import unavailable
 
 TINY: Final = Scale("tiny", 1, 0.0005)
-WITH_KAFKA: Final = ("consume", "synced", "forward")
-"""Rows with figures of all brokers, with a topic of Kafka's that syncs, and with MirrorMaker."""
+WITH_KAFKA: Final = ("consume", "synced", "forward", "growth-partitions")
+"""Rows with figures of all brokers, with a topic of Kafka that syncs, with MirrorMaker, with a Kafka that starts again."""
 
 
 def bench_in(directory: Path, *, with_peers: bool) -> Bench:
@@ -58,7 +59,7 @@ def test_a_row_measures_triolog_and_says_who_is_missing(alone: Brokers, name: st
         assert all(sample > 0 for sample in line.samples), line
         assert line.samples or line.note == "peers are left out", line
     assert [line for line in result.lines if line.samples]
-    assert [line for line in result.lines if line.target is not None]
+    assert name in GROWTH or [line for line in result.lines if line.target is not None]
 
 
 @pytest.mark.long
@@ -78,6 +79,7 @@ def test_all_brokers_are_measured_in_one_run(tmp_path: Path) -> None:
         assert result.failure == ""
         assert {line.verdict for line in result.lines if line.target} <= {Verdict.MET, Verdict.MISSED}
         assert any(line.name.endswith("Kafka") and line.samples for line in result.lines)
+    assert [list(curve.points) for curve in results[-1].curves] == [[TRIOLOG, KAFKA]] * 4
     assert list(tmp_path.iterdir()) == []
 
 

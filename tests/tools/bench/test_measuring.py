@@ -11,6 +11,7 @@ from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 import trio
@@ -28,6 +29,7 @@ from triolog.tools.bench.counting.meters import Counts
 from triolog.tools.bench.counting.rounds import Peer, Rounds
 from triolog.tools.bench.counting.served import read_kafka_answer
 from triolog.tools.bench.measuring.child import LoadFailedError
+from triolog.tools.bench.measuring.curves import Curve
 from triolog.tools.bench.measuring.machine import IN_MEMORY, Machine, default_parent, filesystem_of, read_machine
 from triolog.tools.bench.measuring.report import Line, Report, RowResult, Verdict, absent, at_least, at_most, percentile, ratio
 
@@ -72,6 +74,36 @@ def test_a_run_is_kept_as_json_and_as_a_page(report: Report, tmp_path: Path) -> 
     page = paths[1].read_text()
     assert "| ours | 2 ms | 1 .. 3 | <= 2 ms | met | of [many] |" in page
     assert "ext4 on /dev/vda" in page
+
+
+def test_curves_become_a_picture_beside_the_page(machine: Machine, tmp_path: Path) -> None:
+    curves = [
+        Curve(
+            "produce, p50",
+            "ms",
+            "partitions",
+            {"triolog": {100: 0.1, 1_000: 0.1, 20_000: 5.0}, "Kafka": {100: 0.2, 1_000: 30.0}},
+        ),
+        Curve("memory", "MiB", "partitions", {"triolog": {100: 40.0}}),
+    ]
+    rows = [RowResult("growth: partitions", [Line("a", "ms", [1.0])], curves=curves), RowResult("another", [])]
+    names = [path.name for path in Report(datetime.date(2026, 11, 20), machine, "full", rows, "kafka").save(tmp_path)]
+    assert names == ["2026-11-20-kafka.json", "2026-11-20-kafka.md", "2026-11-20-kafka-growth-partitions.svg"]
+    assert f"![growth: partitions]({names[2]})" in (tmp_path / names[1]).read_text()
+    picture = ElementTree.fromstring((tmp_path / names[2]).read_text())
+    dots = {dot[0].text: dot for dot in picture.iter("{http://www.w3.org/2000/svg}circle") if len(dot)}
+    assert list(dots) == [
+        "triolog, 100 partitions: 0.1 ms",
+        "triolog, 1,000 partitions: 0.1 ms",
+        "triolog, 20,000 partitions: 5 ms",
+        "Kafka, 100 partitions: 0.2 ms",
+        "Kafka, 1,000 partitions: 30 ms",
+        "triolog, 100 partitions: 40 MiB",
+    ]
+    at = {title: (float(dot.attrib["cx"]), -float(dot.attrib["cy"])) for title, dot in dots.items()}
+    first, second, third, slow, slowest, _ = at.values()
+    assert first[0] == slow[0] < second[0] == slowest[0] < third[0]
+    assert first[1] == second[1] < slow[1] < third[1] < slowest[1]
 
 
 def test_files_are_on_the_nearest_mount_and_not_in_memory_by_default() -> None:

@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import attrs
 
@@ -90,7 +90,7 @@ def open_brokers(bench: Bench, *, starts: int | None = None, quick_compiler: boo
             try:
                 bench.say("starting Apache Kafka")
                 flags = ("-XX:TieredStopAtLevel=1", *JVM_FLAGS) if quick_compiler else JVM_FLAGS
-                found[KAFKA] = stack.enter_context(_kafka(f"{directory}/kafka", flags))
+                found[KAFKA] = stack.enter_context(KafkaServer(Path(directory, "kafka"), flags)).start()
                 versions.append(f"Apache Kafka {REFERENCE_VERSION}, {program_version(['java', '-version'])}, {' '.join(flags)}")
             except PeerMissingError as exc:
                 missing[KAFKA] = str(exc)
@@ -111,27 +111,45 @@ def triolog(directory: str, *, durability: str = "os") -> Iterator[Broker]:
         yield Broker(TRIOLOG, server.kafka, server.pid)
 
 
-@contextmanager
-def _kafka(directory: str, flags: Sequence[str]) -> Iterator[Broker]:
-    jars = kafka_jars()
-    Path(directory).mkdir()
-    with ExitStack() as stack:
+@attrs.define(eq=False, repr=False)
+class KafkaServer:
+    """Apache Kafka on a directory of its own. Leaving the block stops it."""
+
+    directory: Path
+    flags: Sequence[str] = JVM_FLAGS
+    _running: ExitStack = attrs.field(factory=ExitStack)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> Broker:
+        """Start it, and format its directory before the first time. Raises LoadFailedError and PeerMissingError."""
+        jars, is_new = kafka_jars(), not (self.directory / "data").exists()
+        self.directory.mkdir(exist_ok=True)
         for left in reversed(range(TRIES)):  # its ports are free when they are looked for, and may be taken a moment later
-            port, properties = _configure(directory)
-            if left == TRIES - 1:
+            port, properties = _configure(self.directory)
+            if is_new:
                 _format(jars, properties)
-            command = ["java", *flags, QUIET, "-cp", jars, "kafka.Kafka", properties]
+                is_new = False
+            command = ["java", *self.flags, QUIET, "-cp", jars, "kafka.Kafka", properties]
             try:
-                log = Path(directory, "kafka.log")
-                process = stack.enter_context(running(command, port, log, timeout_s=START_TIMEOUT_S))
-                break
+                log = self.directory / "kafka.log"
+                process = self._running.enter_context(running(command, port, log, timeout_s=START_TIMEOUT_S))
+                return Broker(KAFKA, f"127.0.0.1:{port}", process.pid)
             except LoadFailedError:
                 if not left:
                     raise
-        yield Broker(KAFKA, f"127.0.0.1:{port}", process.pid)
+        raise AssertionError
+
+    def stop(self) -> None:
+        """Stop it in order; kill it after START_TIMEOUT_S."""
+        self._running.close()
 
 
-def _configure(directory: str) -> tuple[int, str]:
+def _configure(directory: Path) -> tuple[int, str]:
     """Choose a port and write the properties, Kafka's defaults but for what a single node needs and the wait for members.
 
     Returns the port and the path of the file.
@@ -152,7 +170,7 @@ def _configure(directory: str) -> tuple[int, str]:
         "share.coordinator.state.topic.min.isr": "1",
         "group.initial.rebalance.delay.ms": "0",
     }
-    path = Path(directory, "server.properties")
+    path = directory / "server.properties"
     path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8")
     return port, str(path)
 

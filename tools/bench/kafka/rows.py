@@ -19,6 +19,7 @@ from .broker_rows import consume, join, many_connections, memory, one_connection
 from .brokers import Brokers, open_brokers
 from .fixture_row import fixture
 from .forward_rows import forward, forward_delay
+from .growth_rows import GROWTH
 from .jars import PeerMissingError
 
 ROWS: Final[Mapping[str, Callable[[Brokers], RowResult]]] = {
@@ -34,13 +35,14 @@ ROWS: Final[Mapping[str, Callable[[Brokers], RowResult]]] = {
     "fixture": fixture,
     "forward": forward,
     "forward-delay": forward_delay,
+    **GROWTH,
 }
 
 ROW_FAILURES: Final = (LoadFailedError, ProcessFailedError, PeerMissingError, OSError, subprocess.SubprocessError)
 
 
-UNWARMED: Final = frozenset({"fixture", "forward", "forward-delay"})
-"""Rows that ask none of the brokers, or whose first round, which does not count, warms enough."""
+UNWARMED: Final = frozenset({"fixture", "forward", "forward-delay", *GROWTH})
+"""Rows that ask none of the brokers, or brokers of their own, or whose first round, which does not count, warms enough."""
 WARM_S: Final = 60.0
 
 

@@ -6,15 +6,18 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import attrs
 
 from .bench import Scale
+from .curves import Curve, growth_picture
 from .machine import Machine
 
 
@@ -46,8 +49,8 @@ class Report:
             "rows": [_row_to_json(row) for row in self.rows],
         }
 
-    def to_markdown(self) -> str:
-        """Return the table as a page."""
+    def to_markdown(self, pictures: Mapping[str, str] = MappingProxyType({})) -> str:
+        """Return the table as a page. `pictures`: files beside it, by the title of their row."""
         parts = [f"# Benchmark of {self.date.isoformat()}", "", f"Machine: {self.machine}.", f"Scale: {self.scale}.", ""]
         parts += [*(f"- {version}" for version in self.versions), ""] if self.versions else []
         parts += ["Medians over rounds; spread is the least and the largest sample. Ratios are taken round by round.", ""]
@@ -60,13 +63,19 @@ class Report:
                 parts += [f"| {' | '.join(_cells(line))} |" for line in row.lines]
                 parts += [""]
             parts += [f"- {note}" for note in row.notes] + ([""] if row.notes else [])
+            if row.title in pictures:
+                parts += [f"![{row.title}]({pictures[row.title]})", ""]
         return "\n".join(parts).rstrip() + "\n"
 
     def save(self, directory: Path) -> list[Path]:
-        """Write `<date>.json` and `<date>.md`, or `<date>-<name>`; a second run of the same day replaces the first one's."""
+        """Write `<date>.json` and `<date>.md`, or `<date>-<name>`, and a picture for each row with curves. A second run of
+        the same day replaces the first one's."""
         directory.mkdir(parents=True, exist_ok=True)
         stem = "-".join(filter(None, (self.date.isoformat(), self.name)))
-        files = {f"{stem}.json": json.dumps(self.to_json(), indent=1) + "\n", f"{stem}.md": self.to_markdown()}
+        drawn = {row.title: row for row in self.rows if row.curves}
+        pictures = {title: f"{stem}-{re.sub('[^a-z]+', '-', title.lower())}.svg" for title in drawn}
+        files = {f"{stem}.json": json.dumps(self.to_json(), indent=1) + "\n", f"{stem}.md": self.to_markdown(pictures)}
+        files |= {file: growth_picture(title, drawn[title].curves) for title, file in pictures.items()}
         paths = []
         for name, content in files.items():
             path = directory / name
@@ -166,6 +175,8 @@ class RowResult:
     lines: Sequence[Line]
     notes: Sequence[str] = ()
     failure: str = ""
+    curves: Sequence[Curve] = ()
+    """Drawn in one picture, where the report is kept."""
 
 
 def ratio(name: str, ours: Sequence[float], theirs: Sequence[float], target: Target | None = None, note: str = "") -> Line:

@@ -33,10 +33,14 @@ type settings struct {
 	seconds    float64
 	requests   int
 	flush      bool
+	first      int
+	pid        int
+	segmentMs  int
 }
 
 var loads = map[string]func(context.Context, *settings) (map[string]any, error){
 	"create": create, "delete": remove, "produce": produce, "consume": consume, "single": single, "times": times, "join": join,
+	"fill": fill, "idle": idle, "groups": groups, "roll": roll, "seek": seek, "transactional": transactional, "consumers": consumers,
 }
 
 func main() {
@@ -57,6 +61,9 @@ func main() {
 	flags.Float64Var(&s.seconds, "seconds", 1, "to measure for")
 	flags.IntVar(&s.requests, "requests", 100, "to send, or groups to join")
 	flags.BoolVar(&s.flush, "flush", false, "create the topic with flush.messages=1")
+	flags.IntVar(&s.first, "first", 0, "the number of things that are there already, for loads that grow something")
+	flags.IntVar(&s.pid, "pid", 0, "of the broker")
+	flags.IntVar(&s.segmentMs, "segment-ms", 0, "create the topic with this segment.ms")
 	flags.Parse(os.Args[2:])
 	if os.Args[1] == "kfake" {
 		if err := serveFake(s); err != nil {
@@ -90,6 +97,9 @@ func create(ctx context.Context, s *settings) (map[string]any, error) {
 	configs := map[string]*string{"retention.ms": kadm.StringPtr("-1")} // some loads have timestamps of 1970
 	if s.flush {
 		configs["flush.messages"] = kadm.StringPtr("1")
+	}
+	if s.segmentMs > 0 {
+		configs["segment.ms"] = kadm.StringPtr(fmt.Sprint(s.segmentMs))
 	}
 	answer, err := kadm.NewClient(client).CreateTopic(ctx, int32(s.partitions), 1, configs, s.topic)
 	if err != nil {
