@@ -170,7 +170,7 @@ def test_the_action_starts_a_server_and_names_its_addresses(tmp_path: Path) -> N
     install, start = ACTION["runs"]["steps"]
     place = ROOT / "packaging" / "action"
     assert (place / "../..").resolve() == ROOT
-    assert '"$GITHUB_ACTION_PATH/../..[cli,control]"' in install["run"]
+    assert '"$GITHUB_ACTION_PATH/../..[cli]"' in install["run"]
     assert start["env"] == {"KAFKA": "${{ inputs.kafka }}", "ARGUMENTS": "${{ inputs.arguments }}"}
     outputs = tmp_path / "outputs"
     variables = {
