@@ -84,7 +84,7 @@ class Reader:
     """Follows one page in a folder of its own. Leaving the block ends a server that still runs."""
 
     folder: Path
-    jvm_options: str = ""
+    jvm_options: str = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     """Of Spark's JVM, where the page has one."""
     programs: Path = Path(sysconfig.get_path("scripts"))
     """The folder of `triolog` and `python`."""
