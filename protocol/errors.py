@@ -2,12 +2,14 @@
 
 `TriologError` <- `ProtocolError` (local: we misuse a connection; remote: the peer broke the protocol)
                <- `RequestError` (an answer: has `code`, `retriable`)
+               <- `PackageMissingError` (the installation lacks a package of the core)
 `server.storage.errors` adds the errors of files. Source of the codes: Kafka's org.apache.kafka.common.protocol.Errors.
 """
 
 from __future__ import annotations
 
 import enum
+import sys
 from typing import ClassVar, Final, Self
 
 
@@ -200,6 +202,19 @@ def error_name(code: int) -> str:
 
 class TriologError(Exception):
     """Base of every error that triolog raises on purpose."""
+
+
+class PackageMissingError(TriologError, ImportError):
+    """A package of the core is missing, or its compiled part: it was built for another Python or another machine."""
+
+    def __init__(self, package: str) -> None:
+        from sysconfig import get_platform
+
+        version = ".".join(map(str, sys.version_info[:2]))
+        super().__init__(
+            f"triolog needs the package {package}, built for Python {version} on {get_platform()}. Where it has no wheel, "
+            f"install a C compiler and Python's headers, and run: pip install --force-reinstall --no-binary {package} {package}"
+        )
 
 
 class ProtocolError(TriologError):

@@ -41,10 +41,11 @@ BEGUN_FIRST: Final = (
     "tests/applications/test_streams.py",
     "tests/test_readme.py",
     "tests/test_tutorials.py",
+    "tests/test_pages.py",
     "tests/simulation/test_worlds.py",
     "tests/tools/forward/test_sigkill.py",
-    "tests/kafka/test_forward.py",
     "tests/tools/demo/edge/test_accounts.py",
+    "tests/browser/test_streams.py",
     "tests/browser/test_views.py",
     "tests/browser/test_pictures.py",
     "tests/browser/test_live.py",
@@ -53,6 +54,10 @@ BEGUN_FIRST: Final = (
     "tests/tools/forward/test_failures.py",
     "tests/tools/bench/test_table.py",
     "tests/tools/bench/test_kafka.py",
+    "tests/server/test_small_device.py",
+    "tests/tools/cli/forward/test_reload.py",
+    "tests/applications/test_mirror_maker.py",
+    "tests/applications/test_connect.py",
 )
 """What takes longest although it is few tests: at the end one process would be busy with it and the others with nothing."""
 
@@ -154,6 +159,14 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     from tests.support.certificates import make_certificates  # cryptography is loaded by those who need it
 
     return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="session")
+def jvm_options() -> str:
+    """Options with which Spark's JVM starts fast."""
+    from tests.support import class_archive
+
+    return class_archive.jvm_options()
 
 
 @pytest.fixture(scope="session")

@@ -24,11 +24,12 @@ for name in ("fcntl", "grp", "posix", "pwd", "resource", "termios"):
     sys.modules[name] = None
 for module, names in {
     os: ("O_CLOEXEC", "O_DIRECTORY", "O_NOFOLLOW", "fork", "getuid", "preadv", "pwritev", "register_at_fork", "statvfs"),
-    select: ("epoll", "poll"),
+    select: ("epoll", "poll", "POLLIN", "POLLOUT"),
     socket: ("AF_UNIX",),
 }.items():
     for name in names:
         delattr(module, name)
+socket.socket.sendmsg = None
 """
 CONNECT: Final = """
 import triolog

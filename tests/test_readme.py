@@ -31,8 +31,8 @@ def test_what_the_readme_says_happens(tmp_path: Path) -> None:
 
 @pytest.mark.merge
 @pytest.mark.timeout(900)
-def test_its_program_for_spark_counts_what_was_sent(tmp_path: Path) -> None:
-    with Reader(tmp_path) as reader:
+def test_its_program_for_spark_counts_what_was_sent(tmp_path: Path, jvm_options: str) -> None:
+    with Reader(tmp_path, jvm_options) as reader:
         reader.follow(f"{README}\n```console\n$ python count.py 2> /dev/null\n1\n```\n")
 
 

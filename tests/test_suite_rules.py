@@ -117,14 +117,15 @@ class Outcomes:
     output: str
 
 
-def _run(folder: Path, tier: str, expected_examples: int, seed: str = "1") -> Outcomes:
+def _run(folder: Path, tier: str, expected_examples: int, seed: str = "1", only: str = "") -> Outcomes:
+    """`only`: for -k; some of the tests wait for their verdict."""
     tests = folder / "tests"
     shutil.copytree(ROOT / "tests" / "support", tests / "support", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "tests" / "conftest.py", tests)
     shutil.copy(ROOT / "pyproject.toml", folder)
     (tests / "__init__.py").touch()
     (tests / "test_planted.py").write_text(PLANTED)
-    command = [sys.executable, "-m", "pytest", "--junitxml=report.xml", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "--junitxml=report.xml", "-p", "no:cacheprovider", "-k", only]
     settings = {counts.VARIABLE: tier, counts.SEED_VARIABLE: seed, "EXPECTED_EXAMPLES": str(expected_examples), "CI": "true"}
     run = subprocess.run(command, cwd=folder, env={**os.environ, **settings}, capture_output=True, text=True)
     cases: dict[str, dict[str, str]] = {}
@@ -177,16 +178,17 @@ def test_the_output_ends_with_the_closing_line(commit: Outcomes) -> None:
 @pytest.mark.merge
 def test_each_tier_runs_the_tests_of_the_tiers_before_it(tmp_path: Path) -> None:
     for tier, examples, is_long_skipped in ((counts.MERGE, 100, True), (counts.LONG, 300, False)):
-        outcomes = _run(tmp_path / tier, tier, examples)
+        outcomes = _run(tmp_path / tier, tier, examples, only="merge or profile or long")
         assert outcomes.cases["test_merge"] == {} == outcomes.cases["test_profile"]
         assert ("skipped" in outcomes.cases["test_long"]) is is_long_skipped
 
 
 @pytest.mark.merge
 def test_long_run_prints_its_seed_draws_from_it_and_saves_each_failure_as_a_case(tmp_path: Path) -> None:
-    drawn = [_run(tmp_path / str(number), counts.LONG, 300, seed) for number, seed in enumerate(("7", "7", "8"))]
+    seeds = ("7", "7", "8")
+    drawn = [_run(tmp_path / str(each), counts.LONG, 300, seed, "finds or draws") for each, seed in enumerate(seeds)]
     examples = [re.findall(r"number=(-?\d+)", outcome.cases["test_finds_a_fault"]["failure"]) for outcome in drawn]
-    assert all(f"TRIOLOG_TEST_SEED={seed}" in outcome.output for seed, outcome in zip(("7", "7", "8"), drawn, strict=True))
+    assert all(f"TRIOLOG_TEST_SEED={seed}" in outcome.output for seed, outcome in zip(seeds, drawn, strict=True))
     draws = [re.search(r"drew (\d+)", outcome.cases["test_draws"]["failure"]) for outcome in drawn]
     assert all(draws)
     assert len({draw[1] for draw in draws if draw}) == 2

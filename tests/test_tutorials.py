@@ -11,20 +11,23 @@ from tests.support.followed_page import Reader, is_seen
 
 pytestmark = pytest.mark.merge  # what a tutorial says is typed into real servers
 
-DOCS: Final = Path(__file__).resolve().parent.parent / "docs"
-TUTORIALS: Final = DOCS / "tutorials"
-IN_SPARK: Final = pytest.param("spark.md", marks=[pytest.mark.merge, pytest.mark.timeout(1200)])
+TUTORIALS: Final = Path(__file__).resolve().parent.parent / "docs" / "tutorials"
+IN_SPARK: Final = "spark.md"
 
 
-@pytest.mark.parametrize("name", [IN_SPARK, *sorted({path.name for path in TUTORIALS.glob("*.md")} - {"spark.md"})])
+def follow(path: Path, reader: Reader) -> None:
+    with reader:
+        assert reader.follow(path.read_text(encoding="utf-8")) >= 3
+
+
+@pytest.mark.parametrize("name", sorted({path.name for path in TUTORIALS.glob("*.md")} - {IN_SPARK}))
 def test_what_a_tutorial_says_happens(name: str, tmp_path: Path) -> None:
-    with Reader(tmp_path) as reader:
-        assert reader.follow((TUTORIALS / name).read_text(encoding="utf-8")) >= 3
+    follow(TUTORIALS / name, Reader(tmp_path))
 
 
-def test_what_the_page_about_analysis_says_happens(tmp_path: Path) -> None:
-    with Reader(tmp_path) as reader:
-        assert reader.follow((DOCS / "analysis.md").read_text(encoding="utf-8")) >= 3
+@pytest.mark.timeout(1200)
+def test_what_the_tutorial_of_spark_says_happens(tmp_path: Path) -> None:
+    follow(TUTORIALS / IN_SPARK, Reader(tmp_path))
 
 
 def test_a_page_that_says_something_else_and_a_program_that_fails_are_found_out(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """A log server in one Python process that stores logs the way Apache Kafka does.
 
-`open` is a broker in a trio program, `connect` a client of a server. `triolog.aio` and `triolog.blocking` have the same for
-asyncio and for programs without an event loop. Nothing is imported before it is used.
+`open` is a broker in a trio program, `open_or_join` one that several processes share, `connect` a client of a server.
+`triolog.aio` and `triolog.blocking` have the same for asyncio and for programs without an event loop. Nothing is imported
+before it is used.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
         UnknownTopicOrPartitionError,
     )
     from .server.config.version import VERSION as __version__
+    from .server.embedded.joining import open_or_join
     from .server.embedded.opening import open
     from .tools.client.connection import connect
     from .tools.client.errors import ClosedError, ConnectionLostError
@@ -38,6 +40,7 @@ __all__ = [
     "blocking",
     "connect",
     "open",
+    "open_or_join",
 ]
 
 _PLACES: Final = {
@@ -48,6 +51,7 @@ _PLACES: Final = {
     "blocking": "blocking:",
     "connect": "tools.client.connection",
     "open": "server.embedded.opening",
+    "open_or_join": "server.embedded.joining",
 }
 """Module and name of what is imported late; errors are in `protocol.errors`."""
 

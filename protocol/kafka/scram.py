@@ -19,8 +19,9 @@ import binascii
 import enum
 import hashlib
 import hmac
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Final, Self
 
 import attrs
@@ -128,12 +129,18 @@ def salt_of(mechanism: ScramMechanism, secret: bytes, user: str, size: int = SAL
     return hashlib.shake_256(hmac.digest(secret, user.encode(), mechanism.hash_name)).digest(size)
 
 
-def decoy(mechanism: ScramMechanism, secret: bytes, user: str, shapes: Sequence[Shape] = (DEFAULT_SHAPE,)) -> ScramCredential:
-    """A credential for a user who does not exist: the same salt every time, and no proof ever fits. Without it the answer to
-    the first message would tell which users there are. It looks like a user's who exists: it has one of the `shapes`, of which
-    there is at least one, and keeps it when others come and go."""
+def decoy(mechanism: ScramMechanism, secret: bytes, user: str, shapes: Mapping[Shape, int]) -> ScramCredential:
+    """Return a credential for a user who does not exist: its salt stays the same, and no proof fits. Without it the challenge
+    would reveal which users exist. `shapes` says how many users have each shape, and has at least one entry. Decoys have these
+    shapes about as often, so that a rare shape reveals nothing either. A decoy keeps its shape while others come and go, until
+    the number of users with a shape passes a power of two. (Weighted rendezvous hashing, with powers of two as weights.)"""
     keys = [hmac.digest(secret, b"%d" % number + user.encode(), mechanism.hash_name) for number in (1, 2)]
-    iterations, salt_bytes = max(shapes, key=lambda shape: hmac.digest(keys[0], b"%d %d" % shape, "sha256"))
+
+    def cost(shape: Shape) -> float:
+        drawn = int.from_bytes(hmac.digest(keys[0], b"%d %d" % shape, "sha256")[:8])
+        return -math.log((drawn + 1) / 2**64) / (1 << shapes[shape].bit_length())
+
+    iterations, salt_bytes = min(shapes, key=cost)
     return ScramCredential(mechanism, iterations, salt_of(mechanism, secret, user, salt_bytes), *keys)
 
 
@@ -149,7 +156,6 @@ class ScramServer:
     _client_first_bare: str = ""
     _nonce: str = ""
     _server_first: str = ""
-    _credential: ScramCredential | None = None
 
     def receive_first(self, message: Bytes) -> str:
         """Read client-first; answers who wants to log in."""
@@ -163,17 +169,15 @@ class ScramServer:
         self._nonce = found["nonce"] + self.server_nonce
         return user
 
-    def challenge(self, credential: ScramCredential) -> bytes:
-        """server-first, for a user with this credential."""
+    def challenge(self, iterations: int, salt: bytes) -> bytes:
+        """Return server-first."""
         assert self._nonce, "receive_first comes before"
-        self._credential = credential
-        self._server_first = f"r={self._nonce},s={_base64(credential.salt)},i={credential.iterations}"
+        self._server_first = f"r={self._nonce},s={_base64(salt)},i={iterations}"
         return self._server_first.encode()
 
-    def receive_final(self, message: Bytes) -> bytes:
-        """Check client-final; answers server-final. The user is logged in when this returns."""
-        credential = self._credential
-        assert credential is not None, "challenge comes before"
+    def receive_final(self, message: Bytes, credential: ScramCredential) -> bytes:
+        """Check client-final against the user's credential; answers server-final. The user is logged in when this returns."""
+        assert self._server_first, "challenge comes before"
         found = _CLIENT_FINAL.fullmatch(_text(message))
         if found is None:
             raise SaslAuthenticationError("cannot read the client's final SCRAM message")

@@ -11,13 +11,17 @@ from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
 from typing import Any, Final
 
+from ..errors import PackageMissingError
+
 
 def _load() -> Callable[..., int]:
     package = PathFinder.find_spec("crc32c")
     spec = None if package is None else PathFinder.find_spec("crc32c._crc32c", package.submodule_search_locations)
     if spec is None or spec.loader is None:  # another layout: the package knows
-        from crc32c import crc32c as whole
-
+        try:
+            from crc32c import crc32c as whole
+        except ImportError:
+            raise PackageMissingError("crc32c") from None
         return whole
     native: Any = module_from_spec(spec)
     spec.loader.exec_module(native)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ..errors import RecordTooLargeError
+from ..errors import PackageMissingError, RecordTooLargeError
 from ..limits import INT64_MAX, MIB
 from ..types import Bytes, CompressionType
 from .framing import (
@@ -38,10 +38,13 @@ GZIP_WINDOW_BITS: Final = 31  # zlib's 15, plus 16 for the gzip container
 
 
 def load_codecs() -> None:
-    """Import what every codec needs."""
+    """Import what every codec needs. Raises PackageMissingError."""
     import zlib  # noqa: F401
 
-    import cramjam  # noqa: F401
+    try:
+        import cramjam  # noqa: F401
+    except ImportError:
+        raise PackageMissingError("cramjam") from None
 
 
 def compress(compression_type: CompressionType, data: Bytes, level: int | None = None, *, max_bytes: int = INT64_MAX) -> bytes:

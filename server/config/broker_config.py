@@ -567,8 +567,8 @@ class BrokerConfig:
     )
     sasl_oauthbearer_unsecured_tokens: bool = bool_key(
         False,
-        "For tests: accept tokens without a signature (alg=none), which any client can write. Listeners then count as open to "
-        "every client.",
+        "For tests: accept tokens without a signature (alg=none), which any client can write. Such listeners count as "
+        "unauthenticated.",
         section=SECURITY,
     )
     token_authority: TokenAuthority | None = attrs.field(default=None, repr=False)

@@ -27,13 +27,14 @@ from ..fake.views.former import FormerLogCalls
 from ..fake.views.groups_view import GroupsView
 from ..fake.views.log_view import LogView
 from . import opening
-from .blocking import BrokerThread, clock_of
+from .blocking import BrokerThread, EmbeddedThread, clock_of
 from .broker import EmbeddedBroker, open_fork
 from .living import directory_like
 from .options import OpenOptions, listening, shows_options
 from .records import Transaction
 
 T = TypeVar("T")
+B = TypeVar("B")
 
 
 class Call(Generic[T]):
@@ -106,7 +107,7 @@ def stopped() -> RuntimeError:
     return RuntimeError("the broker was stopped during the call; its outcome is unknown")
 
 
-class AioThread(BrokerThread):
+class AioThread(BrokerThread[B]):
     """A broker's thread whose callers are tasks of one asyncio loop, which has opened it."""
 
     _loop: asyncio.AbstractEventLoop
@@ -275,11 +276,11 @@ class AioTransaction(Proxy[Transaction, AwaitedCaller]):
         await self.leave(failed=kind is not None)
 
 
-def _for_tasks(follow: Follow, caller: AioThread) -> Follow:
+def for_tasks(follow: Follow, caller: AioThread[Any]) -> Follow:
     return follow.through(caller.call)
 
 
-class AioBroker(AioThread):
+class AioBroker(AioThread[EmbeddedBroker], EmbeddedThread):
     """A running broker, to be called from the tasks of the loop that has opened it. `open` opens it."""
 
     @property
@@ -325,7 +326,7 @@ class AioBroker(AioThread):
     append = awaited(EmbeddedBroker.append)
     append_by_key = awaited(EmbeddedBroker.append_by_key)
     fetch = awaited(EmbeddedBroker.fetch)
-    follow = made(_for_tasks, EmbeddedBroker.follow)
+    follow = made(for_tasks, EmbeddedBroker.follow)
     transaction = made(AioTransaction, EmbeddedBroker.transaction)
     offset_for_time = awaited(EmbeddedBroker.offset_for_time)
     offsets_for_times = awaited(EmbeddedBroker.offsets_for_times)

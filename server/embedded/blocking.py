@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import partial
 from types import TracebackType
-from typing import Final, Self, TypeVar, Unpack
+from typing import Any, Final, Generic, Self, TypeVar, Unpack
 
 import trio
 
@@ -46,8 +46,9 @@ from .options import OpenOptions, check_options, listening, shows_options
 from .records import Transaction
 
 T = TypeVar("T")
+B = TypeVar("B")
 
-_THREADS: Final[weakref.WeakSet[BrokerThread]] = weakref.WeakSet()
+_THREADS: Final[weakref.WeakSet[BrokerThread[Any]]] = weakref.WeakSet()
 """Those of this process that have begun."""
 
 
@@ -60,26 +61,24 @@ def clock_of(options: OpenOptions) -> MovedClock:
     return clock
 
 
-class BrokerThread:
+class BrokerThread(Generic[B]):
     """Owner of the thread, and of the broker that runs there."""
 
-    def __init__(self, opened: Callable[[], AbstractAsyncContextManager[EmbeddedBroker]], clock: MovedClock) -> None:
+    def __init__(self, opened: Callable[[], AbstractAsyncContextManager[B]], clock: MovedClock) -> None:
         self._moved_clock = clock
         self._open = opened
         self._thread: threading.Thread | None = None
         self._stop: trio.Event | None = None
         self._token: trio.lowlevel.TrioToken | None = None
         self._nursery: trio.Nursery | None = None
-        self._broker: EmbeddedBroker | None = None
+        self._broker: B | None = None
         self._failure: BaseException | None = None
 
     def __repr__(self) -> str:
-        running = self._broker
-        return (
-            f"<{type(self).__name__}, not started or ended>"
-            if running is None
-            else (describe_broker(self, is_running=running.life.is_running))
-        )
+        return f"<{type(self).__name__}, not started or ended>" if self._broker is None else self._describe(self._broker)
+
+    def _describe(self, running: B) -> str:
+        return f"<{type(self).__name__} of {running!r}>"
 
     # ---- life ----------------------------------------------------------------------------------------------------------
 
@@ -132,7 +131,7 @@ class BrokerThread:
             self._nursery.cancel_scope.cancel()
 
     @property
-    def _target(self) -> EmbeddedBroker:
+    def _target(self) -> B:
         """The broker that runs. Raises RuntimeError."""
         if self._broker is None:
             if isinstance(self._failure, ForkedError):
@@ -140,7 +139,12 @@ class BrokerThread:
             raise RuntimeError("the broker is not running. Use it inside the block that opens it") from self._failure
         return self._broker
 
-    # ---- where it is -----------------------------------------------------------------------------------------------------
+
+class EmbeddedThread(BrokerThread[EmbeddedBroker]):
+    """A thread whose broker belongs to this process alone, and the addresses of that broker."""
+
+    def _describe(self, running: EmbeddedBroker) -> str:
+        return describe_broker(self, is_running=running.life.is_running)
 
     @property
     def native(self) -> Address | None:
@@ -168,7 +172,7 @@ class BrokerThread:
         return self._target.path
 
 
-class BlockingThread(BrokerThread):
+class BlockingThread(BrokerThread[B]):
     """A thread whose callers block until they have their answer."""
 
     def __enter__(self) -> Self:
@@ -259,7 +263,7 @@ class BlockingTransaction(Proxy[Transaction, Caller]):
         self.leave(failed=kind is not None)
 
 
-class BlockingBroker(BlockingThread):
+class BlockingBroker(BlockingThread[EmbeddedBroker], EmbeddedThread):
     """A broker for programs without an event loop: `with triolog.blocking.open() as broker`. It runs in a thread of its own.
 
     The calls may come from any thread. A broker that is never stopped is stopped cleanly when the interpreter exits.

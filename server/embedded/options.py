@@ -82,13 +82,25 @@ class OpenOptions(TypedDict, total=False):
     """For tests: request metrics from clients, as subscriptions say. By default False."""
 
 
-def check_options(options: Mapping[str, object]) -> None:
+class JoinOptions(TypedDict, total=False):
+    """The options of `open_or_join`, which have the meaning of those of `open`. The process that owns the directory uses them.
+    Give Kafka clients a fixed port: each owner listens on it."""
+
+    settings: Mapping[str, Any] | None
+    kafka: Address | str | None
+    metrics: Address | str | None
+    durability: str | None
+    config: Mapping[str, str] | None
+    topics: Topics
+
+
+def check_options(options: Mapping[str, object], function: str = "open", kind: type = OpenOptions) -> None:
     """Raises TypeError for an unknown option, with the nearest one."""
     for name in options:
-        if name not in OpenOptions.__annotations__:
+        if name not in kind.__annotations__:
             from ..fake.faults.rules import hint
 
-            raise TypeError(f"open() has no option {name!r}{hint(name, OpenOptions.__annotations__)}")
+            raise TypeError(f"{function}() has no option {name!r}{hint(name, kind.__annotations__)}")
 
 
 def listening(options: OpenOptions) -> OpenOptions:

@@ -79,7 +79,7 @@ class BearerTokens:
         elif token.is_unsecured:
             claims = read_object(token.payload, "payload")
         else:
-            raise InvalidTokenError("the token has a signature, and this server has no key to verify it")
+            raise InvalidTokenError("the token has a signature, which this server cannot verify")
         user = self.rules.check(claims, self._now_ms())
         if self.authority is not None and self.authority.refuses(user.name):
             raise InvalidTokenError("the test refuses tokens of this user")

@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 
 LOGGER: Final = logging.getLogger(__name__)
 
-MOST_SHAPES: Final = 16
-"""Of credentials that are imitated."""
+MOST_SHAPES: Final = 128
+"""Of credentials that are imitated. Each costs a challenge of a user who does not exist about 2 us."""
 MOST_NAMES: Final = 10
 """In a log line."""
 MOST_CHARS: Final = 256
@@ -91,8 +91,8 @@ class Security:
     """From passwords of the configuration, made when first needed."""
     _salt_secret: bytes = attrs.field(factory=lambda: secrets.token_bytes(32), repr=False)
     """Stored with the first change: before that nothing has a salt that outlives the process."""
-    _shapes: dict[ScramMechanism, list[Shape]] = attrs.field(factory=dict)
-    """Those of users who exist, as far as they were looked up."""
+    _shapes: dict[ScramMechanism, dict[Shape, int]] = attrs.field(factory=dict)
+    """Users who exist, by the shape of their challenges, as far as they were looked up."""
 
     @classmethod
     def of(cls, manager: LogManager) -> Self:
@@ -139,35 +139,45 @@ class Security:
         known = None if configured is None else configured.password
         return hmac.compare_digest((known or "").encode(), password.encode()) and known is not None
 
+    def scram_challenge(self, user: str, mechanism: ScramMechanism) -> tuple[int, bytes]:
+        """Return iterations and salt for a login of the user, who need not exist. Never slow: a pause would reveal users."""
+        known = self._known_credential(user, mechanism)
+        return (
+            (MIN_ITERATIONS, salt_of(mechanism, self._salt_secret, user)) if known is None else (known.iterations, known.salt)
+        )
+
     async def scram_credential(self, user: str, mechanism: ScramMechanism) -> ScramCredential:
         """Return the credential of the user: the stored one, else the configured one, else a decoy that no password fits."""
+        if (known := self._known_credential(user, mechanism)) is not None:
+            return known
+        iterations, salt = self.scram_challenge(user, mechanism)
+        # Some ms of CPU: in a thread, so that no other connection waits for it.
+        make = partial(ScramCredential.from_password, mechanism, iterations, salt)
+        made = await trio.to_thread.run_sync(make, self._users[user].password)
+        return self._derived.setdefault((user, mechanism), made)
+
+    def _known_credential(self, user: str, mechanism: ScramMechanism) -> ScramCredential | None:
+        """Return what `scram_credential` returns, or None if it has to be derived from a password first."""
         key = user, mechanism
-        configured = self._users.get(user)
         if (stored := self._copies.state.credentials.get(key)) is not None:
             return stored
-        if configured is None:
-            return decoy(mechanism, self._salt_secret, user, self._shapes_of(mechanism))
-        if (written := configured.credentials.get(mechanism)) is not None:
-            return written
-        if configured.password is None:
-            return decoy(mechanism, self._salt_secret, user, self._shapes_of(mechanism))
-        if key not in self._derived:
-            # Some ms of CPU: in a thread, so that no other connection waits for it.
-            salt = salt_of(mechanism, self._salt_secret, user)
-            make = partial(ScramCredential.from_password, mechanism, MIN_ITERATIONS, salt)
-            made = await trio.to_thread.run_sync(make, configured.password)
-            self._derived.setdefault(key, made)
-        return self._derived[key]
+        if (configured := self._users.get(user)) is not None:
+            if (written := configured.credentials.get(mechanism)) is not None:
+                return written
+            if configured.password is not None:
+                return self._derived.get(key)
+        return decoy(mechanism, self._salt_secret, user, self._shapes_of(mechanism))
 
-    def _shapes_of(self, mechanism: ScramMechanism) -> list[Shape]:
-        """Return the shapes of challenges of existing users; where there are many, only the most common ones."""
+    def _shapes_of(self, mechanism: ScramMechanism) -> dict[Shape, int]:
+        """Return how many users have each shape of a challenge; where shapes are many, only of the most common ones."""
         if mechanism not in self._shapes:
-            stored = [each for (_, of), each in self._copies.state.credentials.items() if of is mechanism]
-            stored += [found for user in self._users.values() if (found := user.credentials.get(mechanism)) is not None]
-            counts = Counter((each.iterations, len(each.salt)) for each in stored)
-            if not counts or any(user.password is not None for user in self._users.values()):
-                counts[DEFAULT_SHAPE] += len(self._users) + 1
-            self._shapes[mechanism] = [shape for shape, _ in counts.most_common(MOST_SHAPES)]
+            stored = {user: each for (user, of), each in self._copies.state.credentials.items() if of is mechanism}
+            written = {user: each.credentials.get(mechanism) for user, each in self._users.items() if user not in stored}
+            counts = Counter((each.iterations, len(each.salt)) for each in (*stored.values(), *written.values()) if each)
+            counts[DEFAULT_SHAPE] += sum(
+                each is None and self._users[user].password is not None for user, each in written.items()
+            )
+            self._shapes[mechanism] = dict((+counts).most_common(MOST_SHAPES)) or {DEFAULT_SHAPE: 1}
         return self._shapes[mechanism]
 
     def scram_users(self) -> Mapping[CredentialKey, ScramCredential]:

@@ -167,7 +167,7 @@ def check_place(place: str, *, insecure: bool) -> SplitResult:
         )
     if parts.scheme == "http" and not insecure and not is_loopback(parts.hostname or ""):
         raise InvalidConfigError(
-            f"sasl_oauthbearer_jwks_endpoint_url = {place!r}: a computer on the way could change the keys. "
+            f"sasl_oauthbearer_jwks_endpoint_url = {place!r}: others could change the keys on the way. "
             "Use https, or allow it with insecure = true"
         )
     return parts

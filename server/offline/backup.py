@@ -8,7 +8,7 @@
 | `leader-epoch-checkpoint`, `partition.metadata`, `quarantine-checkpoint`, `derived.json` | copies |
 | `producer-id-block` | ids that the original never gives out: both may be served, and clients move between them |
 | offset checkpoints | written to match: recovery point = base offset of the last segment, high watermark = log end |
-| other plain files of the directory | copies; not `.lock`, not the clean marker, and not what is being made |
+| other plain files of the directory | copies; not `.lock` and `.owner`, not the clean marker, and not what is being made |
 
 First every partition's segments and sizes are noted, which takes milliseconds, internal topics before the others: so no
 committed offset in the copy lies behind its log. Whatever was acknowledged before `plan_backup` is called was written, and is
@@ -38,6 +38,7 @@ from ..storage.disk.checkpoints import (
     HIGH_WATERMARK_FILE,
     LOCK_FILE,
     LOG_START_FILE,
+    OWNER_FILE,
     PREVIOUS_SUFFIX,
     PRODUCER_ID_BLOCK_FILE,
     RECOVERY_POINT_FILE,
@@ -64,7 +65,7 @@ from ..storage.recovery.salvage import GoodBatch, scan_batches
 MAX_ATTEMPTS: Final = 20
 """At copying one partition: each fails only if retention or compaction took a file in between."""
 _WRITTEN_ANEW: Final = frozenset({RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE, TOPICS_FILE})
-_LEFT_OUT: Final = frozenset({LOCK_FILE, CLEAN_SHUTDOWN_FILE, CREATIONS_FILE})
+_LEFT_OUT: Final = frozenset({LOCK_FILE, OWNER_FILE, CLEAN_SHUTDOWN_FILE, CREATIONS_FILE})
 _LEFT_OUT_SUFFIXES: Final = (TEMPORARY_SUFFIX, PREVIOUS_SUFFIX)
 
 

@@ -30,7 +30,7 @@ from ..storage.log.log import Log
 from ..storage.log.prepare import PreparedAppend
 from .disk import Disk, OperationFailedError
 from .flusher import Flusher, is_final
-from .room import FILE_BLOCK_BYTES, Room
+from .room import FILE_BLOCK_BYTES, ROLL_BYTES, Room
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -110,8 +110,7 @@ class Appender:
             if not self._has_room(plan):
                 markers = _leading_markers(pending)
                 if not markers:
-                    is_roll = not plan.taken and plan.roll is not None
-                    needed = self.log.config.segment_bytes if is_roll else pending[0].prepared.size
+                    needed = pending[0].prepared.size if plan.taken else self._roll_bytes
                     most = await self._make_room(pending, needed)
                     continue
                 if plan.taken > markers:
@@ -161,13 +160,17 @@ class Appender:
             self._refuse(group.appends, self.fail(exc))
 
     def _has_room(self, plan: AppendPlan) -> bool:
-        """Return whether the device has space for a plan, or for the full size of the segment that is to be started."""
+        """Return whether the device has space for a plan, or for the roll that comes before it."""
         if self._is_internal:
             return True
         if plan.taken:
             return not plan.writes or self._room.has(plan.cursor.size - plan.segment.size)
-        config = self.log.config
-        return not config.preallocate or self._room.has(config.segment_bytes)
+        return self._room.has(self._roll_bytes)
+
+    @property
+    def _roll_bytes(self) -> int:
+        """Return what a roll takes: small files, and the full size of a preallocated segment."""
+        return ROLL_BYTES + (self.log.config.segment_bytes if self.log.config.preallocate else 0)
 
     async def _make_room(self, pending: deque[AppendCommand], needed: int) -> int:
         """Wait for room, and answer for how many appends there is some then. Where there is none the first one is answered."""
@@ -290,8 +293,8 @@ class Appender:
 
     async def _roll(self, plan: AppendPlan) -> RequestError | None:
         log = self.log
-        allocated = log.config.segment_bytes if log.config.preallocate else 0
-        self._room.take(allocated)
+        size = self._roll_bytes
+        self._room.take(size)
         try:
             async with self.flusher.lock:
                 segment = await self.disk.drive(log.roll(), log.directory)
@@ -305,7 +308,7 @@ class Appender:
             LOGGER.error("%s", error)
             return error
         finally:
-            self._room.done(allocated)
+            self._room.done(size)
         self.adopt_active()
         LOGGER.debug("%s: rolled to offset %d: %s", self.log.topic_partition, segment.base_offset, plan.roll)
         if log.recovery_point < segment.base_offset and log.sync_metadata:

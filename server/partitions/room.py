@@ -18,6 +18,8 @@ import trio
 
 FILE_BLOCK_BYTES: Final = 4096
 """What a write may take beyond its bytes: the blocks of its files are taken whole."""
+ROLL_BYTES: Final = 6 * FILE_BLOCK_BYTES
+"""What a roll takes in small files, a block for each: three indexes, two of producers, and `derived.json`."""
 
 
 @attrs.define(eq=False, repr=False)

@@ -7,16 +7,18 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import attrs
-from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright, ViewportSize
 
 CHROMIUM: Final = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 PATIENCE_MS: Final = 60_000
-OPTIONS: Final = ("--disable-dev-shm-usage",)
+OPTIONS: Final = ("--disable-dev-shm-usage", "--disable-gpu")
+"""Without a graphics processor it would imitate one, which takes a sixth of a test's time."""
 AS_ROOT: Final = ("--no-sandbox",)
 """Chromium has no sandbox for root."""
+WINDOW: Final[ViewportSize] = {"width": 1280, "height": 720}
 CRITERIA: Final = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa")
 NOTE_VIOLATIONS: Final = """
 window.violations_ = [];
@@ -51,6 +53,13 @@ class Opened:
         self.page.locator("main h1").first.wait_for()
         return self.page
 
+    def show(self, path: str, *, color_scheme: Literal["light", "dark"] = "light", viewport: ViewportSize = WINDOW) -> Page:
+        """Open a URL as a page of its own would show it, in a quarter of the time. Earlier complaints are dropped."""
+        self.page.emulate_media(color_scheme=color_scheme)
+        self.page.set_viewport_size(viewport)
+        self.complaints.clear()
+        return self.go(path)
+
     def check_quiet(self) -> None:
         """Neither errors nor anything that the policy forbids."""
         complaints = [*self.complaints, *self.page.evaluate("violations_")]
@@ -67,7 +76,7 @@ def opened(
     browser: Browser, address: str, axe: Path | None = None, *, scripts: Sequence[str] = (), **context: Any
 ) -> Iterator[Opened]:
     """A page of its own, with `scripts` that run before its own; `context`: of Playwright, such as `color_scheme`."""
-    chosen = browser.new_context(**{"reduced_motion": "reduce", "timezone_id": "Europe/Berlin", **context})
+    chosen = browser.new_context(**{"reduced_motion": "reduce", "timezone_id": "Europe/Berlin", "viewport": WINDOW, **context})
     try:
         chosen.set_default_timeout(PATIENCE_MS)
         for script in (NOTE_VIOLATIONS, *scripts, *([] if axe is None else [axe.read_text()])):

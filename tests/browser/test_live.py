@@ -23,7 +23,7 @@ from triolog.tools.client.blocking.producer import BlockingProducer
 from tests.support.counts import counts
 from tests.support.server_process import Address, ServerFolder
 
-from .browsing import opened
+from .browsing import Opened, opened
 from .conftest import console_process
 from .test_views import PAGES, PARTS, TOPIC, path_of
 
@@ -170,19 +170,26 @@ def test_a_tail_of_many_records_leaves_the_page_its_frames_and_its_memory(chromi
     assert resident_bytes(watched.pid) - before <= CONSOLE_BYTES
 
 
+@pytest.fixture(scope="module")
+def seen(chromium: Browser, watched: Watched) -> Iterator[Opened]:
+    """One page for all views."""
+    with opened(chromium, watched.console) as found:
+        yield found
+
+
 @pytest.mark.parametrize("pattern", PAGES)
-def test_a_view_is_drawn_while_the_server_is_busy(chromium: Browser, watched: Watched, pattern: str) -> None:
-    with Load(watched.server).running(), opened(chromium, watched.console) as found:
-        page = found.go(path_of(pattern))
+def test_a_view_is_drawn_while_the_server_is_busy(seen: Opened, watched: Watched, pattern: str) -> None:
+    with Load(watched.server).running():
+        page = seen.show(path_of(pattern))
         expect(page.locator(".failure")).to_have_count(0)
         expect(page.locator("#state")).to_have_class("ready")
-        found.check_quiet()
+        seen.check_quiet()
 
 
-def test_a_topic_grows_under_the_eyes_of_who_looks_at_it(chromium: Browser, watched: Watched) -> None:
-    with Load(watched.server).running(), opened(chromium, watched.console) as found:
-        page = found.go(f"/topics/{TOPIC}")
+def test_a_topic_grows_under_the_eyes_of_who_looks_at_it(seen: Opened, watched: Watched) -> None:
+    with Load(watched.server).running():
+        page = seen.show(f"/topics/{TOPIC}")
         told = page.get_by_text(re.compile(r"^1 partition · .* records")).first
         for _ in range(3):
             expect(told).not_to_have_text(told.inner_text())
-        found.check_quiet()
+        seen.check_quiet()

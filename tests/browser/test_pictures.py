@@ -163,15 +163,15 @@ def taken(chromium: Browser, server: Pictured, folder: Path) -> dict[str, Taken]
     """All of them, in their order. What the page of links charts begins when it is opened, so it is open all the time."""
     pictures: dict[str, Taken] = {}
     folder.mkdir(exist_ok=True)
-    with _opened(chromium, server, VIEWS["forward"]) as links, opened(chromium, server.console) as studio:
-        links.go(VIEWS["forward"].path)
+    with _opened(chromium, server) as links, _opened(chromium, server) as seen, opened(chromium, server.console) as studio:
+        links.show(VIEWS["forward"].path, **VIEWS["forward"].how)
         for name, view in VIEWS.items():
             with ExitStack() as stack:
                 if name == "test":
                     stack.enter_context(server.still())
                     server.refuse_alarms()
-                found = links if name == "forward" else stack.enter_context(_opened(chromium, server, view))
-                page = found.page if name == "forward" else found.go(view.path)
+                found = links if name == "forward" else seen
+                page = links.page if name == "forward" else seen.show(view.path, **view.how)
                 png = _photographed(page, view)
                 found.check_quiet()
             pictures[name] = _developed(studio.page, png)
@@ -179,9 +179,9 @@ def taken(chromium: Browser, server: Pictured, folder: Path) -> dict[str, Taken]
     return pictures
 
 
-def _opened(browser: Browser, server: Pictured, view: View) -> AbstractContextManager[Opened]:
+def _opened(browser: Browser, server: Pictured) -> AbstractContextManager[Opened]:
     scripts = (SAY_NEUTRALLY % json.dumps(server.neutral),)
-    return opened(browser, server.console, scripts=scripts, timezone_id=NEW_YORK, **view.how)
+    return opened(browser, server.console, scripts=scripts, timezone_id=NEW_YORK)
 
 
 def _photographed(page: Page, view: View) -> bytes:

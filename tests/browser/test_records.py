@@ -22,7 +22,7 @@ from triolog.tools.console.watching.watcher import CLIENT_ID
 from tests.support.golden import KAFKA_4_3
 from tests.support.server_process import Address, ServerFolder
 
-from .browsing import PATIENCE_MS, opened
+from .browsing import PATIENCE_MS, Opened, opened
 from .conftest import console_of
 from .test_live import LONGEST_MS, NOTE_LONG_TASKS
 from .test_views import PAGES
@@ -69,44 +69,48 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             yield console
 
 
-@pytest.mark.parametrize("topic", ["codecs", "moves", "queue", "compacted"])
-def test_topics_that_kafka_wrote_are_shown_as_kafka_read_them(chromium: Browser, golden: str, topic: str) -> None:
-    wanted = EXPECTED["records"].get(topic)
+@pytest.fixture(scope="module")
+def seen(chromium: Browser, golden: str) -> Iterator[Opened]:
+    """One page for all of it."""
     with opened(chromium, golden) as found:
-        page = found.go(f"/topics/{topic}")
-        expect(page.locator(".failure")).to_have_count(0)
-        page = found.go(f"/topics/{topic}/records?partition=0&offset=0")
-        if wanted is not None:
-            records = [each for batch in wanted["batches"] if not batch["attributes"] & 32 for each in batch["records"]]
-            rows = page.locator(".records tbody tr")
-            expect(rows).to_have_count(min(len(records), 50))
-            offset, _, _, value = records[1]
-            expect(rows.nth(1).locator("td").nth(2)).to_have_text(str(offset))
-            expect(rows.nth(1).locator("td").nth(4)).to_contain_text(base64.b64decode(value).decode()[:20] or "empty")
-        page = found.go(f"/topics/{topic}/walk?partition=0&at=1700000000000")
-        expect(page.locator(".failure")).to_have_count(0)
-        found.check_quiet()
+        yield found
+
+
+@pytest.mark.parametrize("topic", ["codecs", "moves", "queue", "compacted"])
+def test_topics_that_kafka_wrote_are_shown_as_kafka_read_them(seen: Opened, topic: str) -> None:
+    wanted = EXPECTED["records"].get(topic)
+    page = seen.show(f"/topics/{topic}")
+    expect(page.locator(".failure")).to_have_count(0)
+    page = seen.go(f"/topics/{topic}/records?partition=0&offset=0")
+    if wanted is not None:
+        records = [each for batch in wanted["batches"] if not batch["attributes"] & 32 for each in batch["records"]]
+        rows = page.locator(".records tbody tr")
+        expect(rows).to_have_count(min(len(records), 50))
+        offset, _, _, value = records[1]
+        expect(rows.nth(1).locator("td").nth(2)).to_have_text(str(offset))
+        expect(rows.nth(1).locator("td").nth(4)).to_contain_text(base64.b64decode(value).decode()[:20] or "empty")
+    page = seen.go(f"/topics/{topic}/walk?partition=0&at=1700000000000")
+    expect(page.locator(".failure")).to_have_count(0)
+    seen.check_quiet()
 
 
 @pytest.mark.parametrize("pattern", [each for each in PAGES if each != "/test"])
-def test_every_view_of_what_kafka_wrote_is_drawn(chromium: Browser, golden: str, pattern: str) -> None:
-    with opened(chromium, golden) as found:
-        page = found.go(pattern.format(topic="codecs", group="readers"))
-        expect(page.locator(".failure")).to_have_count(0)
-        expect(page.locator("#state")).to_have_class("ready")
-        found.check_quiet()
+def test_every_view_of_what_kafka_wrote_is_drawn(seen: Opened, pattern: str) -> None:
+    page = seen.show(pattern.format(topic="codecs", group="readers"))
+    expect(page.locator(".failure")).to_have_count(0)
+    expect(page.locator("#state")).to_have_class("ready")
+    seen.check_quiet()
 
 
-def test_groups_and_transactions_that_kafka_wrote_are_there(chromium: Browser, golden: str) -> None:
-    with opened(chromium, golden) as found:
-        page = found.go("/groups")
-        for group in EXPECTED["offsets"]:
-            expect(page.locator("tbody a.row").get_by_text(group, exact=True)).to_be_visible()
-        page = found.go("/groups/readers")
-        expect(page.locator("main")).to_contain_text("codecs")
-        page = found.go("/transactions")
-        expect(page.locator("tbody tr").first).to_be_visible()
-        found.check_quiet()
+def test_groups_and_transactions_that_kafka_wrote_are_there(seen: Opened) -> None:
+    page = seen.show("/groups")
+    for group in EXPECTED["offsets"]:
+        expect(page.locator("tbody a.row").get_by_text(group, exact=True)).to_be_visible()
+    page = seen.go("/groups/readers")
+    expect(page.locator("main")).to_contain_text("codecs")
+    page = seen.go("/transactions")
+    expect(page.locator("tbody tr").first).to_be_visible()
+    seen.check_quiet()
 
 
 @pytest.fixture(scope="module")

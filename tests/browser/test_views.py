@@ -17,7 +17,7 @@ from triolog.tools.forward.process.place import LOCK
 from tests.support.control_port import Control
 from tests.support.server_process import ServerFolder
 
-from .browsing import opened
+from .browsing import Opened, opened
 from .conftest import console_of
 
 TOPIC = "flights"
@@ -63,6 +63,13 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
             yield Served(console, control)
 
 
+@pytest.fixture(scope="module")
+def seen(chromium: Browser, axe: Path, served: Served) -> Iterator[Opened]:
+    """One page for all views."""
+    with opened(chromium, served.console, axe) as found:
+        yield found
+
+
 def _fill(control: Control) -> None:
     control.do("POST", "/topics", {"name": TOPIC, "partitions": 2})
     hostile = base64.b64encode(HOSTILE).decode()
@@ -90,17 +97,16 @@ def path_of(pattern: str) -> str:
 
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("pattern", PAGES)
-def test_a_view_shows_its_data_to_everybody(chromium: Browser, axe: Path, served: Served, pattern: str, how: str) -> None:
-    with opened(chromium, served.console, axe, **HOWS[how]) as found:
-        page = found.go(path_of(pattern))
-        expect(page.locator(".failure")).to_have_count(0)
-        for text in SHOWN.get(pattern, ()):
-            expect(page.locator("main").get_by_text(text).first).to_be_visible()
-        expect(page.locator("#state")).to_have_class("ready")
-        found.check_accessible()
-        found.check_quiet()
-        width, wide = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
-        assert width <= wide, "the page is wider than the window"
+def test_a_view_shows_its_data_to_everybody(seen: Opened, pattern: str, how: str) -> None:
+    page = seen.show(path_of(pattern), **HOWS[how])
+    expect(page.locator(".failure")).to_have_count(0)
+    for text in SHOWN.get(pattern, ()):
+        expect(page.locator("main").get_by_text(text).first).to_be_visible()
+    expect(page.locator("#state")).to_have_class("ready")
+    seen.check_accessible()
+    seen.check_quiet()
+    width, wide = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+    assert width <= wide, "the page is wider than the window"
 
 
 def test_a_page_that_is_not_there_says_so(chromium: Browser, axe: Path, served: Served) -> None:

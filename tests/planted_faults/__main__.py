@@ -20,10 +20,18 @@ from rich.table import Table
 from tests.planted_faults.client_faults import CLIENT_FAULTS
 from tests.planted_faults.log_faults import LOG_FAULTS
 from tests.planted_faults.planting import Copy, Fault, Verdict
-from tests.planted_faults.server_faults import OLDEST_FAULTS, SERVER_FAULTS, SHARE_FAULTS, TOKEN_FAULTS, TOPIC_FAULTS
+from tests.planted_faults.server_faults import (
+    JOINING_FAULTS,
+    OLDEST_FAULTS,
+    SERVER_FAULTS,
+    SHARE_FAULTS,
+    TOKEN_FAULTS,
+    TOPIC_FAULTS,
+)
 
 FAULTS: Final = {
     **CLIENT_FAULTS,
+    **JOINING_FAULTS,
     **OLDEST_FAULTS,
     **LOG_FAULTS,
     **SERVER_FAULTS,

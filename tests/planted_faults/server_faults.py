@@ -10,6 +10,31 @@ from tests.planted_faults.planting import Fault
 STORAGE: Final = "tests/server/storage"
 TOPIC_CRASHES: Final = "tests/server/logs/test_topic_crashes.py"
 
+JOINING: Final = "tests/server/embedded/test_joining.py"
+JOINING_FAULTS: Final = {
+    "fork-keeps-the-lock": Fault(
+        why="A child that does nothing keeps a directory locked after the end of its parent: no process can serve it.",
+        file="server/embedded/joining.py",
+        old="    for lock in list(_LOCKS):\n        lock.close()\n",
+        new="",
+        tests=(f"{JOINING}::test_a_child_that_does_nothing_keeps_nothing_of_a_killed_parent",),
+    ),
+    "two-owners": Fault(
+        why="Two processes take the socket of a directory from each other.",
+        file="server/embedded/joining.py",
+        old="        except BlockingIOError:\n            yield False\n",
+        new="        except BlockingIOError:\n            yield True\n",
+        tests=(f"{JOINING}::test_only_processes_of_the_user_can_connect",),
+    ),
+    "no-owner-until-a-call": Fault(
+        why="Kafka clients of a shared directory find no listener until one of its processes happens to make a call.",
+        file="server/embedded/joining.py",
+        old="        await run()\n        is_done = False\n",
+        new="        await run()\n        is_done = True\n",
+        tests=(f"{JOINING}::test_another_process_becomes_the_owner_without_a_call",),
+    ),
+}
+
 TOKENS: Final = "tests/server/listeners/kafka/test_oauth.py"
 TOKEN_FAULTS: Final = {
     "session-outlives-its-token": Fault(

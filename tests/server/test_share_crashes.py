@@ -26,9 +26,10 @@ from triolog.server.broker import Acknowledgement, AcquireMode, Broker, OffsetRe
 from triolog.server.embedded import EmbeddedBroker
 
 from tests.support.altered_files import alter_folders
-from tests.support.brokers import values_from
+from tests.support.brokers import records_from
 from tests.support.counts import counts
 from tests.support.logs import START_MS
+from tests.support.model_log import lookups
 
 RUNS: Final = int(os.environ.get("TRIOLOG_TEST_SHARE_CRASHES") or counts(50, commit=4))
 GROUP: Final = "group"
@@ -80,13 +81,19 @@ class Run:
         await core.shares.initialize(*self.key)
         await core.topics.alter_configs("__share_group_state", {"internal.segment.bytes": "2048"})
         for first in range(0, RECORDS, 10):
-            values = [(START_MS, None, b"%d" % number, ()) for number in range(first, first + 10)]
-            await core.writer.append(PARTITION, build_batch(values))
+            await core.writer.append(
+                PARTITION,
+                build_batch(
+                    [
+                        (START_MS + 10 * number + self.rng.randrange(40), None, b"%d" % number, ())
+                        for number in range(first, first + 10)
+                    ]
+                ),
+            )
         for _ in range(CRASHES):
             await self._work_until(self.model.said + self.rng.randint(1, 40))
             await self._start_again()
-            values = await values_from(self.broker.core, PARTITION)
-            assert values == [b"%d" % number for number in range(RECORDS)]
+            await self._check_records()
         await self._work_until(None)
         core = self.broker.core
         summary = core.shares.in_flight(*self.key)
@@ -95,12 +102,23 @@ class Run:
         archived = {offset for offset in range(RECORDS) if self.model.given[offset] >= CONFIG.delivery_count_limit}
         assert self.model.done | self.model.perhaps_done | archived == set(range(RECORDS))
 
+    async def _check_records(self) -> None:
+        """All of them, from any offset, and by time: an index leads to the right one in each segment."""
+        records = await records_from(self.broker.core, PARTITION)
+        assert [record.value for record in records] == [b"%d" % number for number in range(RECORDS)]
+        for offset in self.rng.sample(range(RECORDS), 20):
+            [record, *_] = await self.broker.fetch(TOPIC, offset=offset, max_bytes=1)
+            assert record.offset == offset
+        expected = dict(self.rng.sample(sorted(lookups(records).items()), RECORDS))
+        answers = await self.broker.offsets_for_times([(PARTITION, asked) for asked in expected])
+        assert [(each.timestamp, each.offset) for each in answers if not isinstance(each, RequestError)] == [*expected.values()]
+
     async def _start_again(self) -> None:
         """A start after a clean stop believes derived files that nothing contradicts."""
         if self.rng.random() < 0.5:
             await self.broker.restart()
             await self.broker.stop()
-        self.altered.append(alter_folders(Path(self.broker.path), self.rng, share=0.3))
+        self.altered.append(alter_folders(Path(self.broker.path), self.rng, share=0.7, are_lookups_checked=True))
         await self.broker.restart()
 
     async def _work_until(self, said: int | None) -> None:

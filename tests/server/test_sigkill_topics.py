@@ -18,6 +18,7 @@ from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages.topics import MetadataRequest
 from triolog.protocol.native import messages
 from triolog.protocol.records.builder import build_batch
+from triolog.protocol.types import Record
 from triolog.server.offline.verify import verify
 from triolog.server.storage.directory import catalogue, inventory, topics_file
 from triolog.server.storage.disk.filesystem import OsFileSystem
@@ -27,7 +28,8 @@ from tests.support import forked_servers, kafka_admin, kafka_wire, kill_runs, se
 from tests.support.altered_files import alter_folders, damages_elsewhere
 from tests.support.counts import counts
 from tests.support.kill_loads import Caller, Progress, ServerGoneError
-from tests.support.wire_client import WireClient
+from tests.support.model_log import lookups
+from tests.support.wire_client import WireClient, records_from
 
 KILLS: Final = 3
 NAMES: Final = 4
@@ -36,6 +38,8 @@ MAX_PARTITIONS: Final = 30
 MAX_WAIT_S: Final = 0.1
 MAX_WAIT_IN_A_CHANGE_S: Final = 0.02
 MOST_AGE_MS: Final = 10**9
+MOST_STEP_MS: Final = 1000
+"""From the last record: mostly later ones, so that a time index has many entries."""
 ROUNDS: Final = 10
 """Of appends and trims after each check."""
 STARTS_AT_THE_END: Final = counts(10, commit=1, merge=1)
@@ -50,11 +54,11 @@ class Topic:
     configs: dict[str, str]
     log_start_offset: int = 0
     """Of partition 0, as are the records."""
-    values: tuple[bytes, ...] = ()
-    """Of the records from the log start offset on. Each differs from all others of the run."""
+    records: tuple[tuple[int, bytes], ...] = ()
+    """Timestamp and value from the log start offset on. Each value differs from all others of the run."""
 
     def trimmed(self, count: int) -> Topic:
-        return attrs.evolve(self, log_start_offset=self.log_start_offset + count, values=self.values[count:])
+        return attrs.evolve(self, log_start_offset=self.log_start_offset + count, records=self.records[count:])
 
 
 State = dict[str, Topic | None]
@@ -97,7 +101,7 @@ class Administrator(threading.Thread):
         missing = [name for name in names if name not in there]
         kind = rng.choice(("create", "create", "delete", "grow", "alter", "trim"))
         if kind == "create" and missing:
-            self._create(wire, rng.sample(missing, rng.randint(1, min(3, len(missing)))))
+            self.create(wire, rng.sample(missing, rng.randint(1, min(3, len(missing)))))
         elif kind == "delete" and there:
             gone = rng.sample(sorted(there), rng.randint(1, min(2, len(there))))
             self.asked = dict.fromkeys(gone)
@@ -119,13 +123,13 @@ class Administrator(threading.Thread):
                 ).responses
             )
 
-    def _create(self, wire: kafka_wire.KafkaWire, names: list[str]) -> None:
+    def create(self, wire: kafka_wire.KafkaWire, names: list[str]) -> None:
         rng = self.rng
         for name in names:
             configs = {"cleanup.policy": rng.choice(("compact", "delete")), "retention.ms": self._retention_ms()}
             if rng.random() < 0.3:
                 configs |= {"preallocate": "true", "segment.bytes": "20000"}
-            elif rng.random() < 0.6:
+            else:
                 configs |= {"segment.bytes": "1024", "index.interval.bytes": rng.choice(("0", "200"))}
             self.asked[name] = Topic(rng.randint(1, MAX_PARTITIONS), configs)
         wanted = [
@@ -137,7 +141,7 @@ class Administrator(threading.Thread):
         there = {name: topic for name, topic in self.state.items() if topic and topic.configs["cleanup.policy"] == "delete"}
         if there:
             name = self.rng.choice(sorted(there))
-            topic = there[name].trimmed(self.rng.randint(0, len(there[name].values)))
+            topic = there[name].trimmed(self.rng.randint(0, len(there[name].records) // self.rng.choice((1, 4, 4))))
             self.asked = {name: topic}
             (answer,) = wire.call(kafka_admin.delete_records((name, 0, topic.log_start_offset)), 2).topics
             self._answered(answer.partitions)
@@ -148,11 +152,12 @@ class Administrator(threading.Thread):
         for name in self.rng.choices(there, k=self.rng.randint(1, 10)) if there else ():
             topic = self.state[name]
             assert topic is not None
-            values = tuple(self.rng.randbytes(self.rng.choice((16, 100))) for _ in range(self.rng.randint(1, 3)))
-            self.asked = {name: attrs.evolve(topic, values=topic.values + values)}
-            now_ms = time.time_ns() // 1_000_000
-            records = [(now_ms - self.rng.randrange(MOST_AGE_MS), each[:16], each, ()) for each in values]
-            partition = messages.ProducePartition(name, 0, build_batch(records))
+            first_ms = topic.records[-1][0] if topic.records else time.time_ns() // 1_000_000 - MOST_AGE_MS
+            stamps = [first_ms + self.rng.randrange(-MOST_STEP_MS // 4, MOST_STEP_MS) for _ in range(self.rng.randint(1, 3))]
+            records = tuple((stamp, self.rng.randbytes(self.rng.choice((16, 100)))) for stamp in stamps)
+            self.asked = {name: attrs.evolve(topic, records=topic.records + records)}
+            batch = build_batch([(timestamp, value[:16], value, ()) for timestamp, value in records])
+            partition = messages.ProducePartition(name, 0, batch)
             (answer,) = Caller(client, Progress()).ask(messages.ProduceRequest((partition,), messages.ACKS_ALL)).partitions
             assert answer.error is None, answer.error
             self.state |= self.asked
@@ -199,14 +204,14 @@ class Run:
             self._check(server)
         for _ in range(STARTS_AT_THE_END):
             assert server.stop() == 0
-            self._alter_derived_files()
+            self._alter_derived_files(share=1.0)
             server = self._spawn(durability)
             self._check(server)
 
-    def _alter_derived_files(self) -> None:
+    def _alter_derived_files(self, share: float = 0.5) -> None:
         for directory in self.directories:
-            if self.rng.random() < 0.7:
-                self.altered |= alter_folders(directory, self.rng, share=0.5)
+            if self.rng.random() < max(share, 0.7):
+                self.altered |= alter_folders(directory, self.rng, share=share, are_lookups_checked=True)
 
     def _spawn(self, environment: dict[str, str]) -> server_process.ServerProcess:
         return self.folder.spawn("--kafka", "127.0.0.1:0", extra_environment=environment)
@@ -285,21 +290,33 @@ class Run:
                 start = client.partition_metadata(topic.name)[0].log_start_offset
                 records, end = client.read_all(topic.name, 0, offset=start)
                 assert [record.offset for record in records] == list(range(start, end)), topic.name
-                values = tuple(bytes(record.value or b"") for record in records)
-                found[topic.name] = Topic(len(topic.partitions), configs, start, values)
+                self._check_lookups(client, topic.name, records)
+                rows = tuple((record.timestamp, bytes(record.value or b"")) for record in records)
+                found[topic.name] = Topic(len(topic.partitions), configs, start, rows)
         for name in {*self.state, *self.asked, *found}:
             assert self._may_be(name, found.get(name)), (name, found.get(name), self.state.get(name), self.asked.get(name))
         self.state, self.asked = found, {}
-        self._fill(server)
         names = [path.name for directory in self.directories for path in directory.iterdir() if path.is_dir()]
         partitions = {f"{name}-{number}" for name, topic in found.items() if topic for number in range(topic.partitions)}
         assert sorted(name for name in names if not is_marked(name) and not name.startswith(".")) == sorted(partitions)
+        self._fill(server)
+
+    def _check_lookups(self, client: WireClient, name: str, records: list[Record]) -> None:
+        """By time, and by offset: an index leads to the right record in each segment."""
+        for record in self.rng.sample(records, min(5, len(records))):
+            [found, *_] = records_from(client.fetch(name, 0, record.offset, partition_max_bytes=1).records, record.offset)
+            assert found.offset == record.offset, name
+        expected = lookups(records)
+        answers = client.offsets_for_times((name, 0, asked) for asked in expected)
+        assert [(each.timestamp, each.offset) for each in answers] == [*expected.values()], name
 
     def _fill(self, server: server_process.ServerProcess) -> None:
-        """Let there be records and trimmed logs: a server that is killed soon has time for few."""
+        """Let there be topics, records and trimmed logs: a server that is killed soon has time for few."""
         address = server.address_of("kafka")
         administrator = Administrator("", address, server.address, dict(self.state), self._rng())
         with kafka_wire.KafkaWire.connect(address) as wire, WireClient.connect(server.address) as client:
+            if missing := [name for name in ("a-0", "b-0") if self.state.get(name) is None]:
+                administrator.create(wire, missing)
             for _ in range(ROUNDS):
                 administrator.append(client)
                 administrator.trim(wire)

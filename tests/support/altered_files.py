@@ -11,6 +11,7 @@ import os
 import random
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +31,7 @@ INDEX: Final = ">ii"
 TIME_INDEX: Final = ">qi"
 TRANSACTION_INDEX: Final = ">hqqqq"
 ENTRIES: Final = {".index": INDEX, ".timeindex": TIME_INDEX, ".txnindex": TRANSACTION_INDEX}
+LOOKUPS: Final = (".index", ".timeindex")
 EPOCHS: Final = "leader-epoch-checkpoint"
 FACTS: Final = "derived.json"
 WIDTHS: Final = {"h": 16, "i": 32, "q": 64}
@@ -115,10 +117,12 @@ def _altered_numbers(content: bytes, first: int = 0, *, may_grow: bool = True) -
 
 def _altered_facts(content: bytes) -> Iterator[tuple[str, bytes]]:
     """Numbers of index files, as a person would change them: with and without the checksum. A power cut may leave no JSON. The
-    log start offset is no derived number: another one counts where its checksum is right or missing."""
+    log start offset is no derived number: another one counts where its checksum is right or missing, so it is not altered where
+    an earlier alteration took the checksum."""
     if not _is_json(content):
         return
-    for key in sorted({"format_version", "log_start_offset", "crc32c"} & json.loads(content).keys()):
+    keys = {"format_version", "log_start_offset", "crc32c"} if "crc32c" in json.loads(content) else {"format_version"}
+    for key in sorted(keys & json.loads(content).keys()):
         old = json.loads(content)[key]
         for value in sorted({-1, 0, 1, old + 1, old // 2, 2**63 - 1} - {old}):
             yield f"{key}: {value}", json.dumps({**json.loads(content), key: value}).encode()
@@ -159,20 +163,40 @@ def _is_derived(path: str) -> bool:
     return name.endswith((*ENTRIES, *SNAPSHOT_SUFFIXES)) or name in {EPOCHS, FACTS, *CHECKPOINTS}
 
 
-def alter_folders(folder: Path, rng: random.Random, share: float) -> dict[str, str]:
+def alter_folders(folder: Path, rng: random.Random, share: float, *, are_lookups_checked: bool = False) -> dict[str, str]:
     """Alter a checkpoint of a log directory, or a file of each folder in it with a chance of `share`; by path, what was done.
-    Not both: a log start offset is in the checkpoint and in FACTS, and one of them has to be right."""
+    Not both: a log start offset is in the checkpoint and in FACTS, and one of them has to be right.
+
+    `are_lookups_checked`: alter half of the time all indexes of a folder that FACTS knows, and never another one: nothing
+    contradicts an index that a kill has left without its checksum."""
     done = {}
     is_checkpoint = rng.random() < 0.3
     for each in [folder] if is_checkpoint else sorted(path for path in folder.iterdir() if path.is_dir()):
         if is_checkpoint or rng.random() < share:
             paths = [path for path in each.iterdir() if path.is_file() and _is_derived(str(path))]
             files = {str(path): path.read_bytes() for path in paths if path.stat().st_size <= MOST_BYTES}
-            if (chosen := one_of(files, rng)) is not None:
-                path, what, content = chosen
-                Path(path).unlink() if content is None else Path(path).write_bytes(content)
-                done[str(Path(path).relative_to(folder))] = what
+            chosen = []
+            if are_lookups_checked:
+                known = _known_indexes(each)
+                files = {path: content for path, content in files.items() if not path.endswith(LOOKUPS) or path in known}
+                if rng.random() < 0.5:
+                    chosen = [one_of({path: files[path]}, rng) for path in sorted(known & files.keys())]
+            for one in chosen or [one_of(files, rng)]:
+                if one is not None:
+                    path, what, content = one
+                    Path(path).unlink() if content is None else Path(path).write_bytes(content)
+                    done[str(Path(path).relative_to(folder))] = what
     return done
+
+
+def _known_indexes(folder: Path) -> set[str]:
+    """Return the paths of offset and time indexes with a checksum in FACTS, for a log of the size that it has."""
+    with suppress(FileNotFoundError, ValueError):
+        rows = json.loads((folder / FACTS).read_bytes()).get("lookup_indexes", [])
+        logs = {folder / f"{base_offset:020d}.log": size for base_offset, size, *_ in rows}
+        known = [path for path, size in logs.items() if path.exists() and path.stat().st_size == size]
+        return {str(path.with_suffix(suffix)) for path in known for suffix in LOOKUPS}
+    return set()
 
 
 def damages_elsewhere(damages: Iterable[Finding], root: str, names: Iterable[str]) -> list[Finding]:

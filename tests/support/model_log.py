@@ -130,6 +130,14 @@ def questions(timestamps: Iterable[int]) -> list[int]:
     return sorted({asked for t in {0, *timestamps} for asked in (t - 1, t, t + 1) if asked >= 0})
 
 
+def lookups(records: Sequence[Record]) -> dict[int, tuple[int, int]]:
+    """Return by timestamp what a scan of these records answers: (timestamp, offset) of the first record at or after it."""
+    return {
+        asked: next(((each.timestamp, each.offset) for each in records if each.timestamp >= asked), (-1, -1))
+        for asked in questions(each.timestamp for each in records)
+    }
+
+
 def check_lookup(fs: FileSystem, snapshot: LogSnapshot, model: ModelLog, timestamp: int) -> None:
     """The lookup and its explanation both answer what a scan of the readable records answers."""
     expected = model.largest_timestamp() if timestamp == -3 else model.first_at_or_after(timestamp)

@@ -186,6 +186,7 @@ class NativeServer:
         self.is_down = False
         self.max_in_flight = 64
         self.max_frame_bytes = limits.MAX_FRAME_BYTES
+        self.login_lifetime_ms = 0  # with one, clients have to log in, and any token will do
         self.next_producer_id = 1000
         self.transactional: dict[str, tuple[int, int]] = {}  # producer id and epoch by transactional id
         self.groups: dict[str, dict[TopicPartition, tuple[int, str | None]]] = {}
@@ -360,7 +361,12 @@ class _Session:
         match request:
             case m.HelloRequest():
                 limit, count = self.server.max_frame_bytes, self.server.max_in_flight
-                return m.HelloResponse("fake", "0", 1, "c", APIS, max_frame_bytes=limit, max_in_flight=count)
+                mechanisms = ("OAUTHBEARER",) if self.server.login_lifetime_ms else ()
+                return m.HelloResponse(
+                    "fake", "0", 1, "c", APIS, sasl_mechanisms=mechanisms, max_frame_bytes=limit, max_in_flight=count
+                )
+            case m.AuthenticateRequest():
+                return m.AuthenticateResponse(b"", True, self.server.login_lifetime_ms)
             case m.OffsetsForTimesRequest():
                 return m.OffsetsForTimesResponse(tuple(self.lookup(part, request.isolation) for part in request.partitions))
             case m.ExplainRequest():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import os
 import sys
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from ...protocol.extras import how_to_install
 from .terminal.failures import NotConnectedError
 from .terminal.output import say
 from .terminal.remote import ServerAddress, access, server_option
@@ -61,8 +59,6 @@ def command(
     Prints its URL and serves until Ctrl-C. If the server has logins, users log in on the page with their own rights. With
     --user every browser has the rights of that user.
     """
-    if importlib.util.find_spec("h11") is None:
-        raise click.UsageError(f"the console needs h11: {how_to_install('cli')}")
     import trio
 
     from ...protocol.errors import InvalidConfigError

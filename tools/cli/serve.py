@@ -35,6 +35,8 @@ EXIT_CANNOT_SERVE: Final = 3
 DEFAULT_DATA_DIR: Final = "triolog-data"
 DEFAULT_KAFKA: Final = "127.0.0.1:9092"
 USUAL: Final = gc.get_threshold()
+OPEN_MAX: Final = 10_240
+"""Files that macOS accepts as a soft limit where the hard one is unlimited (setrlimit(2), its OPEN_MAX)."""
 WHILE_LOADING: Final = (10_000, *USUAL[1:])
 """What is loaded stays, but for a class behind each attrs class: 5 MiB, which the collector finds seldom enough."""
 WHILE_STARTING: Final = (100_000, *USUAL[1:])
@@ -226,9 +228,6 @@ def _serve_for_tests(
     shown: ConsoleChild | None,
 ) -> None:
     """A server that can be told to do wrong, and to die and come back; it moves by a clock of its own."""
-    missing = [name for name in ("yaml", "h11") if importlib.util.find_spec(name) is None]
-    if missing:
-        raise click.UsageError(f"--control and --faults need {' and '.join(missing)}: {how_to_install('control')}")
     import trio
 
     from ...protocol.errors import TriologError
@@ -284,8 +283,6 @@ def _console(
     console: str, config: BrokerConfig, state_dir: str | None, token_file: str | None, *, allow_changes: bool
 ) -> ConsoleChild:
     """The socket on which browsers come, and what answers there once the server serves. Raises a usage error."""
-    if importlib.util.find_spec("h11") is None:
-        raise click.UsageError(f"--console needs h11: {how_to_install('cli')}")
     from ...server.config.values import Address, is_loopback
     from ..console.process.supervisor import ConsoleChild
 
@@ -376,11 +373,14 @@ def _check_metrics_extra() -> None:
 
 
 def _raise_descriptor_limit() -> None:
-    """Use what the process may have: the soft limit is often a leftover of 1,024."""
+    """Use what the process may have: the soft limit is often a leftover of 1,024, and 256 on macOS."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
+    if soft == hard:
+        return
+    for limit in (hard, max(soft, OPEN_MAX)) if hard == resource.RLIM_INFINITY else (hard,):
         with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+            return
 
 
 def _say_when_connections_are_few(max_connections: int) -> None:

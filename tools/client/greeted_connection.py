@@ -95,9 +95,8 @@ class Connection:
         self._protocol = protocol
         self._hello = hello
         self._login = login
-        self._lifetime_ms = lifetime_ms  # of the login; 0: for ever
-        self._renew_at = float("inf")
         self._renewed = self._loop.event()
+        self._hold_login(lifetime_ms)
         self._next_id = FIRST_ID
         self._calls: dict[int, Call] = {}  # awaiting their answers
         self._unsent: deque[tuple[list[Bytes], Call | None]] = deque()  # with the call that waits for no more than this
@@ -144,19 +143,21 @@ class Connection:
             raise
 
     async def _renew_login(self) -> None:
-        """Before it ends, each time; other calls go on meanwhile."""
-        lifetime_ms = self._lifetime_ms
-        while lifetime_ms:
-            pause_s = lifetime_ms / 1000 * RENEWED_AT
-            self._renew_at, self._renewed = self._loop.now() + pause_s, self._loop.event()
-            await self._loop.sleep(pause_s)
+        """Renew the login each time before it ends. Calls that begin after it is due wait until it is renewed."""
+        while self._lifetime_ms:
+            await self._loop.sleep(max(0.0, self._renew_at - self._loop.now()))
             try:
-                lifetime_ms = await self._logged_in(lifetime_ms / 1000)
+                self._hold_login(await self._logged_in(self._lifetime_ms / 1000))
             except RequestError as exc:
                 self.lose(ConnectionLostError(f"the login was not renewed: {exc.message}"))
                 return
-            self._renew_at = float("inf")
-            self._renewed.set()
+            renewed, self._renewed = self._renewed, self._loop.event()
+            renewed.set()
+
+    def _hold_login(self, lifetime_ms: int) -> None:
+        """The user has logged in for `lifetime_ms`, 0 for ever."""
+        self._lifetime_ms = lifetime_ms
+        self._renew_at = self._loop.now() + lifetime_ms / 1000 * RENEWED_AT if lifetime_ms else float("inf")
 
     async def _logged_in(self, timeout_s: float) -> int:
         steps = login_steps(self._login, self._hello, is_encrypted=self._loop.is_encrypted(self._stream))
@@ -238,8 +239,8 @@ class Connection:
             raise
 
     async def _begin(self, request: RequestMessage) -> Call:
-        if self._loop.is_in_place and self._loop.now() >= self._renew_at and not isinstance(request, AuthenticateRequest):
-            await self._renewed.wait()  # the program was away, and the login may have ended
+        if self._loop.now() >= self._renew_at and not isinstance(request, AuthenticateRequest):
+            await self._renewed.wait()  # the login may have ended: the program was away, or its machine was busy
         while self._lost is None and not self._protocol.can_send_request:
             await self._room.park()
         if self._lost is not None:

@@ -66,6 +66,8 @@ class Login:
     _refusal: str | None = None
     """The response to a bearer token that was not accepted; the client's next token ends the login with it."""
     _expires: float = float("inf")
+    _received: float = 0.0
+    """The time of the last token."""
 
     def __attrs_post_init__(self) -> None:
         self.session.protocol_broken = self._note_broken_protocol
@@ -96,8 +98,10 @@ class Login:
 
     @property
     def failure_delay_s(self) -> float:
-        """Return the delay of the response to a failed login, in seconds."""
-        return self.broker.config.connection_failed_authentication_delay_ms / 1000
+        """Return the seconds until the response to a failed login. They count from its last token, so that the time to check a
+        password, which only users who exist have, does not show."""
+        passed_s = trio.current_time() - self._received
+        return max(0.0, self.broker.config.connection_failed_authentication_delay_ms / 1000 - passed_s)
 
     def _end_when_late(self) -> None:
         if not self.has_logged_in:
@@ -123,11 +127,13 @@ class Login:
 
     def failed(self, why: str) -> SaslAuthenticationError:
         """The client has not kept to the exchange: what it is to be told."""
+        self._received = trio.current_time()
         self._count_failure(why)
         return SaslAuthenticationError(why)
 
     async def take(self, token: bytes) -> Taken:
         """Process one token of the client. Raises SaslAuthenticationError if the login fails."""
+        self._received = trio.current_time()
         if self._refusal is not None:
             raise SaslAuthenticationError(self._refusal)  # counted with the response before
         try:
@@ -137,9 +143,11 @@ class Login:
                 self._check_plain(token)
                 return Taken(b"", True, self._finish())
             if self._exchange is None:
-                return Taken(await self._challenge(token), False)
+                return Taken(self._challenge(token), False)
             exchange, self._exchange = self._exchange, None
-            answer = exchange.receive_final(token)
+            assert self._user is not None
+            credential = await self._security.scram_credential(self._user, exchange.mechanism)
+            answer = exchange.receive_final(token, credential)
             return Taken(answer, True, self._finish())
         except SaslAuthenticationError as exc:
             self._count_failure(exc.message)
@@ -174,13 +182,13 @@ class Login:
         tokens.note_login(decision.user)
         return taken
 
-    async def _challenge(self, token: bytes) -> bytes:
+    def _challenge(self, token: bytes) -> bytes:
         assert self.mechanism is not None
         mechanism = SCRAM[self.mechanism]
         exchange = ScramServer(mechanism, secrets.token_urlsafe(NONCE_BYTES))
         user = exchange.receive_first(token)
         self._note_user(user)
-        challenge = exchange.challenge(await self._security.scram_credential(user, mechanism))
+        challenge = exchange.challenge(*self._security.scram_challenge(user, mechanism))
         self._exchange = exchange
         return challenge
 

@@ -17,7 +17,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
+import os
 import socket
+import weakref
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
@@ -58,6 +60,19 @@ class Accepts(Protocol):
 
 
 OpenSockets = Callable[[Address], Awaitable[Sequence[Accepts]]]
+
+_SOCKETS: Final[weakref.WeakSet[trio.socket.SocketType]] = weakref.WeakSet()
+"""Those of this process that listen or were accepted."""
+
+
+def _close_copies() -> None:
+    """Close the copies that a forked process has: with them, clients would not notice the end of the server's process."""
+    for each in list(_SOCKETS):
+        if each.fileno() >= 0:
+            os.close(each.detach())
+
+
+os.register_at_fork(after_in_child=_close_copies)
 
 
 class Served(NamedTuple):
@@ -168,10 +183,11 @@ class Listener:
             listeners = await self.open_sockets(self.address)
         except OSError as exc:
             raise OSError(exc.errno, f"cannot listen on {self.address}: {exc.strerror}. Choose another address") from exc
-        host, port = listeners[0].socket.getsockname()[:2]
+        _SOCKETS.update(each.socket for each in listeners)
+        address = _address_in(listeners[0].socket.getsockname())
         self._places = self.admission.places.open()
         self._reactor = reactor = Reactor(self.gathering)
-        self.listens_on = f"{host}:{port}"
+        self.listens_on = f"{address.host}:{address.port}"
         self.admission.listeners.append(self)
         try:
             async with trio.open_nursery() as beside:
@@ -183,7 +199,7 @@ class Listener:
                         async with trio.open_nursery() as accepting:
                             for listener in listeners:
                                 accepting.start_soon(self._accept, listener, nursery)
-                            task_status.started(Address(host=host, port=port))
+                            task_status.started(address)
                 beside.cancel_scope.cancel()
         finally:
             reactor.close()
@@ -223,6 +239,7 @@ class Listener:
 
     async def _serve(self, stream: trio.SocketStream, scope: trio.CancelScope) -> None:
         """Serve a connection to its end. What it ends with is nobody else's matter, but for a cancellation."""
+        _SOCKETS.add(stream.socket)
         counters = self.admission.counters(self.protocol)
         counters.connections += 1
         counters.accepted += 1
@@ -336,10 +353,15 @@ def _set_options(stream: trio.SocketStream) -> None:
 
 def _peer_of(stream: trio.SocketStream) -> str:
     try:
-        host, port = stream.socket.getpeername()[:2]
+        peer = _address_in(stream.socket.getpeername())
     except OSError:
         return "a peer that is gone"
-    return f"{host}:{port}"
+    return f"{peer.host}:{peer.port}"
+
+
+def _address_in(name: Any) -> Address:
+    """Return the address in the name of a socket. That of a Unix socket is a path, and its peers have none."""
+    return Address(name or "unix", 0) if isinstance(name, str) else Address(*name[:2])
 
 
 KEPT_SHARE: Final = 8

@@ -31,6 +31,7 @@ import os
 import struct
 import sys
 import uuid
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Self
 
@@ -456,14 +457,34 @@ class DirectoryLock:
             _sign(fd)
             on_failure.pop_all()
         HELD[identity] = os.getpid()
-        return cls(path, fd, directory_fd, identity)
+        lock = cls(path, fd, directory_fd, identity)
+        _LOCKS.add(lock)
+        return lock
 
     def release(self) -> None:
+        if self._fd < 0:
+            return
         with contextlib.suppress(OSError):
             os.ftruncate(self._fd, 0)
-        os.close(self._fd)
-        os.close(self._directory_fd)
+        self.close_copies()
         HELD.pop(self._identity, None)
+
+    def close_copies(self) -> None:
+        """Close the descriptors. In a forked process they are copies, which would hold the lock after the end of the parent."""
+        descriptors = (self._fd, self._directory_fd)
+        self._fd = self._directory_fd = -1
+        for each in descriptors:
+            if each >= 0:
+                os.close(each)
+
+
+def _forked() -> None:
+    for each in list(_LOCKS):
+        each.close_copies()
+
+
+_LOCKS: Final[weakref.WeakSet[DirectoryLock]] = weakref.WeakSet()
+os.register_at_fork(after_in_child=_forked)
 
 
 @contextlib.contextmanager

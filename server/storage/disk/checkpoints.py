@@ -57,6 +57,8 @@ META_PROPERTIES_FILE: Final = "meta.properties"
 META_PROPERTIES_REMEDY: Final = "Restore it from a copy, or move it away: the directory then gets a new identity"
 PARTITION_METADATA_FILE: Final = "partition.metadata"
 LOCK_FILE: Final = ".lock"
+OWNER_FILE: Final = ".owner"
+"""Its lock decides which of the processes that joined a directory serves it."""
 
 OWN_BROKER_EPOCH: Final = -1
 """In the marker of a clean stop: there is no controller that gives epochs to brokers."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
+from collections import Counter
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.errors import ErrorCode, SaslAuthenticationError
-from triolog.protocol.kafka.scram import MIN_ITERATIONS, ScramCredential, ScramMechanism, ScramServer, decoy
+from triolog.protocol.kafka.scram import DEFAULT_SHAPE, MIN_ITERATIONS, ScramCredential, ScramMechanism, ScramServer, decoy
 
 from tests.support.kafka_login import ScramClient
 
@@ -43,7 +44,7 @@ def client_of(mechanism: ScramMechanism, user: str = "user", password: str = "pe
 
 def logged_in(server: ScramServer, client: ScramClient, known: ScramCredential) -> bytes:
     assert server.receive_first(client.first()) == client.user
-    return server.receive_final(client.final(server.challenge(known)))
+    return server.receive_final(client.final(server.challenge(known.iterations, known.salt)), known)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -53,8 +54,8 @@ def test_a_published_exchange_is_reproduced(mechanism: ScramMechanism) -> None:
     assert server.receive_first(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO") == "user"
     known = credential(mechanism, "pencil", salt=base64.b64decode(salt), iterations=4096)
     both = f"rOprNGfwEbeRWgbNEkqO{nonce}"
-    assert server.challenge(known) == f"r={both},s={salt},i=4096".encode()
-    assert server.receive_final(f"c=biws,r={both},p={proof}".encode()) == f"v={signature}".encode()
+    assert server.challenge(known.iterations, known.salt) == f"r={both},s={salt},i=4096".encode()
+    assert server.receive_final(f"c=biws,r={both},p={proof}".encode(), known) == f"v={signature}".encode()
 
 
 @given(st.sampled_from(MECHANISMS), names, names, st.binary(min_size=1, max_size=40), st.integers(1, 3))
@@ -82,11 +83,12 @@ def test_another_password_does_not_log_in(mechanism: ScramMechanism, right: str,
 def test_a_changed_byte_of_the_last_message_does_not_log_in(mechanism: ScramMechanism, data: st.DataObject) -> None:
     server, client = ScramServer(mechanism, "server-nonce"), client_of(mechanism)
     server.receive_first(client.first())
-    final = bytearray(client.final(server.challenge(credential(mechanism, "pencil"))))
+    known = credential(mechanism, "pencil")
+    final = bytearray(client.final(server.challenge(known.iterations, known.salt)))
     at = data.draw(st.integers(0, len(final) - 1))
     final[at] ^= data.draw(st.integers(1, 255))
     try:
-        client_may_go_on = client.check(server.receive_final(final))
+        client_may_go_on = client.check(server.receive_final(final, known))
     except SaslAuthenticationError:
         return
     proof = final.partition(b",p=")[2]
@@ -101,9 +103,9 @@ def test_garbage_is_refused_as_such(data: bytes) -> None:
         server.receive_first(data)
     except SaslAuthenticationError:
         server.receive_first(client_of(server.mechanism).first())
-    server.challenge(credential(server.mechanism, "pencil"))
+    server.challenge(1, b"salty")
     with pytest.raises(SaslAuthenticationError):
-        server.receive_final(data)
+        server.receive_final(data, credential(server.mechanism, "pencil"))
 
 
 @pytest.mark.parametrize(
@@ -137,18 +139,43 @@ def test_headers_that_are_taken(header: str, user: str) -> None:
 def test_a_last_message_of_another_exchange_is_refused(changed: tuple[bytes, bytes], reason: str) -> None:
     server, client = ScramServer(ScramMechanism.SCRAM_SHA_256, "server-nonce"), client_of(ScramMechanism.SCRAM_SHA_256)
     server.receive_first(client.first())
-    final = client.final(server.challenge(credential(server.mechanism, "pencil")))
+    final = client.final(server.challenge(1, b"salty"))
     with pytest.raises(SaslAuthenticationError, match=reason):
-        server.receive_final(final.replace(*changed))
+        server.receive_final(final.replace(*changed), credential(server.mechanism, "pencil"))
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_a_user_who_does_not_exist_is_asked_as_one_who_does_and_never_logs_in(mechanism: ScramMechanism) -> None:
-    asked = {decoy(mechanism, b"secret", "nobody").salt for _ in range(3)}
+    shapes = {DEFAULT_SHAPE: 1}
+    asked = {decoy(mechanism, b"secret", "nobody", shapes).salt for _ in range(3)}
     assert len(asked) == 1
-    assert decoy(mechanism, b"secret", "other").salt not in asked
+    assert decoy(mechanism, b"secret", "other", shapes).salt not in asked
+    nobody = decoy(mechanism, b"secret", "nobody", shapes)
     with pytest.raises(SaslAuthenticationError):
-        logged_in(ScramServer(mechanism, "nonce"), client_of(mechanism, "nobody"), decoy(mechanism, b"secret", "nobody"))
+        logged_in(ScramServer(mechanism, "nonce"), client_of(mechanism, "nobody"), nobody)
+
+
+def test_decoys_have_the_shapes_of_users_about_as_often() -> None:
+    """An outsider who sees a rare shape, or a common one, learns nothing from it. Within a factor of two by its weights."""
+    users = {(4096, 20): 900, (8192, 20): 90, (16384, 32): 10}
+    found = Counter(
+        (each.iterations, len(each.salt))
+        for number in range(4000)
+        for each in [decoy(ScramMechanism.SCRAM_SHA_256, b"secret", f"nobody-{number}", users)]
+    )
+    for shape, count in users.items():
+        assert count / 1000 / 2.2 <= found[shape] / 4000 <= count / 1000 * 2.2, shape
+
+
+def test_a_decoy_changes_its_shape_only_when_a_number_of_users_passes_a_power_of_two() -> None:
+    few, same, more = ({(4096, 20): 900, (16384, 32): count} for count in (9, 15, 16))
+    names = [f"nobody-{number}" for number in range(500)]
+    before, after, later = (
+        [decoy(ScramMechanism.SCRAM_SHA_256, b"secret", name, shapes).iterations for name in names]
+        for shapes in (few, same, more)
+    )
+    assert before == after
+    assert {pair for pair in zip(after, later, strict=True) if pair[0] != pair[1]} == {(4096, 16384)}
 
 
 @given(st.sampled_from(MECHANISMS), names, st.binary(min_size=1, max_size=30))

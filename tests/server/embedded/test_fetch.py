@@ -217,6 +217,8 @@ NOT_SHOWN: Final[dict[str, Any]] = {
     "ssl_key_file": "key",
     "ssl_client_ca_file": "ca",
     "sasl_users_file": "users",
+    "sasl_oauthbearer_jwks_endpoint_url": "file:///keys",
+    "sasl_oauthbearer_expected_issuer": "issuer",
     "super_users": "User:alice;User:bob",
     "audit_file": "audit",
 }
@@ -259,10 +261,13 @@ def value_of(name: str) -> Any:
 async def test_it_takes_every_key_of_serve_as_serve_takes_it(tmp_path: Path) -> None:
     """Files and addresses that are named would be opened: only the configuration is compared."""
     absent: Any = dict.fromkeys(("native", "kafka", "metrics", "durability", "lenient"))
-    nothing = Arguments(**absent, config={}, users={}, security={}, telemetry=False)
+    nothing = Arguments(**absent, config={}, users={}, security={}, telemetry=False, oauth=False)
     for name in BROKER_KEYS.keys() - REFUSED.keys():
-        found = broker_config(str(tmp_path), {name: value_of(name)}, nothing, is_lasting=True, for_tests=False)
-        assert found == served(tmp_path, **{name: value_of(name)}), name
+        said = {name: value_of(name)}
+        if name == "sasl_oauthbearer_jwks_endpoint_url":
+            said["sasl_enabled_mechanisms"] = "OAUTHBEARER"
+        found = broker_config(str(tmp_path), said, nothing, is_lasting=True, for_tests=False)
+        assert found == served(tmp_path, **said), name
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))

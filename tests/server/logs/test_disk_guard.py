@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from math import inf
 from pathlib import Path
 from typing import Final
 
 import pytest
 import trio
 from triolog.protocol.errors import ErrorCode, OffsetOutOfRangeError, RequestError
+from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import AppendResult, TopicPartition
 from triolog.server.broker import Broker
 from triolog.server.logs.disk_guard import FLOOR, MOST_FRUITLESS
@@ -267,6 +269,35 @@ async def test_an_append_on_its_way_when_the_space_ends_is_refused(tmp_path: Pat
         await actor_of(broker, ORDERS).append(prepared, -1, answers.append)
         await until(lambda: len(answers) == 2)
         assert isinstance(answers[1], AppendResult), "it asks for a look"
+
+
+async def test_segments_that_roll_quickly_do_not_outrun_the_reserve(tmp_path: Path, fs: GateFileSystem) -> None:
+    """The small files beside their logs take more blocks than the logs do. With a grant that no check renews."""
+    keys = {"segment.bytes": "1024", "index.interval.bytes": "0"}
+    async with running_broker(tmp_path, fs=fs, disk_reserve_bytes=RESERVE) as broker:
+        await broker.topics.create("orders", 1, keys)
+        await broker._manager.guard.check()
+        room, before = broker._manager.disk.rooms.of(str(tmp_path)), taken_bytes(tmp_path)
+
+        async def fill() -> None:
+            for number in range(1000):
+                record = (START_MS + number, b"key", bytes(600), ())
+                records = build_batch([record], producer_id=7, producer_epoch=0, base_sequence=number)
+                await broker.writer.append(ORDERS, records)
+
+        async with trio.open_nursery() as nursery:
+            with fs.hold("free_bytes"):
+                room.grant(RESERVE, ask_below=-inf, is_exhausted=False)
+                nursery.start_soon(fill)
+                await until(lambda: room.wanted_bytes > 0)
+                assert taken_bytes(tmp_path) - before <= RESERVE
+                nursery.cancel_scope.cancel()
+        assert len(actor_of(broker, ORDERS).log.segments) > 20
+
+
+def taken_bytes(folder: Path) -> int:
+    """Of the device: whole blocks, directories included."""
+    return sum(path.stat().st_blocks * 512 for path in folder.rglob("*"))
 
 
 DAY_MS: Final = 86_400_000

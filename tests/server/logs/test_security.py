@@ -110,9 +110,11 @@ STORED = {"carol": (8192, 32), "dave": (MIN_ITERATIONS, 12)}
 
 
 async def challenges(broker: Broker, users: Iterable[str]) -> dict[str, tuple[int, bytes]]:
-    """What the first answer to each shows."""
-    found = {user: await broker.security.scram_credential(user, MECHANISM) for user in users}
-    return {user: (each.iterations, each.salt) for user, each in found.items()}
+    """What the first answer to each shows, and that the credential is the one it shows."""
+    found = {user: broker.security.scram_challenge(user, MECHANISM) for user in users}
+    known = {user: await broker.security.scram_credential(user, MECHANISM) for user in found}
+    assert found == {user: (each.iterations, each.salt) for user, each in known.items()}
+    return found
 
 
 def shapes(found: dict[str, tuple[int, bytes]]) -> set[tuple[int, int]]:
@@ -142,6 +144,16 @@ async def test_strangers_look_like_users(tmp_path: Path, *, stores: bool) -> Non
         assert shapes(await challenges(broker, users)) == shapes(await challenges(broker, STRANGERS)) == expected
 
 
+async def test_a_rare_shape_of_a_user_is_rare_among_strangers(tmp_path: Path) -> None:
+    """Whether the file of users or a client has the most of them."""
+    users = {f"user-{number}": "x" for number in range(60)}
+    async with running_broker(tmp_path, sasl_users=users) as broker:
+        await broker.security.alter_scram_users({("user-0", MECHANISM): credential("x")}, ())
+        found = await challenges(broker, [f"nobody-{number}" for number in range(1000)])
+    rare = sum(len(salt) == len(b"salt") for _, salt in found.values())
+    assert 0 < rare < 150, "of 1,000; about 60"
+
+
 async def test_neither_a_reload_nor_a_restart_changes_a_challenge(tmp_path: Path) -> None:
     everybody = [*USERS, *STORED, *STRANGERS]
     async with running_broker(tmp_path, sasl_users=USERS) as broker:
@@ -154,10 +166,11 @@ async def test_neither_a_reload_nor_a_restart_changes_a_challenge(tmp_path: Path
 
 
 async def test_a_user_who_comes_or_goes_has_the_challenge_of_before(tmp_path: Path) -> None:
-    async with running_broker(tmp_path, sasl_users={"alice": "x"}) as broker:
+    """And so have strangers, unless the number of users with a shape passes a power of two."""
+    async with running_broker(tmp_path, sasl_users={"alice": "x", "zoe": "x"}) as broker:
         await store(broker)
         before = await challenges(broker, ["alice", "bob", *STRANGERS])
-    async with running_broker(tmp_path, sasl_users=USERS) as broker:
+    async with running_broker(tmp_path, sasl_users={**USERS, "zoe": "x"}) as broker:
         after = await challenges(broker, ["alice", "bob", *STRANGERS])
     assert after.pop("bob")[1][:12] == before.pop("bob")[1][:12], "whatever their sizes"
     assert after == before

@@ -235,7 +235,7 @@ async def test_an_issuer_that_hangs_costs_a_bounded_time(monkeypatch: pytest.Mon
         ("https://host:99999/keys", False, "use https"),
         ("https://user:secret@host/keys", False, "use https"),
         ("file://", False, "use https"),
-        ("http://idp.example/keys", False, "on the way could change the keys"),
+        ("http://idp.example/keys", False, "others could change"),
         ("http://idp.example/keys", True, None),
         ("http://127.0.0.1:8080/keys", False, None),
         ("http://localhost/keys", False, None),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -9,10 +10,18 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from triolog.protocol.extras import how_to_install
 from triolog.tools.cli.main import SUBCOMMANDS, LazyGroup, Subcommand, main
 from triolog.tools.cli.terminal.failures import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_NOT_CONNECTED, OutputClosedError
 
 PLANTED = "planted_subcommand"
+WITHOUT = """
+import importlib.machinery, sys
+import triolog.tools.cli as cli
+finder, find = importlib.machinery.PathFinder, importlib.machinery.PathFinder.find_spec
+finder.find_spec = lambda name, *more: None if name == "{0}" else find(name, *more)
+cli.run()
+"""
 
 
 @pytest.fixture
@@ -46,6 +55,23 @@ def test_the_documentation_has_every_client_command_and_every_exit_code() -> Non
         assert CliRunner().invoke(main, [asked]).output == f"triolog {version('triolog')}\n"
     for code in (0, EXIT_FAILED, 2, EXIT_NOT_CONNECTED, EXIT_INTERRUPTED):
         assert f"\n| {code} | " in text
+
+
+def test_the_command_names_the_missing_packages_of_its_extra_in_one_line() -> None:
+    program = "import sys; sys.modules.update(rich=None, yaml=None); import triolog.tools.cli as cli; cli.run()"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    message = f"the triolog command needs rich, PyYAML: {how_to_install('cli')}\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", message)
+
+
+@pytest.mark.parametrize("package", ["crc32c", "cramjam"])
+def test_the_command_names_a_package_of_the_core_that_has_no_wheel_for_this_machine(package: str, tmp_path: Path) -> None:
+    addresses = ("--native", "127.0.0.1:0", "--kafka", "127.0.0.1:0")
+    command = [sys.executable, "-c", WITHOUT.format(package), "serve", "--data-dir", str(tmp_path), *addresses]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"triolog needs the package {package}, built for Python {sys.version_info[0]}.")
+    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(("raised", "exit_code"), [(KeyboardInterrupt, EXIT_INTERRUPTED), (OutputClosedError, 0)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -31,14 +30,6 @@ def clock(autojump_clock: MockClock) -> MockClock:
 async def server(nursery: trio.Nursery) -> NativeServer:
     """Topic t with two partitions."""
     return NativeServer(nursery, t=2)
-
-
-@pytest.fixture
-def ctrl_c() -> Iterator[None]:
-    """Ctrl-C is Python's, so that trio takes it over: a SparkContext in the same process has made it its own."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(params=["trio", "asyncio", "blocking"])

@@ -294,7 +294,6 @@ async def test_answer_that_arrives_as_the_client_closes_is_dropped(server: Nativ
             await client.metadata(m.MetadataRequest())
 
 
-@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("task", ["_read", "_write"])
 def test_ctrl_c_leaves_a_connection_that_can_be_used_to_the_end(task: str) -> None:
     """The signal comes while a task of the connection runs; trio.run takes signals only where no test's clock is."""

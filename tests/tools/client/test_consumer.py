@@ -306,7 +306,6 @@ class InterruptedReading(Reading):
             yield batch
 
 
-@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_during_a_fetch_leaves_no_position_behind_a_batch_that_nobody_got() -> None:
     """trio.run takes signals only where no test's clock is."""
     taken = at = -1

@@ -141,7 +141,7 @@ def test_departures_agree_with_the_other_columns_of_the_file(sample: list[Flight
     assert list(dict.fromkeys(months)) == [1, 10, 11, 12, 2, 3, 4, 5, 6, 7, 8, 9]
 
 
-@pytest.mark.merge
+@pytest.mark.long  # the sample has every month; the hours that the clock skips and repeats have tests of their own
 def test_all_departures_agree_with_the_other_columns_of_the_file() -> None:
     flights = load_flights(find_source())
     assert len(flights) == 336_776

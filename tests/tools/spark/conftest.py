@@ -9,8 +9,6 @@ import triolog
 from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.tools.spark.source.broker import close_connections
 
-from tests.tools.spark import class_archive
-
 
 @pytest.fixture
 def server() -> Iterator[BlockingBroker]:
@@ -18,9 +16,3 @@ def server() -> Iterator[BlockingBroker]:
     with triolog.blocking.open(MEMORY, native="127.0.0.1:0") as broker:
         yield broker
         close_connections()
-
-
-@pytest.fixture(scope="session")
-def jvm_options() -> str:
-    """Of a JVM that starts fast."""
-    return class_archive.jvm_options()

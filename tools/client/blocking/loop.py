@@ -11,7 +11,6 @@ retry. `turn` lets them do what they can do without waiting. The loop holds no t
 
 from __future__ import annotations
 
-import select
 import signal
 import socket
 import ssl
@@ -26,7 +25,8 @@ from typing import Any, Final, TypeVar
 from ..config import Address
 from ..loops import Loop, WaitingLine
 from ..running_loop import IN_PLACE
-from .socket_stream import READABLE, WRITABLE, SocketStream
+from .polling import READABLE, WRITABLE, new_poll
+from .socket_stream import SocketStream
 from .tasks import INFINITY, NO_TASK, Cancelled, Event, Lock, Nursery, Scope, Task, is_cancelled, pause
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ class InPlaceLoop:
         self.timed: dict[Scope, None] = {}  # open, with a deadline
         self._tasks: dict[Task, None] = {}
         self._ready: deque[Task] = deque()
-        self._poll = select.poll()
+        self._poll = new_poll()
         self._polled: dict[int, dict[Task, int]] = {}  # by file descriptor: who waits for what
         self._failure: BaseException | None = None
         self._guarded = 0  # tasks that Ctrl-C must not interrupt

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import select
 import socket
 import ssl
+import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Self
 
 from ....protocol.types import Bytes
 from ..exchange import MAX_VECTOR, MIN_RECEIVE_BYTES, remove_sent
-
-READABLE: Final = select.POLLIN
-WRITABLE: Final = select.POLLOUT
+from .polling import READABLE, WRITABLE
 
 _FULL: Final = (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError)
 
@@ -28,6 +26,7 @@ class SocketStream:
         self._ready = ready
         self._descriptor = opened.fileno()
         self.is_encrypted = isinstance(opened, ssl.SSLSocket)
+        self._sends_one = self.is_encrypted or sys.platform == "win32"  # which has no sendmsg(2)
 
     @classmethod
     async def over(cls, opened: socket.socket, ready: Ready, context: ssl.SSLContext | None, host: str) -> Self:
@@ -46,10 +45,10 @@ class SocketStream:
             raise
 
     def send_at_once(self, buffers: list[Bytes]) -> None:
-        """Send what the kernel takes now and remove it from the list; TLS accepts one buffer at a time."""
+        """Send what the kernel takes now and remove it from the list; TLS and Windows accept one buffer at a time."""
         try:
             while buffers:
-                sent = self._socket.send(buffers[0]) if self.is_encrypted else self._socket.sendmsg(buffers[:MAX_VECTOR])
+                sent = self._socket.send(buffers[0]) if self._sends_one else self._socket.sendmsg(buffers[:MAX_VECTOR])
                 remove_sent(buffers, sent)
         except _FULL:
             pass

@@ -3,7 +3,7 @@ what forwards.
 
 | name | is |
 |---|---|
-| `lock` | held (flock) by the process that forwards the link; has its number |
+| `lock` | held (flock) by the process that forwards the link; has its number until that process ends cleanly |
 | `control` | a unix socket: one request and one answer, lines of JSON |
 | `paused` | there while the link is paused, so that it stays so over a restart |
 | `topics.json` | the ids of the topics that were forwarded (see `memory.TopicIds`) |
@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import logging
 import os
 import socket
 import sys
@@ -34,6 +35,8 @@ TOPICS: Final = "topics.json"
 MAX_SOCKET_PATH: Final = 107 if sys.platform == "linux" else 103
 """sun_path of unix(7), without the byte that ends it. macOS and the BSDs have 104 bytes."""
 
+
+LOGGER: Final = logging.getLogger(__name__)
 
 STATE_VARIABLE: Final = "TRIOLOG_FORWARD_DIR"
 
@@ -78,6 +81,8 @@ class LinkPlace:
             holder = os.read(lock, 32).decode().strip()
             os.close(lock)
             raise LinkStoppedError(f"process {holder} already forwards link {link}: {folder}") from None
+        if (last := os.read(lock, 32).decode(errors="replace").strip()).isdecimal():
+            LOGGER.warning("last process crashed or was killed: link=%s pid=%s", link, last)
         os.ftruncate(lock, 0)
         os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
         return cls(folder, lock)
@@ -106,6 +111,7 @@ class LinkPlace:
         if self._lock is not None:
             with contextlib.suppress(FileNotFoundError):
                 self.control.unlink()
+            os.ftruncate(self._lock, 0)
             os.close(self._lock)
             self._lock = None
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import struct
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -15,6 +17,7 @@ from triolog.protocol.kafka.messages.cluster import ApiVersionsRequest
 from triolog.server.config.listener_security import ListenerSecurity
 from triolog.server.figures.prometheus import scrape
 
+from tests.support.brokers import PATIENCE_S, until
 from tests.support.kafka_login import ScramClient
 from tests.support.kafka_server import KafkaServer, batch, kafka_server, produce_request
 from tests.support.kafka_stream import KafkaStream
@@ -92,6 +95,38 @@ async def test_a_failed_login_is_answered_after_a_delay(tmp_path: Path) -> None:
         begin = trio.current_time()
         await log_in(client, password="wrong")
         assert trio.current_time() - begin >= 0.3
+
+
+async def test_neither_a_challenge_nor_its_end_shows_that_a_password_has_to_be_derived(
+    tmp_path: Path, mock_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a user who exists has one. The challenge does not wait for it, and the delay of the response includes it."""
+    may_derive, derived, derive = threading.Event(), threading.Event(), hashlib.pbkdf2_hmac
+
+    def derive_late(*arguments: Any) -> bytes:
+        if threading.current_thread() is not threading.main_thread():  # the client's
+            derived.set()
+            may_derive.wait(PATIENCE_S)
+        return derive(*arguments)
+
+    monkeypatch.setattr(hashlib, "pbkdf2_hmac", derive_late)
+    async with serving(tmp_path, connection_failed_authentication_delay_ms=5000) as server, server.connected() as client:
+        await handshake(client, "SCRAM-SHA-256")
+        scram = ScramClient("sha256", "alice", "wrong")
+        challenge = await token(client, scram.first())
+        assert not derived.is_set()
+        async with trio.open_nursery() as nursery:
+
+            @nursery.start_soon
+            async def _() -> None:
+                answer = await token(client, scram.final(challenge.auth_bytes))
+                assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+
+            await until(derived.is_set)
+            mock_clock.jump(4.0)
+            may_derive.set()
+            await until(lambda: server.broker.security.statistics.failed_logins == 1)
+            mock_clock.jump(1.0)
 
 
 async def test_failed_logins_are_metrics(tmp_path: Path) -> None:

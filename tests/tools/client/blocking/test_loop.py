@@ -160,7 +160,6 @@ def test_nothing_is_sent_while_the_program_does_not_call(client: BlockingClient,
         assert waiting.result(10).offset == 1
 
 
-@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_interrupts_the_call_that_waits_and_nothing_else(client: BlockingClient, thread: ServerThread) -> None:
     def interrupt(request: Any) -> None:
         if isinstance(request, m.FetchRequest) and not sent:
@@ -183,7 +182,6 @@ def test_ctrl_c_interrupts_the_call_that_waits_and_nothing_else(client: Blocking
     assert client.metadata(m.MetadataRequest()).topics
 
 
-@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_waits_while_a_task_of_a_producer_computes(client: BlockingClient, thread: ServerThread) -> None:
     came: list[bool] = []
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -16,7 +17,7 @@ from triolog.server.embedded import BlockingBroker
 from triolog.tools.client.blocking.admin import BlockingAdmin
 from triolog.tools.client.blocking.client import BlockingClient
 from triolog.tools.client.blocking.producer import BlockingProducer
-from triolog.tools.forward.process.place import ask
+from triolog.tools.forward.process.place import LinkPlace, ask
 
 from tests.support.forwarding import PATIENCE_S, TOPIC, Forwarding, until
 from tests.support.server_process import ServerFolder, ServerProcess
@@ -163,6 +164,34 @@ def is_alive(process: int) -> bool:
 
 def wait_for(upstream: BlockingBroker, *values: bytes) -> None:
     until(lambda: TOPIC in upstream.topics() and upstream.log(TOPIC).values(0) == list(values), f"{values} upstream")
+
+
+def test_a_process_that_crashed_is_reported_by_the_next_one_and_a_clean_end_is_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    LinkPlace.take(tmp_path, "link").release()
+    LinkPlace.take(tmp_path, "link").release()
+    assert caplog.messages == []
+    crashed = "import os; from pathlib import Path; from triolog.tools.forward.process.place import LinkPlace;"
+    command = [sys.executable, "-c", f"{crashed} LinkPlace.take(Path(os.sys.argv[1]), 'link'); os.abort()", str(tmp_path)]
+    process = subprocess.Popen(command)
+    assert process.wait(PATIENCE_S) == -signal.SIGABRT
+    LinkPlace.take(tmp_path, "link").release()
+    LinkPlace.take(tmp_path, "link").release()
+    assert caplog.messages == [f"last process crashed or was killed: link=link pid={process.pid}"]
+
+
+def test_a_child_that_aborts_ends_neither_its_server_nor_its_link(tmp_path: Path, upstream: BlockingBroker) -> None:
+    """As librdkafka's assertions do, which Python cannot catch."""
+    with ServerFolder(tmp_path) as folder:
+        server = folder.start("--config", keys(tmp_path, upstream))
+        produce(server, b"a")
+        wait_for(upstream, b"a")
+        os.kill(child_of(tmp_path), signal.SIGABRT)
+        produce(server, b"b")
+        wait_for(upstream, b"a", b"b")
+        assert "forwarding process ended with exit code -6, starting again" in server.stderr()
+        assert server.stop() == 0
 
 
 def test_a_child_ends_when_its_server_was_killed(tmp_path: Path, upstream: BlockingBroker) -> None:

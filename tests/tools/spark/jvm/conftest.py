@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import signal
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -54,10 +55,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory, jvm_options: str) -> Iterato
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": "0",
     }
+    ctrl_c = signal.getsignal(signal.SIGINT)
     with contextlib.suppress(PeerMissingError):
         config["spark.jars"] = kafka_source.jars()
     with sources_as_installed(folder / "installed"):
         made_session = session("triolog tests", master="local[2]", config=config)
+    signal.signal(signal.SIGINT, ctrl_c)  # a SparkContext takes it from the loops of the tests after it
     made_session.sparkContext.setLogLevel("OFF")
     try:
         yield made_session

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from triolog.tools.demo.flights import find_source
 from triolog.tools.spark.demo import transformations
 from triolog.tools.spark.session import session
 
+from tests.support import class_archive
 from tests.tools.segments.test_segment_golden import GOLDEN, as_text, expected_records
 
 if TYPE_CHECKING:
@@ -165,6 +167,7 @@ def test_a_view_in_sql_reads_what_its_filters_leave(spark: SparkSession) -> None
 def test_a_second_session_is_the_first_one_and_workers_run_this_interpreter(spark: SparkSession) -> None:
     assert session("another").sparkContext is spark.sparkContext
     assert spark.sparkContext.pythonExec == sys.executable
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, "as other tests of this process need it"
 
 
 RECORDS = """
@@ -203,7 +206,7 @@ def test_without_a_java_on_path_the_bundled_one_reads_a_topic(server: BlockingBr
             if program.name != "java" and not os.path.lexists(path / program.name):
                 (path / program.name).symlink_to(program)
     environ = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "PYTHONPATH")}
-    environ |= {"PATH": str(path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    environ |= {"PATH": str(path), "XDG_CACHE_HOME": str(tmp_path / "cache"), "SPARK_SUBMIT_OPTS": class_archive.FAST}
     command = [sys.executable, "-c", PROGRAM, f"127.0.0.1:{server.native.port}"]
     done = subprocess.run(command, env=environ, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -17,7 +17,7 @@ from typing import Final
 from triolog.tools.bench.kafka.jars import locked
 
 FAST: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -Xlog:disable -Xlog:all=off"
-ROOT: Final = Path(__file__).resolve().parents[3]
+ROOT: Final = Path(__file__).resolve().parents[2]
 TIMEOUT_S: Final = 280.0
 
 
