@@ -170,7 +170,7 @@ def test_the_action_starts_a_server_and_names_its_addresses(tmp_path: Path) -> N
     install, start = ACTION["runs"]["steps"]
     place = ROOT / "packaging" / "action"
     assert (place / "../..").resolve() == ROOT
-    assert '"$GITHUB_ACTION_PATH/../..[cli,control]"' in install["run"]
+    assert '"$GITHUB_ACTION_PATH/../..[cli]"' in install["run"]
     assert start["env"] == {"KAFKA": "${{ inputs.kafka }}", "ARGUMENTS": "${{ inputs.arguments }}"}
     outputs = tmp_path / "outputs"
     variables = {
@@ -241,12 +241,10 @@ def test_a_container_keeps_records_over_a_kill_and_stops_cleanly(image: Containe
     with triolog.blocking.connect(image.published(container, 9095)) as client:
         assert [record.value for record in client.fetch("t")] == [b"espresso"]
     assert image.podman("exec", container, "id", "-u") == "10001"
-    assert image.podman("exec", container, "triolog", "topics", "list").split()[0] == "t"
+    assert "t" in image.podman("exec", container, "triolog", "topics", "list").split()
     assert image.podman("exec", container, "cat", "/proc/1/comm") == "triolog"
     image.podman("stop", "--time", "60", container)
     assert image.podman("inspect", "--format", "{{.State.ExitCode}}", container) == "0"
-    logs = image.podman("logs", container)
-    assert "stopping signal=SIGTERM" in logs
 
 
 IN_MEMORY: Final = """
@@ -272,13 +270,12 @@ def test_a_broker_in_64_mb_of_shared_memory_refuses_what_does_not_fit(image: Con
 
 
 IN_A_CONTAINER: Final = """
-import resource, sys
+import sys
 from confluent_kafka import Producer
 from docker.types import Ulimit
 from triolog.tools.testcontainers import TriologContainer
 
-kinds = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
-limits = [Ulimit(name=name, soft=(soft := resource.getrlimit(kind)[0]), hard=soft) for name, kind in kinds.items()]
+limits = [Ulimit(name=name, soft=4096, hard=4096) for name in ("nofile", "nproc")]
 with TriologContainer(sys.argv[1], ulimits=limits) as broker:
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
     producer.produce("t", b"espresso")
@@ -292,7 +289,9 @@ def test_testcontainers_reaches_the_broker_at_the_published_port(image: Containe
     """Through podman's socket, which speaks Docker's API. Kafka clients are sent to the port that was published."""
     pytest.importorskip("testcontainers", reason="testcontainers is not installed")
     with image.docker_socket() as address:
-        variables = {**os.environ, "DOCKER_HOST": address, "TESTCONTAINERS_RYUK_DISABLED": "true"}
+        ours = {"CONNECTION_MODE": "docker_host", "HOST_OVERRIDE": "127.0.0.1", "RYUK_DISABLED": "true"}
+        named = {f"TESTCONTAINERS_{name}": value for name, value in ours.items()}
+        variables = {**os.environ, **named, "DOCKER_HOST": address}
         command = [sys.executable, "-c", IN_A_CONTAINER, IMAGE]
         done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False, timeout=10 * PATIENCE_S)
     assert (done.returncode, done.stdout) == (0, "0 ['espresso']\n"), done.stderr

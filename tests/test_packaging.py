@@ -318,7 +318,9 @@ def test_the_zipapp_serves_where_there_is_nothing_but_python(zipapp: Path, versi
 def test_the_commands_of_the_readme_work_with_the_zipapp(zipapp: Path, tmp_path: Path) -> None:
     command = tmp_path / "bin" / "triolog"
     command.parent.mkdir()
-    command.write_text(f'#!/bin/sh\nexec {shlex.join(alone(zipapp, THIS, tmp_path))} "$@"\n')
+    _, _, *program = alone(zipapp, THIS, tmp_path)
+    server = "${TRIOLOG_SERVER:+TRIOLOG_SERVER=$TRIOLOG_SERVER}"
+    command.write_text(f'#!/bin/sh\nexec env -i {server} {shlex.join(program)} "$@"\n')
     command.chmod(0o755)
     (tmp_path / "reader").mkdir()
     with Reader(tmp_path / "reader", command.parent) as reader:

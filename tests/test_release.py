@@ -6,6 +6,7 @@ The workflows cannot run here. Their YAML, Pythons and commands are compared wit
 from __future__ import annotations
 
 import json
+import os
 import re
 import runpy
 import shlex
@@ -115,8 +116,10 @@ def test_the_version_has_one_place() -> None:
 
 
 def test_the_changelog_begins_with_changes_to_come_and_continues_with_the_version() -> None:
+    """Before the first release the version may have no section yet, but `make release-check` requires it."""
     headings = re.findall(r"^## \[(.+?)\]", CHANGELOG, flags=re.MULTILINE)
-    assert headings in (["Unreleased"], ["Unreleased", VERSION, *headings[2:]])
+    released = ["Unreleased", VERSION, *headings[2:]]
+    assert headings in ([released] if "TRIOLOG_TEST_RELEASED" in os.environ else [released, ["Unreleased"]])
 
 
 def test_the_notes_of_a_release_are_its_section_of_the_changelog(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Several processes share a directory: `open_or_join`. The process with the lock of `.owner` owns the directory. It runs the
+"""Share a directory among processes: `open_or_join`. The process with the lock of `.owner` owns the directory. It runs the
 broker, and serves all processes over the socket `.socket` in the directory. When it ends, another process becomes the owner.
 
 *Invariants*

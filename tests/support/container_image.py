@@ -6,7 +6,6 @@ It needs root, the three programs and a network. Storage is in memory where ther
 from __future__ import annotations
 
 import os
-import resource
 import shutil
 import subprocess
 import tempfile
@@ -48,11 +47,8 @@ def _run(*command: str, timeout_s: float = DEADLINE_S, variables: dict[str, str]
     return done.stdout.strip()
 
 
-def _limits() -> Iterator[str]:
-    """podman asks for more than a process may give itself in a confined machine."""
-    for name, limit in (("nofile", resource.RLIMIT_NOFILE), ("nproc", resource.RLIMIT_NPROC)):
-        soft, _ = resource.getrlimit(limit)
-        yield f"--ulimit={name}={soft}:{soft}"
+LIMITS: Final = ("--ulimit=nofile=4096:4096", "--ulimit=nproc=4096:4096")
+"""podman's defaults are more than root may set on a confined machine."""
 
 
 @attrs.frozen
@@ -71,11 +67,11 @@ class Containers:
 
     def create(self, *options: str, command: tuple[str, ...] = ()) -> str:
         """Create a container, and return its id."""
-        return self.podman("create", *_limits(), *options, IMAGE, *command)
+        return self.podman("create", *LIMITS, *options, IMAGE, *command)
 
     def run(self, *options: str, command: tuple[str, ...] = ()) -> str:
         """Return what a command in a new container prints."""
-        return self.podman("run", "--rm", *_limits(), *options, IMAGE, *command)
+        return self.podman("run", "--rm", *LIMITS, *options, IMAGE, *command)
 
     def published(self, container: str, port: int) -> str:
         """Return HOST:PORT at which this machine reaches a port of a container."""
