@@ -7,8 +7,12 @@ PARALLEL := -n auto --maxprocesses 4 --dist loadfile
 PYTHON ?= $(firstword $(foreach python,python3 python3.14 python3.13 python3.12 python3.11 python3.15,$(shell $(python) -c \
 	'import sys; sys.version_info >= (3, 11) and print("$(python)")' 2>/dev/null)))
 
+# Those of the classifiers, and the version, each from its only place.
+PYTHONS := $(shell sed -n 's/.*:: Python :: \(3\.[0-9]*\)".*/\1/p' pyproject.toml)
+VERSION := $(shell sed -n 's/^VERSION.*"\(.*\)"/\1/p' server/config/version.py)
+
 .DELETE_ON_ERROR:
-.PHONY: demo damage-demo edge-demo spark-demo test test-portable print-portable test-long test-spark-kill simulate simulate-planted histories soak fuzz lint types types-here types-darwin docs checks console-pictures bench bench-kafka bench-spark format man dist sbom zipapp clean
+.PHONY: release-check install-lines print-pythons print-version print-notes demo damage-demo edge-demo spark-demo test test-portable print-portable test-long test-spark-kill simulate simulate-planted histories soak fuzz lint types types-here types-darwin docs checks console-pictures bench bench-kafka bench-spark format man dist sbom zipapp clean
 
 # pip, not python, stands for the environment: where the system's venv lacks ensurepip, python is there without pip.
 $(BIN)/pip:
@@ -153,21 +157,38 @@ dist: sbom
 	$(BIN)/python -m build --outdir dist .
 	$(BIN)/twine check --strict dist/*
 
+# What a release has to pass: everything is built, checked, installed into empty environments, and tried there with the README.
+release-check: zipapp $(VENV)/.installed-test
+	TRIOLOG_TEST=merge TRIOLOG_TEST_RELEASED=$(CURDIR) $(BIN)/python -m pytest tests/test_packaging.py tests/test_sbom.py \
+		tests/test_release.py $(ARGS)
+
+# The documentation says how to install triolog as IS_ON_PYPI in protocol/extras.py has it.
+install-lines:
+	$(PYTHON) packaging/install_lines.py
+
+# The supported Pythons as JSON, the version, and its section of the changelog, for .github/workflows.
+print-pythons:
+	@printf '[%s]\n' "$$(printf '"%s"\n' $(PYTHONS) | paste -s -d , -)"
+print-version:
+	@echo $(VERSION)
+print-notes:
+	@sed -n '/^## \[$(VERSION)\]/,/^## \[/{/^## \[/d;p;}' CHANGELOG.md
+
 # build/triolog.pyz: the server and the command line in one file, for machines that have nothing but one of these Pythons.
 # It has native wheels for each of them, for this kind of machine: files of one name are the same, others say whose they are.
-ZIPAPP_PYTHONS := 3.11 3.12 3.13 3.14 3.15
 ZIPAPP_EXTRAS := cli,metrics
 zipapp: dist
 	rm -rf build/zipapp
 	mkdir -p build/zipapp/all
-	for version in $(ZIPAPP_PYTHONS); do \
+	for version in $(PYTHONS); do \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --only-binary :all: \
 			--python-version $$version --target build/zipapp/$$version "$$(ls dist/*.whl)[$(ZIPAPP_EXTRAS)]" && \
 		cp -R build/zipapp/$$version/. build/zipapp/all || exit 1; \
 	done
 	rm -rf build/zipapp/all/bin build/zipapp/all/*.dist-info/direct_url.json
 	$(BIN)/shiv --site-packages build/zipapp/all --compressed --reproducible --extend-pythonpath \
-		--python '/usr/bin/env python3' --entry-point triolog.tools.cli:run --output-file build/triolog.pyz
+		--python '/usr/bin/env python3' --entry-point triolog.tools.cli:run --output-file build/zipapp/triolog.pyz
+	$(BIN)/python packaging/guarded_zipapp.py build/zipapp/triolog.pyz build/triolog.pyz $(PYTHONS)
 
 clean:
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

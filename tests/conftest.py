@@ -41,6 +41,7 @@ BEGUN_FIRST: Final = (
     "tests/applications/test_streams.py",
     "tests/test_readme.py",
     "tests/test_tutorials.py",
+    "tests/test_pages.py",
     "tests/simulation/test_worlds.py",
     "tests/tools/forward/test_sigkill.py",
     "tests/tools/demo/edge/test_accounts.py",

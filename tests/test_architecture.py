@@ -204,6 +204,7 @@ FLOORS: Final = {
     "tools.client": 25,
     "tools.segments": 25,
     "tools.statistics": 25,
+    "tools.testcontainers": 25,
     "tools.arrow": 26,
     "tools.export": 26,
     "tools.forward": 26,

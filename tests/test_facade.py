@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 import triolog
+from triolog.server.config.version import VERSION
 
-from tests.support.interpreters import PROJECT, ROOT
+from tests.support.interpreters import ROOT
 
 PROGRAMS = {
     "trio": """
@@ -74,7 +75,7 @@ MISSPELLINGS = {
     "BlockingConsumer(blocking, folow=True)": "follow",
 }
 WRONG_LINES = list(range(HEAD.count("\n") + 1, HEAD.count("\n") + 1 + len(MISSPELLINGS)))
-SAID = f"b'espresso' {PROJECT['version']}\nb'lungo' {PROJECT['version']}\n"
+SAID = f"b'espresso' {VERSION}\nb'lungo' {VERSION}\n"
 
 
 def run(*arguments: str) -> str:
@@ -84,7 +85,7 @@ def run(*arguments: str) -> str:
 def test_it_costs_nothing_until_something_is_used() -> None:
     loaded = "import sys, triolog; print(*(name for name in sys.modules if name.startswith(('triolog', 'trio.', 'attr'))))"
     assert run("-c", loaded) == "triolog\n"
-    assert run("-c", "import triolog; print(triolog.__version__)") == f"{PROJECT['version']}\n"
+    assert run("-c", "import triolog; print(triolog.__version__)") == f"{VERSION}\n"
 
 
 def test_a_trio_program_does_not_load_the_other_faces() -> None:

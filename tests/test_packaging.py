@@ -5,9 +5,10 @@ The wheel is the one made from the source distribution: what either of them forg
 
 from __future__ import annotations
 
+import ast
 import json
 import os
-import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -21,9 +22,10 @@ from typing import Any, Final
 import attrs
 import pytest
 from triolog.protocol.extras import how_to_install
-from triolog.server.config.version import VERSION as SERVER_VERSION
+from triolog.server.config.version import VERSION
 
 from tests.support.counts import by_tier
+from tests.support.followed_page import Reader
 from tests.support.interpreters import PROJECT, THIS, VERSIONS, interpreter
 from tests.support.server_process import ServerFolder, ServerProcess
 
@@ -43,6 +45,12 @@ NOT_IN_THE_WHEEL: Final = (
 )
 FILES: Final = ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "Makefile")
 PATIENCE_S: Final = 60.0
+RELEASED: Final = os.environ.get("TRIOLOG_TEST_RELEASED")
+"""A tree with `dist` and `build`, which are tested in place of new ones: `make release-check` sets it."""
+INSTALLED_FILES: Final = (
+    by_tier(commit=(), merge=("*.tar.gz",), long=("*.whl", "*.tar.gz")) if RELEASED is None else ("*.whl", "*.tar.gz")
+)
+README: Final = (ROOT / "README.md").read_text(encoding="utf-8")
 
 IMPORT_EVERYTHING: Final = """
 import importlib, pkgutil
@@ -53,8 +61,10 @@ NEED_THE_ARROW_EXTRA = ("triolog.tools.spark.", "triolog.tools.arrow.", "triolog
 NEED = {"numpy": NEED_THE_ARROW_EXTRA, "pyarrow": NEED_THE_ARROW_EXTRA, "pyspark": ("triolog.tools.spark.",)}
 NEED["prometheus_client"] = ("triolog.server.listeners.http.health", "triolog.server.figures.prometheus")
 HTTP = tuple(f"triolog.server.listeners.http.{name}" for name in ("server", "session"))
+HTTP += ("triolog.server.logs.signing_keys",)
 NEED["h11"] = (*HTTP, "triolog.server.fake.", "triolog.tools.console.", *NEED["prometheus_client"])
 NEED["pytest"] = ("triolog.tools.pytest_plugin",)
+NEED["testcontainers"] = ("triolog.tools.testcontainers",)
 COMMANDS = ("triolog.tools.cli.", "triolog.tools.pictures.", "triolog.tools.spark.")
 NEED["click"] = NEED["rich"] = COMMANDS
 print("triolog")
@@ -76,6 +86,7 @@ CORE: Final = frozenset(
 MOST_CORE_BYTES: Final = 30_000_000
 """27 MB on 2026-11-29, 18 of them triolog's own, compiled modules included; 42 MB before click, rich and RE2 became extras."""
 MOST_EXTRAS: Final = 10
+OLD_PYTHONS: Final = ("3.6", "3.8", "3.10")
 
 EMBEDDED: Final = """
 import triolog
@@ -135,6 +146,8 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Released:
     folder = tmp_path_factory.mktemp("packaging")
     tree, elsewhere = folder / "tree", folder / "elsewhere"
     elsewhere.mkdir()
+    if RELEASED is not None:
+        return Released(tree=Path(RELEASED), elsewhere=elsewhere)
     for name in (*FOLDERS, "triolog", "tests", "docs", "packaging"):
         shutil.copytree(ROOT / name, tree / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__", "data"))
     for name in FILES:
@@ -144,11 +157,12 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Released:
     return released
 
 
-def install(released: Released, python: str, folder: Path, extras: str = "") -> Installed:
-    """The wheel in a new environment of its own."""
+def install(released: Released, python: str, folder: Path, extras: str = "", file: str = "*.whl") -> Installed:
+    """The wheel, or another file of `dist`, in a new environment of its own."""
     _run(python, "-m", "venv", "--without-pip", str(folder), cwd=released.elsewhere)
     pip = (sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install", "--quiet")
-    _run(*pip, f"{released.wheel}{extras}", cwd=released.elsewhere)
+    [path] = (released.tree / "dist").glob(file)
+    _run(*pip, f"{path}{extras}", cwd=released.elsewhere)
     return Installed(released=released, bin=folder / "bin")
 
 
@@ -179,24 +193,11 @@ def use(folder: ServerFolder, command: Sequence[str]) -> None:
     assert server.stop() == 0, server.stderr()
 
 
-def test_the_zipapp_is_for_every_version_that_is_supported() -> None:
-    assert f"\nZIPAPP_PYTHONS := {' '.join(VERSIONS)}\n" in (ROOT / "Makefile").read_text()
-
-
-def test_the_changelog_begins_with_what_comes_and_goes_on_with_the_version_that_is_declared() -> None:
-    headings = re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
-    assert headings in (["Unreleased"], ["Unreleased", PROJECT["version"], *headings[2:]])
-
-
 def test_users_have_few_extras_and_no_dependency_has_a_bound_above_but_sparks() -> None:
     extras = PROJECT["optional-dependencies"]
     assert len(extras) <= MOST_EXTRAS
     named = [*PROJECT["dependencies"], *(each for extra in extras.values() for each in extra)]
     assert [each for each in named if "<" in each] == ["pyspark>=4.3,<4.4"]
-
-
-def test_the_server_says_the_version_that_is_declared() -> None:
-    assert PROJECT["version"] == SERVER_VERSION
 
 
 def _is_in_the_wheel(source: Path) -> bool:
@@ -232,12 +233,12 @@ def test_the_wheel_and_the_bill_of_materials_beside_it_say_what_it_is(released: 
     archive = zipfile.ZipFile(released.wheel)
     [name] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
     said = message_from_bytes(archive.read(name))
-    assert (said["Name"], said["Version"], said["License-Expression"]) == ("triolog", PROJECT["version"], "Apache-2.0")
+    assert (said["Name"], said["Version"], said["License-Expression"]) == ("triolog", VERSION, "Apache-2.0")
     assert said["Description-Content-Type"] == "text/markdown"
     assert said.get_all("Classifier") == PROJECT["classifiers"]
     assert any(each.endswith("/licenses/LICENSE") for each in archive.namelist())
     bill = json.loads((released.tree / "build" / "triolog.cdx.json").read_text())
-    assert bill["metadata"]["component"]["version"] == PROJECT["version"]
+    assert bill["metadata"]["component"]["version"] == VERSION
 
 
 @merge
@@ -271,7 +272,7 @@ def test_every_module_imports_with_the_runtime_dependencies_alone(core: Installe
 
 @merge
 def test_the_installed_command_serves_and_a_program_has_a_broker_inside(installed: Installed, tmp_path: Path) -> None:
-    assert installed.run("triolog", "--version") == f"triolog {PROJECT['version']}\n"
+    assert installed.run("triolog", "--version") == f"triolog {VERSION}\n"
     assert installed.run("triolog", "--help").startswith("Usage: triolog ")
     command = (str(installed.bin / "triolog"),)
     with ServerFolder(tmp_path, command=command) as folder:
@@ -283,9 +284,19 @@ def test_the_installed_command_serves_and_a_program_has_a_broker_inside(installe
         assert (run.returncode, run.stderr) == (1, where)
 
 
+@merge
+@pytest.mark.parametrize("file", INSTALLED_FILES)
+def test_the_readme_works_where_nothing_but_a_released_file_is_installed(released: Released, file: str, tmp_path: Path) -> None:
+    installed = install(released, python_of(THIS), tmp_path / "environment", "[cli,forward]", file)
+    (tmp_path / "reader").mkdir()
+    with Reader(tmp_path / "reader", installed.bin) as reader:
+        assert reader.follow(README) == 7
+
+
 @pytest.fixture(scope="module")
 def zipapp(released: Released) -> Path:
-    released.make("zipapp", "-o", "dist")
+    if RELEASED is None:
+        released.make("zipapp", "-o", "dist")
     return released.tree / "build" / "triolog.pyz"
 
 
@@ -301,6 +312,41 @@ def test_the_zipapp_serves_where_there_is_nothing_but_python(zipapp: Path, versi
     command = alone(zipapp, version, tmp_path)
     with ServerFolder(tmp_path, command=command) as folder:
         use(folder, command)
+
+
+@merge
+def test_the_commands_of_the_readme_work_with_the_zipapp(zipapp: Path, tmp_path: Path) -> None:
+    command = tmp_path / "bin" / "triolog"
+    command.parent.mkdir()
+    _, _, *program = alone(zipapp, THIS, tmp_path)
+    server = "${TRIOLOG_SERVER:+TRIOLOG_SERVER=$TRIOLOG_SERVER}"
+    command.write_text(f'#!/bin/sh\nexec env -i {server} {shlex.join(program)} "$@"\n')
+    command.chmod(0o755)
+    (tmp_path / "reader").mkdir()
+    with Reader(tmp_path / "reader", command.parent) as reader:
+        assert reader.follow(README.partition("## Run it")[2].partition("## ")[0]) == 4
+
+
+@merge
+def test_another_python_and_another_machine_get_one_line_of_the_zipapp(zipapp: Path, tmp_path: Path) -> None:
+    main = zipfile.ZipFile(zipapp).read("__main__.py").decode()
+    ast.parse(main, feature_version=(3, 7))
+    other = zipfile.ZipFile(tmp_path / "other.pyz", "w")
+    with other:
+        other.writestr("__main__.py", main.replace(f"'{THIS}'", "'3.0'"))
+    *others, last = VERSIONS
+    listed = f"triolog.pyz runs on Python {', '.join(others)} and {last}, and this is Python"
+    programs = [(sys.executable, tmp_path / "other.pyz", THIS)]
+    programs += [(found, zipapp, old) for old in OLD_PYTHONS if (found := interpreter(old)) is not None]
+    for python, file, version in programs:
+        done = subprocess.run([python, str(file), "serve"], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr == f"{listed} {version}. Start it with one of those\n"
+    with zipfile.ZipFile(tmp_path / "foreign.pyz", "w") as foreign:
+        foreign.writestr("__main__.py", main.replace(repr(os.uname().machine), "'riscv64'"))
+    done = subprocess.run([sys.executable, "foreign.pyz"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "Build it on a machine like this one: make zipapp" in done.stderr
 
 
 @merge

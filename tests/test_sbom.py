@@ -16,6 +16,7 @@ from typing import Any, Final
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from triolog.server.config.version import VERSION
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 DECLARED: Final = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -74,7 +75,7 @@ def test_it_is_valid_and_the_same_each_time(plain: str, tmp_path: Path) -> None:
     assert made(tmp_path, seed="1") == plain
     bill = json.loads(plain)
     assert bill["metadata"]["component"]["name"] == "triolog"
-    assert bill["metadata"]["component"]["version"] == PROJECT["version"]
+    assert bill["metadata"]["component"]["version"] == VERSION
     assert "timestamp" not in bill["metadata"]
 
 

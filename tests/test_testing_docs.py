@@ -17,7 +17,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 PAGE: Final = (ROOT / "docs" / "testing-with-triolog.md").read_text(encoding="utf-8")
 README: Final = (ROOT / "README.md").read_text(encoding="utf-8")
 EXAMPLES: Final = [
-    *re.findall(r"```py\n(.*?)```", PAGE, flags=re.DOTALL),
+    *(code for code in re.findall(r"```py\n(.*?)```", PAGE, flags=re.DOTALL) if "start_instance(" not in code),
     *re.findall(r"```py\n(.*?)```", README, flags=re.DOTALL),
 ]
 

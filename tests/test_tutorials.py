@@ -11,8 +11,7 @@ from tests.support.followed_page import Reader, is_seen
 
 pytestmark = pytest.mark.merge  # what a tutorial says is typed into real servers
 
-DOCS: Final = Path(__file__).resolve().parent.parent / "docs"
-TUTORIALS: Final = DOCS / "tutorials"
+TUTORIALS: Final = Path(__file__).resolve().parent.parent / "docs" / "tutorials"
 IN_SPARK: Final = "spark.md"
 
 
@@ -27,12 +26,8 @@ def test_what_a_tutorial_says_happens(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(1200)
-def test_what_the_tutorial_of_spark_says_happens(tmp_path: Path, jvm_options: str) -> None:
-    follow(TUTORIALS / IN_SPARK, Reader(tmp_path, jvm_options))
-
-
-def test_what_the_page_about_analysis_says_happens(tmp_path: Path) -> None:
-    follow(DOCS / "analysis.md", Reader(tmp_path))
+def test_what_the_tutorial_of_spark_says_happens(tmp_path: Path) -> None:
+    follow(TUTORIALS / IN_SPARK, Reader(tmp_path))
 
 
 def test_a_page_that_says_something_else_and_a_program_that_fails_are_found_out(tmp_path: Path) -> None:

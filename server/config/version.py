@@ -1,4 +1,4 @@
-"""The version of triolog, as the native protocol reports it. Reading it from the installed package instead takes 2 MiB."""
+"""The version of triolog: builds and the native protocol read it here. To read the installed package instead takes 2 MiB."""
 
 from __future__ import annotations
 

@@ -21,6 +21,7 @@ import attrs
 
 from ...protocol.errors import RequestError, TriologError
 from ...protocol.types import TopicPartition
+from ..config.values import Address
 from ..listeners.http.access import JSON, HttpAccess, HttpAnswer, HttpRequest
 from .faults.faults import FaultRules
 from .faults.requests import Wanted
@@ -259,6 +260,14 @@ class ControlApi:
         self.life.move_coordinator(str(told.get("name") or ""), whole_number(told, "node") or 0)
         return {}
 
+    @_call("POST", "/advertised", "address", "node")
+    async def advertise(self, told: Told) -> Any:
+        address = Address.parse(str(told.get("address") or ""))
+        if not address.port:
+            raise BadRequestError(f"address is {address}, expected the port that clients reach")
+        self.life.advertise(address, whole_number(told, "node"))
+        return await self.state(told)
+
     # ---- tokens of OAUTHBEARER -------------------------------------------------------------------------------------------
 
     @property
@@ -436,7 +445,7 @@ def _nodes(life: Life) -> list[dict[str, Any]]:
     down = life.nodes.down
     return [
         {"node": number, "address": f"{node.host}:{node.port}", "is_up": number not in down}
-        for number, node in life.nodes.addresses.items()
+        for number, node in ((number, life.nodes.shown(number)) for number in life.nodes.addresses)
     ]
 
 

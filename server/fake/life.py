@@ -259,6 +259,23 @@ class Life:
         self._node(node)
         self._nodes().move_coordinator(name, node)
 
+    def advertise(self, address: Address, node: int | None = None) -> None:
+        """Send Kafka clients to this address from now on, over all lives. Raises KeyError for an unknown node, and ValueError
+        without a Kafka listener, or without `node` if there are several."""
+        if self.wanted.kafka is None:
+            raise ValueError("the broker has no Kafka listener. Start it with --kafka HOST:PORT")
+        if node is not None:
+            from ..listeners.kafka.door import Node  # a broker in a program may do without
+
+            self._node(node)
+            self._nodes().advertised[node] = Node(node, address.host, address.port)
+        elif self.node_count > 1:
+            raise ValueError(f"node is missing: the broker looks like {self.node_count} nodes")
+        else:
+            self.config = attrs.evolve(self.config, kafka_advertised=address)
+            if self._listeners is not None and self._listeners.kafka_door is not None:
+                self._listeners.kafka_door.advertised = address
+
     async def stop(self) -> None:
         """An orderly stop: everything is flushed, the directory is marked clean. A broker that is down stays down."""
         if self._core is not None:

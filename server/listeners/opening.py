@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
-from ...protocol.kafka.apis import Api
+from ...protocol.kafka.apis import APIS, Api
 from ..broker import Broker
 from ..config.broker_config import Address, BrokerConfig
 from ..config.broker_settings import KAFKA, NATIVE, check_exposure
@@ -20,6 +20,7 @@ from .connections.tls import TlsServer, file_digests, server_context
 
 if TYPE_CHECKING:
     from .kafka.calls import Watch
+    from .kafka.door import KafkaDoor
 
 
 @attrs.define(eq=False, repr=False)
@@ -35,6 +36,8 @@ class Listeners:
     """Where connections count."""
     open_sockets: OpenSockets = open_sockets
     admission: Admission = attrs.field(init=False)
+    kafka_door: KafkaDoor | None = None
+    """What connections of Kafka clients share, once the listener is started."""
     _listeners: list[Listener] = attrs.field(factory=list)
 
     def __attrs_post_init__(self) -> None:
@@ -57,11 +60,11 @@ class Listeners:
             tls = self._tls(config.native_security, config.native_ssl_client_auth)
             native = await self._start(nursery, native_listener(self.broker, wanted.native, admission), tls)
         if wanted.kafka is not None:
-            from .kafka.calls import kafka_listener
+            from .kafka.calls import listener_of
+            from .kafka.door import KafkaDoor
 
-            listener = kafka_listener(
-                self.broker, wanted.kafka, admission, advertised=advertised, watch=self.watch, apis=self.apis
-            )
+            self.kafka_door = KafkaDoor(self.broker, advertised, apis=APIS if self.apis is None else self.apis)
+            listener = listener_of(self.kafka_door, wanted.kafka, admission, self.watch)
             kafka = await self._start(nursery, listener, self.kafka_tls())
         return Addresses(native, kafka)
 

@@ -50,7 +50,7 @@ from typing import Final, NamedTuple, Protocol
 
 import attrs
 
-from ...protocol.limits import KIB
+from ...protocol.limits import INT64_MAX, KIB
 
 TELLS_ERRORS: Final = (5, 17)
 KNOWN: Final = frozenset({"ext4", "xfs"})
@@ -104,12 +104,12 @@ def open_whole_sync(path: str) -> DeviceSync | None:
 
 
 def dirty_bytes() -> int:
-    """Return the bytes that the kernel has yet to write, for all devices; sys.maxsize where the system does not report them."""
+    """Return the bytes that the kernel has yet to write, for all devices; INT64_MAX where the system does not report them."""
     try:
         fields = dict(line.split(":", 1) for line in (read_text(MEMORY) or "").splitlines())
         return sum(int(fields[name].split()[0]) * KIB for name in ("Dirty", "Writeback"))
     except (KeyError, ValueError):
-        return sys.maxsize
+        return INT64_MAX
 
 
 def _kernel() -> tuple[int, ...]:

@@ -109,6 +109,15 @@ PRODUCERS: Final = {
             f"{DERIVED_FILES}::test_what_kafka_wrote_is_known_once_it_is_adopted",
         ),
     ),
+    "lookup-index-unchecked": Fault(
+        why="An index that was altered after a clean stop leads to the wrong record.",
+        file="server/storage/log/derived_files.py",
+        old="        self._check_lookups(segment)\n",
+        tests=(
+            "tests/server/test_share_crashes.py::test_what_was_acknowledged_never_comes_again_and_nothing_is_lost",
+            "tests/server/test_sigkill_topics.py::test_changes_of_topics_are_whole_or_absent_after_sigkill",
+        ),
+    ),
     "log-start-in-one-place": Fault(
         why="Deleted records are back when log-start-offset-checkpoint was lost.",
         file="server/storage/recovery/recovery.py",

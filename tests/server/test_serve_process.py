@@ -16,6 +16,7 @@ from typing import Final
 import pytest
 from click.testing import CliRunner
 from triolog.protocol.errors import ErrorCode
+from triolog.protocol.extras import how_to_install
 from triolog.protocol.native import messages
 from triolog.protocol.native.connection import CONNECTION_CLOSED, Response
 from triolog.protocol.types import LATEST_TIMESTAMP
@@ -179,7 +180,7 @@ def test_without_the_extra_it_is_said_how_to_get_it(server_folder: ServerFolder)
     command = [*python_command(hidden), "serve", "--data-dir", str(server_folder.data_dir), "--metrics", "127.0.0.1:0"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=60)
     assert done.returncode == 2
-    assert "--metrics needs h11: pip install '.[metrics]'" in done.stderr
+    assert f"--metrics needs h11: {how_to_install('metrics')}" in done.stderr
 
 
 def test_without_the_option_nothing_of_the_extra_is_loaded() -> None:

@@ -101,7 +101,7 @@ class Administrator(threading.Thread):
         missing = [name for name in names if name not in there]
         kind = rng.choice(("create", "create", "delete", "grow", "alter", "trim"))
         if kind == "create" and missing:
-            self._create(wire, rng.sample(missing, rng.randint(1, min(3, len(missing)))))
+            self.create(wire, rng.sample(missing, rng.randint(1, min(3, len(missing)))))
         elif kind == "delete" and there:
             gone = rng.sample(sorted(there), rng.randint(1, min(2, len(there))))
             self.asked = dict.fromkeys(gone)
@@ -123,7 +123,7 @@ class Administrator(threading.Thread):
                 ).responses
             )
 
-    def _create(self, wire: kafka_wire.KafkaWire, names: list[str]) -> None:
+    def create(self, wire: kafka_wire.KafkaWire, names: list[str]) -> None:
         rng = self.rng
         for name in names:
             configs = {"cleanup.policy": rng.choice(("compact", "delete")), "retention.ms": self._retention_ms()}
@@ -296,10 +296,10 @@ class Run:
         for name in {*self.state, *self.asked, *found}:
             assert self._may_be(name, found.get(name)), (name, found.get(name), self.state.get(name), self.asked.get(name))
         self.state, self.asked = found, {}
-        self._fill(server)
         names = [path.name for directory in self.directories for path in directory.iterdir() if path.is_dir()]
         partitions = {f"{name}-{number}" for name, topic in found.items() if topic for number in range(topic.partitions)}
         assert sorted(name for name in names if not is_marked(name) and not name.startswith(".")) == sorted(partitions)
+        self._fill(server)
 
     def _check_lookups(self, client: WireClient, name: str, records: list[Record]) -> None:
         """By time, and by offset: an index leads to the right record in each segment."""
@@ -311,10 +311,12 @@ class Run:
         assert [(each.timestamp, each.offset) for each in answers] == [*expected.values()], name
 
     def _fill(self, server: server_process.ServerProcess) -> None:
-        """Let there be records and trimmed logs: a server that is killed soon has time for few."""
+        """Let there be topics, records and trimmed logs: a server that is killed soon has time for few."""
         address = server.address_of("kafka")
         administrator = Administrator("", address, server.address, dict(self.state), self._rng())
         with kafka_wire.KafkaWire.connect(address) as wire, WireClient.connect(server.address) as client:
+            if missing := [name for name in ("a-0", "b-0") if self.state.get(name) is None]:
+                administrator.create(wire, missing)
             for _ in range(ROUNDS):
                 administrator.append(client)
                 administrator.trim(wire)

@@ -8,8 +8,9 @@ Three kinds of fenced blocks are looked at, from the top down:
 | ```` ```python ```` | runs the program as it stands |
 | ```` ```console ```` | types what is behind `$ ` (`> `: goes on), sees the lines below; `^C` ends the server |
 
-`...` in what is to be seen stands for anything, alone on a line for any lines. A `triolog serve` runs until the page
-ends it, or until it ends. Pages name the ports that a reader would use; here the system chooses, and text is changed both ways.
+`...` in what is to be seen stands for anything, alone on a line for any lines. A `triolog serve`, a console, a forwarder
+and a command with `&` run until `^C` or until the page ends. Pages name the ports that a reader would use; here the system
+chooses, and text is changed both ways. A block that this reader does not know has its reason in `prepared_pages`.
 """
 
 from __future__ import annotations
@@ -17,16 +18,18 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
-import sys
 import sysconfig
+import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 import attrs
 
-from tests.support.server_process import DEADLINE_S, ServerProcess, environment
+from tests.support.server_process import DEADLINE_S, POLL_S, ServerProcess, environment
 
 BLOCK: Final = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -34,7 +37,10 @@ COMMAND_DEADLINE_S: Final = 10 * DEADLINE_S
 """Spark starts a JVM."""
 INSTALLED: Final = ".installed"
 """A folder on the path with the modules that Spark looks for by name: it finds them in a wheel, not in an editable install."""
-ADDRESSES: Final = {"native": "127.0.0.1:9095", "kafka": "127.0.0.1:9092"}
+STAYS: Final = re.compile(r"triolog (?:console|forward (?:--to|--config \S+$))(?!.* --drain)|.* &$")
+"""Commands that run until the page ends."""
+URL: Final = re.compile(r"http://([\d.:]+)/")
+ADDRESSES: Final = {"native": "127.0.0.1:9095", "kafka": "127.0.0.1:9092", "control": "127.0.0.1:4003"}
 """By name in the ready file, what pages say."""
 
 
@@ -78,19 +84,28 @@ class Reader:
     """Follows one page in a folder of its own. Leaving the block ends a server that still runs."""
 
     folder: Path
-    jvm_options: str = ""
+    jvm_options: str = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     """Of Spark's JVM, where the page has one."""
+    programs: Path = Path(sysconfig.get_path("scripts"))
+    """The folder of `triolog` and `python`."""
+    places: dict[str, str] = attrs.field(factory=dict)
+    """By the words of pages: addresses and directories here."""
+    is_seen: Callable[[str, str], bool] = is_seen
+    _watched: list[subprocess.Popen[bytes]] = attrs.field(factory=list)
     _server: ServerProcess | None = None
     _addresses: dict[str, str] = attrs.field(factory=dict)
     """By what pages say, where the server listens."""
 
     def __enter__(self) -> Self:
         (self.folder / INSTALLED).mkdir()
-        for path in (ROOT / "tools" / "spark").glob("pyspark_*"):
+        for path in (ROOT / "tools" / "spark" / "data_sources").glob("pyspark_*"):
             (self.folder / INSTALLED / path.name).symlink_to(path)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        for program in self._watched:
+            program.kill()
+            program.wait()
         if self._server is not None:
             self._server.__exit__(kind, error, traceback)
 
@@ -101,7 +116,7 @@ class Reader:
             if block.title is not None:
                 (self.folder / block.title).write_text(self._really(block.text), encoding="utf-8")
             elif block.language == "python":
-                run = self._run([sys.executable, "-W", "error", "-c", self._really(block.text)])
+                run = self._run([str(self.programs / "python"), "-W", "error", "-c", self._really(block.text)])
                 assert run.returncode == 0, f"the program of line {block.line} ends with {run.returncode}:\n{run.stdout}"
                 assert run.stdout, f"the program of line {block.line} says nothing"
                 count += 1
@@ -112,45 +127,60 @@ class Reader:
         return count
 
     def _type(self, command: str, seen: str) -> None:
-        if command == "^C":
+        if command == "^C" and self._watched:
+            self._watched[-1].kill()
+            self._watched.pop().wait()
+        elif command == "^C":
             assert self._server is not None
             assert self._server.stop() == 0, self._server.stderr()
             self._server, self._addresses = None, {}
         elif command.split()[:2] == ["triolog", "serve"]:
-            self._serve(command.split()[2:] or ["--kafka", ADDRESSES["kafka"]])
+            self._serve(self._really(command).split()[2:] or ["--kafka", ADDRESSES["kafka"]])
+        elif STAYS.match(command):
+            self._watch(command, seen)
         else:
-            printed = self._run(["bash", "-c", self._really(command)]).stdout
-            for said, address in self._addresses.items():
-                printed = printed.replace(address, said)
-            assert is_seen(seen, printed), f"{command}\nprints\n{printed}\nand the page says\n{seen}"
+            printed = self._as_said(self._run(["bash", "-c", self._really(command)]).stdout)
+            assert self.is_seen(seen, printed), f"{command}\nprints\n{printed}\nand the page says\n{seen}"
 
     def _serve(self, arguments: list[str]) -> None:
         assert self._server is None, "another server runs"
-        for option in ("--native", "--kafka"):
+        for option in ("--native", "--kafka", "--metrics", "--control", "--console"):
             if option in arguments:
                 arguments[arguments.index(option) + 1] = "127.0.0.1:0"
+        if "--ready-file" in arguments:  # the reader has one of its own
+            del arguments[(at := arguments.index("--ready-file")) : at + 2]
         on_any_port = () if "--native" in arguments else ("--native", "127.0.0.1:0")
-        self._server = ServerProcess.spawn(self.folder, [*arguments, *on_any_port], name=".server").wait_ready()
+        command = (str(self.programs / "triolog"),)
+        spawned = ServerProcess.spawn(self.folder, [*arguments, *on_any_port], name=".server", command=command)
+        self._server = spawned.wait_ready()
         ready = json.loads(self._server.ready_file.read_text())
         self._addresses = {ADDRESSES[name]: address for name, address in ready.items() if name in ADDRESSES}
 
+    def _watch(self, command: str, seen: str) -> None:
+        """A program that stays until the page ends: its first lines are compared."""
+        output = self.folder / ".output"
+        with output.open("wb") as stream:
+            arguments = shlex.split(self._really(command).removesuffix(" &").replace("127.0.0.1:8080", "127.0.0.1:0"))
+            program = subprocess.Popen(
+                arguments, cwd=self.folder, env=self._environment(), stdin=subprocess.DEVNULL, stdout=stream, stderr=stream
+            )
+        self._watched.append(program)
+        deadline = time.monotonic() + DEADLINE_S
+        while True:
+            printed = output.read_text()
+            if (here := URL.search(printed)) and (said := URL.search(seen)):
+                self.places[said[1]] = here[1]
+            if self.is_seen(seen, "\n".join(self._as_said(printed).splitlines()[: len(seen.splitlines())])):
+                return
+            assert program.poll() is None, f"{command}\nends and prints\n{printed}\nand the page says\n{seen}"
+            assert time.monotonic() < deadline, f"{command}\nprints\n{printed}\nand the page says\n{seen}"
+            time.sleep(POLL_S)
+
     def _run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
-        path = f"{sysconfig.get_path('scripts')}{os.pathsep}{os.environ['PATH']}"
-        variables = {
-            "PATH": path,
-            "TZ": "UTC",
-            "COLUMNS": "80",
-            "PYTHONPATH": str(self.folder / INSTALLED),
-            "LC_ALL": "C.UTF-8",
-            "SPARK_SUBMIT_OPTS": self.jvm_options,
-            "PYTEST_ADDOPTS": "-p no:randomly -p no:asyncio",
-        }
-        if ADDRESSES["native"] in self._addresses:
-            variables["TRIOLOG_SERVER"] = self._addresses[ADDRESSES["native"]]
         return subprocess.run(
             command,
             cwd=self.folder,
-            env=environment(variables),
+            env=self._environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -159,8 +189,30 @@ class Reader:
             check=False,
         )
 
+    def _environment(self) -> dict[str, str]:
+        variables = {
+            "PATH": f"{self.programs}{os.pathsep}{os.environ['PATH']}",
+            "TZ": "UTC",
+            "COLUMNS": "80",
+            "PYTHONPATH": os.pathsep.join([str(self.folder / INSTALLED), *filter(None, [os.environ.get("PYTHONPATH")])]),
+            "LC_ALL": "C.UTF-8",
+            "TRIOLOG_FORWARD_DIR": str(self.folder / ".forward"),
+            "SPARK_SUBMIT_OPTS": self.jvm_options,
+            "PYTEST_ADDOPTS": "-p no:randomly -p no:asyncio",
+        }
+        if ADDRESSES["native"] in self._addresses:
+            variables["TRIOLOG_SERVER"] = self._addresses[ADDRESSES["native"]]
+        return environment(variables)
+
     def _really(self, text: str) -> str:
         """The text with the addresses of the server in place of those that the page says."""
         for said, address in self._addresses.items():
             text = text.replace(said, address).replace(said.replace("127.0.0.1", "localhost"), address)
+        for said, place in self.places.items():
+            text = text.replace(said, place)
         return text
+
+    def _as_said(self, printed: str) -> str:
+        for said, here in (*self._addresses.items(), *self.places.items()):
+            printed = printed.replace(here, said)
+        return printed

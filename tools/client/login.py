@@ -54,7 +54,7 @@ class LoginConfig:
     """The password, or a function that returns it, which is called at every login."""
     token: str | Callable[[], str] = attrs.field(default="", repr=False)
     """The token, or a function that returns it, which is called at every login and so at every renewal."""
-    extensions: Mapping[str, str] = attrs.field(factory=dict)
+    extensions: Mapping[str, str] = attrs.field(factory=dict, hash=False)
     """Sent with a token (KIP-342), such as `{"logicalCluster": "lkc-1"}`."""
     mechanism: str | None = None
     """SASL mechanism. None: the best one that the server has."""

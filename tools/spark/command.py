@@ -17,6 +17,7 @@ SUBCOMMANDS: Final[Mapping[str, Subcommand]] = {
     "compact": Subcommand("triolog.tools.spark.jobs.compact", "Compact topics of a stopped log directory."),
     "profile": Subcommand("triolog.tools.spark.jobs.profile_command", "Show rates, sizes, keys and lateness of topics."),
     "init": Subcommand("triolog.tools.spark.init", "Write a declarative pipeline that reads from and writes to triolog."),
+    "pack": Subcommand("triolog.tools.spark.pack", "Write the Python packages of executors to an archive."),
     "demo": Subcommand(
         "triolog.tools.spark.demo.command", "A year of flights through a job that is killed twice.", is_in_clone=True
     ),

@@ -83,10 +83,14 @@ class NewTopic(Struct):
 
 @struct
 class CreateTopicsRequest(RequestMessage):
-    """Topics to create, each succeeds or fails alone; `validate_only` says what would happen."""
+    """Topics to create, each succeeds or fails alone; `validate_only` says what would happen.
+
+    `on_demand` creates a topic only if the server creates topics that its clients use. 0 partitions are the server's default.
+    """
 
     topics: tuple[NewTopic, ...] = wire([NewTopic])
     validate_only: bool = wire(BOOL, default=False)
+    on_demand: bool = wire(BOOL, default=False)
 
 
 @struct

@@ -53,6 +53,8 @@ class Nodes:
     addresses: dict[int, Node] = attrs.field(factory=dict)
     """Every node, those that are down too."""
     down: set[int] = attrs.field(factory=set)
+    advertised: dict[int, Node] = attrs.field(factory=dict)
+    """Nodes that clients reach at another address than the one that they listen on."""
     _leaders: dict[TopicPartition, int] = attrs.field(factory=dict)
     _coordinators: dict[str, int] = attrs.field(factory=dict)
     _placements: dict[str, Placement] = attrs.field(factory=dict)
@@ -60,7 +62,12 @@ class Nodes:
 
     def listed(self) -> list[Node]:
         """The nodes that clients know. It is never empty, because clients that lose all nodes do not come back."""
-        return [node for number, node in self.addresses.items() if number not in self.down] or list(self.addresses.values())
+        numbers = [number for number in self.addresses if number not in self.down] or self.addresses
+        return [self.shown(number) for number in numbers]
+
+    def shown(self, number: int) -> Node:
+        """Return a node as clients get it."""
+        return self.advertised.get(number, self.addresses[number])
 
     @property
     def controller(self) -> int:
@@ -205,7 +212,7 @@ def _tell_coordinators(door: NodeDoor, request: Any, response: Any) -> None:
     answers = [(answer, answer.key) for answer in response.coordinators] or [(response, request.key)]
     for answer, name in answers:
         if not answer.error_code:
-            node = cluster.addresses[cluster.coordinator_of(name)]
+            node = cluster.shown(cluster.coordinator_of(name))
             answer.node_id, answer.host, answer.port = node
 
 

@@ -11,12 +11,11 @@ from typing import Any, Final, Protocol
 import attrs
 
 from ....protocol.errors import ErrorCode, RequestError
-from ....protocol.kafka.apis import APIS, Api, ApiKey
+from ....protocol.kafka.apis import APIS, ApiKey
 from ....protocol.kafka.connection import FEW_ELEMENTS, KafkaConnection, Request, answer_steps
 from ....protocol.patterns import load_patterns
 from ....protocol.records.compression import load_codecs
 from ....protocol.schema.fields import has_more_elements
-from ...broker import Broker
 from ...config.broker_config import Address
 from ...loop.procedures import PAUSE, PENDING, Procedure, Reply, Wait, perform
 from ...loop.reactor import Work
@@ -264,20 +263,6 @@ def _failure(request: Request, error: RequestError) -> Any:
 def _answer_given(turn: Turn, given: Given) -> None:
     throttle_ms = turn.charge() if turn.session.quotas.is_active else 0
     turn.answer(None, given.form.buffers(turn.request, (throttle_ms, given.elements)), ())
-
-
-def kafka_listener(
-    broker: Broker,
-    address: Address,
-    admission: Admission,
-    *,
-    advertised: Address | None = None,
-    watch: Watch | None = None,
-    apis: dict[int, Api] | None = None,
-) -> Listener:
-    """Kafka's protocol on one address. `advertised` is where clients are sent, by default to where they connected. `watch`:
-    for tests, see `watched`."""
-    return listener_of(KafkaDoor(broker, advertised, apis=APIS if apis is None else apis), address, admission, watch)
 
 
 def listener_of(door: KafkaDoor, address: Address, admission: Admission, watch: Watch | None = None) -> Listener:

@@ -12,7 +12,7 @@ from typing import Final
 
 import trio
 
-from ....protocol.errors import InvalidRequestError, RequestError
+from ....protocol.errors import InvalidRequestError, RequestError, UnknownTopicOrPartitionError
 from ....protocol.limits import MAX_SPLIT_POINTS
 from ....protocol.native import messages
 from ....protocol.types import TopicPartition
@@ -218,14 +218,20 @@ async def create_topics(broker: Broker, message: messages.CreateTopicsRequest) -
     created = []
     async for topic in in_turns(message.topics):
         try:
-            topic_id = await broker.topics.create(
-                topic.name, topic.partitions, topic.config, validate_only=message.validate_only
-            )
+            partitions = _new_partitions(broker, topic) if message.on_demand else topic.partitions
+            topic_id = await broker.topics.create(topic.name, partitions, topic.config, validate_only=message.validate_only)
         except RequestError as exc:
             created.append(messages.CreatedTopic(topic.name, exc.as_answer()))
         else:
             created.append(messages.CreatedTopic(topic.name, None, topic_id or None))
     return messages.CreateTopicsResponse(tuple(created))
+
+
+def _new_partitions(broker: Broker, topic: messages.NewTopic) -> int:
+    """Return the number of partitions of a topic that is created on demand. UnknownTopicOrPartitionError where none is."""
+    if not broker.config.auto_create_topics_enable:
+        raise UnknownTopicOrPartitionError(f"there is no topic {topic.name!r}, and auto_create_topics_enable is false")
+    return topic.partitions or broker.config.num_partitions
 
 
 async def delete_topics(broker: Broker, message: messages.DeleteTopicsRequest) -> messages.DeleteTopicsResponse:

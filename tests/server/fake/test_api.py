@@ -220,6 +220,39 @@ def test_nodes_go_and_leaders_move(server_folder: ServerFolder) -> None:
     assert control.ask("POST", "/nodes/9/down")[0] == 404
 
 
+def brokers(control: Control) -> dict[int, str]:
+    """By node, the addresses that Metadata has."""
+    listed = AdminClient({"bootstrap.servers": control.ready["kafka"], "log_level": 0}).list_topics(timeout=PATIENCE_S).brokers
+    return {number: f"{each.host}:{each.port}" for number, each in listed.items()}
+
+
+def test_clients_are_sent_to_the_advertised_address_in_this_life_and_the_next(server_folder: ServerFolder) -> None:
+    _, control = started(server_folder, "--control", "127.0.0.1:0")
+    advertised = f"localhost:{control.ready['kafka'].rpartition(':')[2]}"
+    assert brokers(control) == {1: control.ready["kafka"]}
+    control.do("POST", "/advertised", {"address": advertised})
+    assert brokers(control) == {1: advertised}
+    control.do("POST", "/crash")
+    control.do("POST", "/advertised", {"address": "proxy.example:4000"})
+    control.do("POST", "/restart")
+    assert brokers(control) == {1: "proxy.example:4000"}
+    control.do("POST", "/advertised", {"address": advertised})
+    control.do("POST", "/reset")
+    assert sent(control.producer(), "t", b"v")
+
+
+def test_each_of_several_nodes_has_its_advertised_address(server_folder: ServerFolder) -> None:
+    _, control = started(server_folder, "--control", "127.0.0.1:0", "--nodes", "2")
+    before = brokers(control)
+    state = control.do("POST", "/advertised", {"address": "proxy.example:4000", "node": 2})
+    assert brokers(control) == {1: before[1], 2: "proxy.example:4000"}
+    assert [each["address"] for each in state["nodes"]] == [before[1], "proxy.example:4000"]
+    control.do("POST", "/restart")
+    assert brokers(control) == {1: before[1], 2: "proxy.example:4000"}
+    assert control.ask("POST", "/advertised", {"address": "proxy.example:4000"})[0] == 400
+    assert control.ask("POST", "/advertised", {"address": "proxy.example:4000", "node": 3})[0] == 404
+
+
 RULES = """
 faults:
   - {api: Produce, topic: t, error: INVALID_RECORD, once: true}

@@ -34,7 +34,7 @@ SETTINGS: Final = {
     "segment.bytes": "300",
     "index.interval.bytes": "0",
 }
-CUTS: Final = counts(20)
+CUTS: Final = counts(20, merge=20)
 """Power cuts at each moment."""
 ALTERED: Final = counts(100, merge=5)
 """Starts with altered derived files, of each change."""

@@ -17,6 +17,7 @@ import attrs
 import pytest
 import triolog
 from click.testing import CliRunner
+from triolog.protocol.extras import how_to_install
 from triolog.tools.bench.kafka.brokers import KAFKA, KFAKE, TRIOLOG, Brokers, open_brokers
 from triolog.tools.bench.kafka.command import command
 from triolog.tools.bench.kafka.forwarder import missing, running, watch
@@ -163,4 +164,4 @@ def test_a_process_that_ends_before_its_records_are_there_is_a_failure_with_what
 def test_without_librdkafka_rows_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "confluent_kafka" else find(name))
-    assert "pip install '.[forward]'" in missing()
+    assert how_to_install("forward") in missing()

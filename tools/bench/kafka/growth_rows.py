@@ -152,7 +152,7 @@ def _kafka(brokers: Brokers) -> Iterator[Grown]:
 
 def _partitions(grown: Grown, before: int, wanted: int) -> Figures:
     each = grown.brokers.bench.scale.count(TOPIC_PARTITIONS, least=2)
-    grown.run("fill", partitions=each, records=wanted // each, **{"from": before // each})
+    grown.run("fill", partitions=each, records=wanted // each, first=before // each)
     figures = {**grown.produce_ms("bench-0"), **grown.memory()}
     return {**figures, **grown.restarted(partial(grown.run, "single", "bench-0", seconds=0.001))}
 
@@ -177,14 +177,14 @@ def _consumers(grown: Grown, before: int, wanted: int) -> Figures:
 def _groups(grown: Grown, before: int, wanted: int) -> Figures:
     if not before:
         grown.run("create")
-    found = grown.run("groups", requests=wanted, **{"from": before})
+    found = grown.run("groups", requests=wanted, first=before)
     return {"ListGroups, p50": found["list_ms"], "heartbeat, p50": found["heartbeat_ms"], **grown.memory()}
 
 
 def _segments(grown: Grown, before: int, wanted: int) -> Figures:
     if not before:
         grown.run("create", segment_ms=1)
-    grown.run("roll", records=wanted, step_ms=SEGMENT_STEP_MS, **{"from": before})
+    grown.run("roll", records=wanted, step_ms=SEGMENT_STEP_MS, first=before)
     looked_up = grown.run("times", records=1 + (wanted - 1) * SEGMENT_STEP_MS, requests=500)
     fetched = grown.run("seek", records=wanted)
     found = {"lookup by time, p50": looked_up["p50_ms"], "fetch at an offset, p50": fetched["p50_ms"], **grown.memory()}
@@ -192,7 +192,7 @@ def _segments(grown: Grown, before: int, wanted: int) -> Figures:
 
 
 def _transactional_ids(grown: Grown, before: int, wanted: int) -> Figures:
-    found = grown.run("transactional", requests=wanted, **{"from": before})
+    found = grown.run("transactional", requests=wanted, first=before)
     return {"InitProducerId, p50": found["init_ms"], "ListTransactions, p50": found["list_ms"], **grown.memory()}
 
 

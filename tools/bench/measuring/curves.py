@@ -21,7 +21,7 @@ _ROW: Final = _HEIGHT + 74
 
 @attrs.frozen
 class Curve:
-    """How a figure grows: by name of what is compared, the value at each number of things."""
+    """The growth of a figure: the value at each number of things, by name of what is compared."""
 
     figure: str
     unit: str

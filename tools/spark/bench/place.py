@@ -17,6 +17,7 @@ from ...bench.measuring.server import Server, serving
 from ...client.blocking import BlockingAdmin, BlockingClient
 from ..session import session
 from ..sink.delivery import ProduceOutbox, ServerLink
+from ..sink.server_access import Servers
 from .cpu import cpu_used_s
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class SparkPlace:
         """Create a topic with these rows, a batch to each partition in turn."""
         self.create(topic, partitions)
         self._bench.say(f"filling topic {topic}")
-        with ServerLink(self.server.address) as link:
+        with ServerLink(Servers((self.server.address,))) as link:
             outbox = ProduceOutbox(link, acks=-1)
             for number, batch in enumerate(rows):
                 for encoded in encode_batches(batch, Encoding()):

@@ -16,16 +16,10 @@ import attrs
 from ....protocol.limits import INT32_MAX
 from ....protocol.types import Isolation
 from ...segments.segment_damage import ReadMode
-from ..sink.write_options import (
-    ACCESS,
-    REQUEST_TIMEOUT,
-    SERVERS,
-    SERVERS_ALIAS,
-    OptionError,
-    read_choice,
-    read_number,
-    refuse_unknown,
-)
+from ..option_table.option import Meaning, Option, OptionError, OptionTable
+from ..option_table.reading import CHECK_CRCS, REQUEST_TIMEOUT, SERVERS, SERVERS_ALIAS
+from ..sink.server_access import ACCESS, KAFKA_ACCESS
+from ..sink.write_options import read_choice, read_number
 from ..source.options import ISOLATION, KAFKA_ISOLATION, SELECTIONS, ReadOptions
 
 PATHS: Final = ("path", "paths", "logDir")
@@ -47,12 +41,16 @@ SHARED: Final = (
     "splitBytes",
     "arrowMaxRecords",
     "checkCrcs",
+    CHECK_CRCS,
     "columns",
 )
 """Options that mean what they mean to `triolog`."""
-OF_SERVER: Final = (SERVERS, SERVERS_ALIAS, *ACCESS, "kafkaConsumer.pollTimeoutMs", REQUEST_TIMEOUT, "leaseMs")
+OF_SERVER: Final = (SERVERS, SERVERS_ALIAS, *ACCESS, *KAFKA_ACCESS, "kafkaConsumer.pollTimeoutMs", REQUEST_TIMEOUT, "leaseMs")
 """Options that only `snapshot=server` has a use for."""
-NAMES: Final = (*PATHS, "mode", "snapshot", *SHARED, *OF_SERVER)
+OPTIONS: Final = OptionTable.of(
+    "a read of segments",
+    (Option(name, Meaning.OWN, "") for name in (*PATHS, "mode", "snapshot", *SHARED, *OF_SERVER)),
+)
 
 FILES: Final = "files"
 SERVER: Final = "server"
@@ -83,7 +81,7 @@ class SegmentOptions:
     def from_options(cls, options: Mapping[str, str]) -> SegmentOptions:
         """Read Spark's options; OptionError."""
         given = {name.lower(): str(value).strip() for name, value in options.items()}
-        refuse_unknown(given, "a read of segments", NAMES)
+        OPTIONS.check(given)
         snapshot = read_choice("snapshot", given.get("snapshot", FILES), {FILES: FILES, SERVER: SERVER})
         paths = _paths(given)
         if snapshot == SERVER:
@@ -109,7 +107,8 @@ def _shared(given: Mapping[str, str]) -> ReadOptions:
         shared["subscribepattern"] = ".*"
     if KAFKA_ISOLATION not in shared:
         shared.setdefault(ISOLATION.lower(), Isolation.READ_COMMITTED.value)
-    shared.setdefault("checkcrcs", "true")
+    if CHECK_CRCS not in shared:
+        shared.setdefault("checkcrcs", "true")
     return ReadOptions.from_options(shared, streaming=False)
 
 

@@ -27,12 +27,13 @@ from ...segments.segment_reader import SegmentRead, read_split
 from ...segments.segment_times import first_offset_at
 from ...segments.segment_transactions import committed_range, last_stable_offset
 from ...segments.splits import LogRange, SegmentSplit, SplitLimits, pack_splits, plan_splits
+from ..one_line import one_line
 from ..sink.worker import settle
 from ..source.bounds import PartitionRange
 from ..source.broker import Broker, Question, TopicMissingError
 from ..source.options import Assigned, Matching, ReadOptions, Subscribed
 from ..source.reader import OffsetRange, resolve
-from ..source.schema import columns_of, spark_schema
+from ..source.schema import columns_of, null_headers, spark_schema
 from .segments_options import SERVER, SegmentOptions
 
 if TYPE_CHECKING:
@@ -48,10 +49,12 @@ class TriologSegments(DataSource):
         """Return the name that `format(...)` accepts."""
         return "triolog_segments"
 
+    @one_line()
     def schema(self) -> StructType:
         """The columns that the options ask for. OptionError for options that no read can have."""
         return spark_schema(SegmentOptions.from_options(self.options).read.columns)
 
+    @one_line()
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the schema's columns. It takes no filters, for `reader.BatchReader`'s reason."""
         return SegmentsReader(SegmentOptions.from_options(self.options), columns_of(schema))
@@ -72,6 +75,7 @@ class SegmentsReader(DataSourceReader):
         self._options = options
         self._columns = columns
 
+    @one_line()
     def partitions(self) -> list[InputPartition]:
         """The splits, packed into tasks.
 
@@ -104,8 +108,9 @@ class SegmentsReader(DataSourceReader):
             max_records=options.arrow_max_records,
         )
         keep = partition.lease.keeper() if partition.lease is not None else _nothing
-        for split in partition.splits:
-            yield from read_split(split, read, between_chunks=keep)
+        with one_line():
+            for split in partition.splits:
+                yield from map(null_headers, read_split(split, read, between_chunks=keep))
 
     def _logs(self) -> tuple[SegmentLease | None, dict[TopicPartition, PartitionLog]]:
         options, selection = self._options, self._options.read.selection

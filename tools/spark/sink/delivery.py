@@ -13,8 +13,11 @@ from ....protocol.errors import ErrorCode, RequestError, TriologError
 from ....protocol.limits import KIB, MIB
 from ....protocol.native.messages import (
     ACKS_NONE,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
     MetadataRequest,
     MetadataResponse,
+    NewTopic,
     ProducePartition,
     ProduceRequest,
     ProduceResponse,
@@ -25,14 +28,16 @@ from ....protocol.types import TopicPartition
 from ...client.backoff import Retries
 from ...client.blocking.client import BlockingClient
 from ...client.blocking.outbox import Blobs, Outbox, Refused
-from ...client.config import ClientConfig, address_text
+from ...client.config import ClientConfig
 from ...client.errors import ConnectionLostError
 from ...client.exchange import expect
 from ...client.sending.topics import partition_count
-from .write_options import NOBODY, ServerAccess
+from .server_access import NOBODY, ServerAccess, Servers
 
 REQUEST_BYTES: Final = 4 * MIB
 """Size of a request. It is larger for a single larger batch, and smaller where the server takes less than twice as much."""
+DEFAULT_PARTITIONS: Final = 0
+"""Stands for the server's number of partitions of a topic that is created on demand."""
 FRAME_RESERVE: Final = 4 * KIB
 """Room for the map around a batch that fills a frame."""
 
@@ -121,13 +126,13 @@ class ServerLink:
 
     def __init__(
         self,
-        address: tuple[str, int],
+        servers: Servers,
         access: ServerAccess = NOBODY,
         *,
         delivery_timeout_ms: int = 120_000,
         request_timeout_ms: int = 30_000,
     ) -> None:
-        self._server = address_text(address)
+        self._server = str(servers)
         self.timeout_ms = delivery_timeout_ms
         config = ClientConfig(
             client_id="triolog-spark",
@@ -136,7 +141,7 @@ class ServerLink:
             tls=access.tls,
             login=access.login,
         )
-        self.client = BlockingClient(address, config)
+        self.client = BlockingClient(servers.source(), config)
         self._counts: dict[str, int] = {}
 
     def __enter__(self) -> Self:
@@ -166,13 +171,26 @@ class ServerLink:
         return DeliveryError(f"{self._server}: {what}: {error}")
 
     def partition_count(self, topic: str) -> int:
-        """Return the number of partitions of a topic; requested once. DeliveryError names a topic that does not exist."""
+        """Return the number of partitions of a topic; requested once. A missing topic is created where the server allows it, as
+        Spark's Kafka sink does. DeliveryError names a topic that does not exist."""
         if topic not in self._counts:
             what = f"looking up topic {topic}"
             response = self.call(MetadataResponse, MetadataRequest((topic,)), what)
+            if any(
+                entry.error is not None and entry.error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                for entry in response.topics
+            ):
+                self._create(topic)
+                response = self.call(MetadataResponse, MetadataRequest((topic,)), what)
             try:
                 self._counts[topic] = partition_count(topic, response)
             except RequestError as exc:
-                how = ". `triolog topics create` creates it" if exc.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else ""
-                raise self.refusal(what, f"{exc}{how}") from exc
+                raise self.refusal(what, exc) from exc
         return self._counts[topic]
+
+    def _create(self, topic: str) -> None:
+        """Create a topic on demand; another task may have done so. DeliveryError where the server does not allow it."""
+        request = CreateTopicsRequest((NewTopic(topic, DEFAULT_PARTITIONS),), on_demand=True)
+        [created] = self.call(CreateTopicsResponse, request, f"creating topic {topic}").topics
+        if created.error is not None and created.error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise self.refusal(f"creating topic {topic}", f"{created.error}. Create it with `triolog topics create`")

@@ -15,9 +15,11 @@ import attrs
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from ..one_line import one_line
+from ..option_table.option import OptionError
 from . import writer
 from .worker import settle
-from .write_options import OptionError, WriteOptions
+from .write_options import WriteOptions
 from .write_rows import check_schema
 
 if TYPE_CHECKING:
@@ -78,6 +80,7 @@ class BatchWriter(DataSourceArrowWriter):
         assert context is not None, "write runs in a task"
         return _write(iterator, self._options, _task(context, self._application, self._version))
 
+    @one_line()
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """On the driver, once all tasks are done: make the rows visible."""
         if self._options.is_exactly_once:
@@ -104,6 +107,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         assert batch is not None, f"Spark gives the tasks of a micro-batch the local property {BATCH_ID}"
         return _write(iterator, self._options, _task(context, self._options.txn_app_id or query, int(batch)))
 
+    @one_line()
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """On the driver, once all tasks are done; Spark repeats it when it does not know that it was done."""
         application = self._application(messages)
@@ -136,10 +140,11 @@ def _task(context: TaskContext, application: str, version: int) -> writer.WriteT
 
 def _write(batches: Iterator[pa.RecordBatch], options: WriteOptions, task: writer.WriteTask) -> Written:
     settle()
-    if options.is_exactly_once:
-        return Written(writer.stage(batches, options, task))
-    writer.produce(batches, options, task)
-    return Written(None)
+    with one_line():
+        if options.is_exactly_once:
+            return Written(writer.stage(batches, options, task))
+        writer.produce(batches, options, task)
+        return Written(None)
 
 
 def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[writer.Staged]:

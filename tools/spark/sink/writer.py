@@ -129,7 +129,7 @@ def abort(options: WriteOptions, application: str, version: int, tasks: Sequence
     """Throw away what these tasks have staged, None: all of the version's. Never raises: the server forgets it in time."""
     request = AbortStageRequest(application, version, None if tasks is None else tuple(tasks))
     try:
-        with ServerLink(options.address, options.access, delivery_timeout_ms=ABORT_TIMEOUT_MS) as link:
+        with ServerLink(options.servers, options.access, delivery_timeout_ms=ABORT_TIMEOUT_MS) as link:
             link.call(AbortStageResponse, request, f"aborting version {version} of {application}")
     except DeliveryError as exc:
         LOGGER.warning("%s: the server deletes staged records that stay uncommitted", exc)
@@ -137,7 +137,7 @@ def abort(options: WriteOptions, application: str, version: int, tasks: Sequence
 
 def _link(options: WriteOptions) -> ServerLink:
     return ServerLink(
-        options.address,
+        options.servers,
         options.access,
         delivery_timeout_ms=options.delivery_timeout_ms,
         request_timeout_ms=options.request_timeout_ms,

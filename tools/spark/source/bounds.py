@@ -6,6 +6,14 @@ a time for each, which beats offsets; a time means the first record at or after 
 
 Spark compares offsets as text, so they are written in one way only: Kafka's own, `{"topic": {"0": 23}}`, topics in order,
 partitions in order of their numbers. An entry of a checkpoint is therefore valid as `startingOffsets`.
+
+A checkpoint has notes, too. A note is a key that no topic can have, with an empty map: Spark's Kafka source reads it as a topic
+without partitions, so a query moves to that source and back with its checkpoint.
+
+| note | meaning |
+|---|---|
+| `events#id=KpN3...` | the id of the topic whose offsets these are; a topic that was created again has another one |
+| `events#start=0:7,1:9` | the offsets where the query began; only with the end of its first batch |
 """
 
 from __future__ import annotations
@@ -17,7 +25,7 @@ from typing import Any, Final
 import attrs
 
 from ....protocol.types import NO_OFFSET, TopicPartition
-from ..sink.write_options import OptionError
+from ..option_table.option import OptionError
 
 EARLIEST_OFFSET: Final = -2
 LATEST_OFFSET: Final = -1
@@ -73,6 +81,7 @@ class PartitionRange:
     low: int
     high: int
     size_bytes: int = 0
+    topic_id: str | None = None
 
 
 def is_moving(bound: Bound) -> bool:
@@ -170,28 +179,55 @@ def _listed(partitions: list[TopicPartition]) -> str:
 
 
 OffsetMap = Mapping[TopicPartition, int]
+Json = dict[str, dict[str, int]]
+
+_ID: Final = "#id="
+_START: Final = "#start="
 
 
-def to_json(offsets: OffsetMap) -> dict[str, dict[str, int]]:
-    """The one way to write them; `json.dumps` of it is the same text for the same offsets."""
-    written: dict[str, dict[str, int]] = {}
-    for (topic, partition), offset in sorted(offsets.items()):
-        written.setdefault(topic, {})[str(partition)] = int(offset)
-    return written
+@attrs.frozen
+class StreamOffsets:
+    """The offsets of a streaming query, as its checkpoint keeps them."""
 
+    offsets: dict[TopicPartition, int]
+    topic_ids: dict[str, str] = attrs.field(factory=dict)
+    """By topic; empty in a checkpoint of Spark's Kafka source."""
+    starts: dict[TopicPartition, int] = attrs.field(factory=dict)
+    """The offsets where the query began; empty but for the end of its first batch."""
 
-def from_json(value: Mapping[str, Any]) -> dict[TopicPartition, int]:
-    """Parse a checkpoint's offsets. OptionError when it holds anything else, as after a change of the source."""
-    try:
-        return {
-            TopicPartition(topic, int(partition)): int(offset)
-            for topic, partitions in value.items()
-            for partition, offset in partitions.items()
-        }
-    except (AttributeError, ValueError, TypeError) as exc:
-        raise OptionError(
-            f"the checkpoint has the offsets {json.dumps(value)}, which are not of this source. Use a separate checkpoint"
-        ) from exc
+    def to_json(self) -> Json:
+        """The one way to write them; `json.dumps` of it is the same text for the same offsets."""
+        written: Json = {}
+        for (topic, partition), offset in sorted(self.offsets.items()):
+            written.setdefault(topic, {})[str(partition)] = int(offset)
+        notes = [f"{topic}{_ID}{topic_id}" for topic, topic_id in self.topic_ids.items()]
+        starts: dict[str, list[str]] = {}
+        for (topic, partition), offset in sorted(self.starts.items()):
+            starts.setdefault(topic, []).append(f"{partition}:{offset}")
+        notes += [f"{topic}{_START}{','.join(places)}" for topic, places in starts.items()]
+        return written | {note: {} for note in sorted(notes)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> StreamOffsets:
+        """Parse a checkpoint's offsets, also those of Spark's Kafka source. OptionError when it holds anything else."""
+        found = cls({})
+        try:
+            for key, partitions in value.items():
+                topic, _, topic_id = key.partition(_ID)
+                if topic_id:
+                    found.topic_ids[topic] = topic_id
+                    continue
+                topic, _, starts = key.partition(_START)
+                for place in starts.split(",") if starts else ():
+                    partition, _, offset = place.partition(":")
+                    found.starts[TopicPartition(topic, int(partition))] = int(offset)
+                for partition, offset in partitions.items():
+                    found.offsets[TopicPartition(key, int(partition))] = int(offset)
+        except (AttributeError, ValueError, TypeError) as exc:
+            raise OptionError(
+                f"the checkpoint has the offsets {json.dumps(value)}, which are not of this source. Use a separate checkpoint"
+            ) from exc
+        return found
 
 
 def backlog(start: OffsetMap, end: OffsetMap) -> dict[TopicPartition, int]:

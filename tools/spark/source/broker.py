@@ -197,7 +197,7 @@ class Broker:
             raise topic.error
         return {
             TopicPartition(topic.name, entry.partition): PartitionRange(
-                entry.log_start_offset, entry.high_watermark, entry.size_bytes
+                entry.log_start_offset, entry.high_watermark, entry.size_bytes, topic.topic_id
             )
             for entry in checked(topic.partitions)
         }
@@ -234,10 +234,10 @@ class Broker:
         return BrokerUnavailableError(f"{self._options.server} returned only errors {within}, the last: {error}")
 
     def _client(self) -> BlockingClient:
-        return _CLIENTS.get(self._key(), lambda: BlockingClient(self._options.address, self._config))
+        return _CLIENTS.get(self._key(), lambda: BlockingClient(self._options.servers.source(), self._config))
 
     def _key(self) -> tuple[object, ...]:
-        return (self._options.address, self._config)
+        return (self._options.servers, self._config)
 
 
 _UNANSWERED: Final = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})

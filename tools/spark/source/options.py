@@ -1,9 +1,7 @@
-"""The options of a read with `format("triolog")`: the names of Spark's Kafka source, and a few of ours.
+"""The options of a read with `format("triolog")`, as values.
 
-Names are compared without case, as Spark hands them over in lower case. An option that nobody knows is refused by name, so that
-a misspelt one is not taken for its default. Every message names the option, what it is and what is allowed.
-Source of names, defaults and meanings: Spark's KafkaSourceProvider and the Kafka integration guide. Writing's are in
-`write_options`.
+`option_table.reading` says which options are accepted. Names are compared without case, because Spark passes them in lower
+case. Every message names the option, its value and the valid values. The options of writing are in `write_options`.
 """
 
 from __future__ import annotations
@@ -20,26 +18,10 @@ import attrs
 from ....protocol.limits import INT32_MAX, INT64_MAX, KIB, MAX_CLIENT_ID_CHARS, MAX_FRAME_BYTES, MAX_GROUP_ID_CHARS, MIB
 from ....protocol.types import Isolation, TopicPartition
 from ....server.storage.disk.paths import is_internal
-from ...client.config import address_text
-from ..sink.write_options import (
-    ACCESS,
-    BOOLEANS,
-    NOBODY,
-    REQUEST_TIMEOUT,
-    SERVERS,
-    SERVERS_ALIAS,
-    OptionError,
-    ServerAccess,
-    choice,
-    number,
-    read_access,
-    read_address,
-    read_choice,
-    read_number,
-    refuse_unknown,
-    simple_values,
-    words,
-)
+from ..option_table.option import OptionError
+from ..option_table.reading import BATCH_ONLY, CHECK_CRCS, GROUP, READING, REQUEST_TIMEOUT, STREAM_ONLY
+from ..sink.server_access import NOBODY, ServerAccess, Servers, read_access, read_servers
+from ..sink.write_options import BOOLEANS, choice, number, read_choice, read_number, simple_values, words
 from .bounds import (
     EARLIEST_OFFSET,
     LATEST,
@@ -52,34 +34,15 @@ from .bounds import (
     check_order,
     is_moving,
 )
+from .java_pattern import PatternError, compile_java
 from .schema import COLUMNS, DEFAULT_COLUMNS
 
-GROUP: Final = "kafka.group.id"
 ISOLATION: Final = "isolationLevel"
 KAFKA_ISOLATION: Final = "kafka.isolation.level"
 ISOLATIONS: Final = (ISOLATION, KAFKA_ISOLATION)
+_CRCS: Final = ("checkCrcs", CHECK_CRCS)
 
 SELECTIONS: Final = ("assign", "subscribe", "subscribePattern")
-STREAM_ONLY: Final = (
-    "maxOffsetsPerTrigger",
-    "minOffsetsPerTrigger",
-    "maxTriggerDelay",
-    "maxBytesPerTrigger",
-    "pinInitialOffset",
-)
-BATCH_ONLY: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
-REFUSED: Final = {
-    "kafka.auto.offset.reset": "startingOffsets sets the start, and Spark keeps the progress",
-    "kafka.key.deserializer": "keys are bytes. Cast the column",
-    "kafka.value.deserializer": "values are bytes. Cast the column",
-    "kafka.enable.auto.commit": "Spark keeps the progress. kafka.group.id publishes it",
-    "kafka.interceptor.classes": "nothing of Kafka's client runs here",
-    "path": 'subscribe selects the topics. Call load() without a path, or use format("triolog_segments")',
-    "paths": 'subscribe selects the topics. Call load() without a path, or use format("triolog_segments")',
-    "topic": "it is an option of writing. To read, name the topic with subscribe",
-}
-"""Options that are refused with a reason of their own."""
-
 _UNITS_MS: Final = {"us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _UNITS_BYTES: Final = {"": 1, "b": 1, "k": KIB, "kb": KIB, "m": MIB, "mb": MIB, "g": KIB * MIB, "gb": KIB * MIB}
 _QUANTITY: Final = re.compile(r"(\d+)\s*([a-z]*)")
@@ -101,13 +64,13 @@ class Subscribed:
 
 @attrs.frozen
 class Matching:
-    """All partitions of the topics whose whole name matches; the server's own topics do not."""
+    """All partitions of the topics in whose names Java finds the pattern; the server's own topics are never selected."""
 
     pattern: str
 
     def matches(self, topic: str) -> bool:
         """Return whether this topic is selected."""
-        return not is_internal(topic) and re.fullmatch(self.pattern, topic) is not None
+        return not is_internal(topic) and compile_java(self.pattern).search(topic) is not None
 
 
 Selection = Assigned | Subscribed | Matching
@@ -117,7 +80,7 @@ Selection = Assigned | Subscribed | Matching
 class ReadOptions:
     """The options of one read, checked; docs/spark.md has the table. Durations are in ms, sizes in bytes."""
 
-    address: tuple[str, int]
+    servers: Servers
     access: ServerAccess = NOBODY
     selection: Selection
     starting: Bound
@@ -127,7 +90,6 @@ class ReadOptions:
     min_offsets_per_trigger: int | None = None
     max_bytes_per_trigger: int | None = None
     max_trigger_delay_ms: int = 15 * 60_000
-    pin_initial_offset: bool = True
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
     fail_on_data_loss: bool = True
@@ -147,8 +109,8 @@ class ReadOptions:
 
     @property
     def server(self) -> str:
-        """The address as it is written."""
-        return address_text(self.address)
+        """The addresses as they are written."""
+        return str(self.servers)
 
     @property
     def is_start_moving(self) -> bool:
@@ -159,22 +121,22 @@ class ReadOptions:
     def from_options(cls, options: Mapping[str, str], *, streaming: bool | None = None) -> ReadOptions:
         """Read Spark's options; OptionError. `streaming` None: it is not known yet, so both kinds' options pass."""
         given = {name.lower(): str(value).strip() for name, value in options.items()}
-        refuse_unknown(given, "a read", NAMES, REFUSED, ignored=("kafka.", "spark.kafka."))
+        READING.check(given)
         if streaming is True:
             _refuse_ending(given)
         values: dict[str, Any] = {
-            "address": read_address(given),
+            "servers": read_servers(given),
             "access": read_access(given),
             "selection": _selection(given),
             "starting": _bound(given, "starting", LATEST if streaming else Earliest(), streaming),
             "ending": _bound(given, "ending", LATEST, streaming),
         }
-        values |= simple_values(given, _FIELDS) | _isolation(given)
+        values |= simple_values(given, _FIELDS) | _isolation(given) | _crcs(given)
         values["columns"] = _columns(given, values.get("include_headers", False))
         found = cls(**values)
         _check_together(found)
         if streaming is False and (unused := [name for name in STREAM_ONLY if name.lower() in given]):
-            warnings.warn(f"ignored, as they are of streaming queries only: {', '.join(unused)}", stacklevel=3)
+            warnings.warn(f"these options have an effect in streaming queries only: {', '.join(unused)}", stacklevel=3)
         return found
 
 
@@ -184,6 +146,13 @@ def _isolation(given: Mapping[str, str]) -> dict[str, Isolation]:
     if len(found) > 1:
         raise OptionError(f"options {ISOLATION} and {KAFKA_ISOLATION} contradict each other. Give one of them")
     return {"isolation": found.pop()} if found else {}
+
+
+def _crcs(given: Mapping[str, str]) -> dict[str, bool]:
+    found = {read_choice(option, given[option.lower()], BOOLEANS) for option in _CRCS if option.lower() in given}
+    if len(found) > 1:
+        raise OptionError(f"options {' and '.join(_CRCS)} contradict each other. Give one of them")
+    return {"check_crcs": found.pop()} if found else {}
 
 
 def _check_together(found: ReadOptions) -> None:
@@ -225,12 +194,12 @@ def _selection(given: Mapping[str, str]) -> Selection:
         if not topics:
             raise OptionError(f"option subscribe is {text!r}, expected names of topics separated by commas")
         return Subscribed(topics)
-    try:
-        re.compile(text)
-    except re.error as exc:
-        raise OptionError(f"option subscribePattern is {text!r}, not a regular expression: {exc}") from exc
     if not text:
-        raise OptionError("option subscribePattern is empty, expected a regular expression for the whole name of a topic")
+        raise OptionError("option subscribePattern is empty, expected a regular expression that names of topics contain")
+    try:
+        compile_java(text)
+    except PatternError as exc:
+        raise OptionError(f"option subscribePattern is {text!r}: {exc}") from exc
     return Matching(text)
 
 
@@ -346,23 +315,8 @@ _FIELDS: Final = (
     ("fetchMaxBytes", "fetch_max_bytes", partial(_size, least=KIB, most=MAX_FRAME_BYTES - MIB)),
     ("failOnDataLoss", "fail_on_data_loss", choice(BOOLEANS)),
     ("includeHeaders", "include_headers", choice(BOOLEANS)),
-    ("checkCrcs", "check_crcs", choice(BOOLEANS)),
-    ("pinInitialOffset", "pin_initial_offset", choice(BOOLEANS)),
     ("maxTriggerDelay", "max_trigger_delay_ms", _duration_ms),
     ("startingOffsetsByTimestampStrategy", "starting_strategy", choice({name: name for name in ("error", "latest")})),
     ("groupIdPrefix", "client_id", words(MAX_CLIENT_ID_CHARS)),
     (GROUP, "group", words(MAX_GROUP_ID_CHARS)),
-)
-NAMES: Final = (
-    SERVERS,
-    SERVERS_ALIAS,
-    *ACCESS,
-    *SELECTIONS,
-    "startingTimestamp",
-    "startingOffsetsByTimestamp",
-    "startingOffsets",
-    *BATCH_ONLY,
-    *ISOLATIONS,
-    "columns",
-    *(option for option, _, _ in _FIELDS),
 )

@@ -33,11 +33,13 @@ from ....protocol.records.columnar.decode import Wanted, decode_batches, next_of
 from ....protocol.records.record import CommittedFilter
 from ....protocol.types import Isolation, TopicPartition
 from ...client.blocking.client import Started
+from ..one_line import one_line
 from ..sink.worker import settle
 from . import bounds
 from .bounds import PartitionRange
 from .broker import Broker, Cut, Question, TopicMissingError
 from .options import Assigned, ReadOptions
+from .schema import null_headers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,6 +56,7 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._columns = columns
 
+    @one_line()
     def partitions(self) -> list[InputPartition]:
         """Return one range for each task. OptionError for a bound that does not fit, DataLossError, BrokerUnavailableError."""
         broker = Broker(self._options)
@@ -64,7 +67,8 @@ class BatchReader(DataSourceReader):
         """The rows of one task; none for the partition that Spark makes up where there was nothing to plan."""
         settle()
         if isinstance(partition, OffsetRange):
-            yield from read_range(Broker(self._options), self._options, partition, self._columns)
+            with one_line():
+                yield from read_range(Broker(self._options), self._options, partition, self._columns)
 
 
 class Times(Protocol):
@@ -218,7 +222,7 @@ def read_range(broker: Broker, options: ReadOptions, range_: OffsetRange, column
             continue
         committed = CommittedFilter(answer.aborted) if options.isolation is Isolation.READ_COMMITTED else None
         assert isinstance(answer.records, bytes)
-        rows = decode_batches(answer.records, attrs.evolve(wanted, low=first), committed=committed)
+        rows = null_headers(decode_batches(answer.records, attrs.evolve(wanted, low=first), committed=committed))
         for start in range(0, rows.num_rows, options.arrow_max_records):
             yield rows.slice(start, options.arrow_max_records)
 
@@ -316,6 +320,11 @@ def expired(partition: TopicPartition, wanted: int, log_start_offset: int) -> st
 def shrunk(partition: TopicPartition, wanted: int, high_watermark: int) -> str:
     """The log ends below what was promised."""
     return f"{partition}: offsets up to {wanted} are to be read and the log ends at offset {high_watermark}"
+
+
+def created_again(partition: TopicPartition, wanted: int) -> str:
+    """Say that the topic was deleted, and that another topic has its name."""
+    return f"{partition}: offset {wanted} is requested, but the topic was deleted and created again since the checkpoint"
 
 
 def vanished(partition: TopicPartition, wanted: int) -> str:

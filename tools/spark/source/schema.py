@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.records.columnar.schema import COLUMNS
-from ..sink.write_options import OptionError
+from ..option_table.option import OptionError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql.types import StructType
 
 DEFAULT_COLUMNS: Final = COLUMNS[:-1]
@@ -28,7 +29,7 @@ DDL: Final = {
     "headers": "array<struct<key:string,value:binary>>",
 }
 
-__all__ = ["COLUMNS", "DDL", "DEFAULT_COLUMNS", "SchemaError", "columns_of", "spark_schema"]
+__all__ = ["COLUMNS", "DDL", "DEFAULT_COLUMNS", "SchemaError", "columns_of", "null_headers", "spark_schema"]
 
 
 class SchemaError(OptionError):
@@ -60,6 +61,18 @@ def spark_schema(columns: Sequence[str]) -> StructType:
         "headers": ArrayType(header),
     }
     return StructType([StructField(name, types[name]) for name in columns])
+
+
+def null_headers(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the rows with a null for headers where a record has none, as Spark's Kafka source has it."""
+    import pyarrow.compute as pc
+
+    if "headers" not in rows.schema.names:
+        return rows
+    index = rows.schema.names.index("headers")
+    headers = rows.column(index)
+    is_empty = pc.equal(pc.list_value_length(headers), 0)
+    return rows.set_column(index, rows.schema.field(index), pc.if_else(is_empty, None, headers))
 
 
 def columns_of(schema: StructType) -> tuple[str, ...]:

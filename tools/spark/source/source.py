@@ -1,7 +1,7 @@
 """The data source `triolog`: `spark.read.format("triolog")` and its relatives. What it does is in the readers and writers.
 
-Spark finds it through `pyspark_triolog`. Options are checked in `schema()` as well as in the readers: with a schema of the
-user's Spark does not call `schema()`, and an error in `streamReader()` is hidden behind one of Spark's own.
+Spark finds it through `pyspark_triolog`. Options are checked in `schema()`, which `load()` calls, as well as in the readers:
+with a schema of the user's Spark does not call `schema()`, and `schema()` does not learn whether the read is a stream.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
 )
 
+from ..one_line import one_line
+from ..option_table.option import OptionError
 from .options import ReadOptions
 from .schema import columns_of, spark_schema
 
@@ -31,28 +33,37 @@ class TriologDataSource(DataSource):
         """Return the name that `format(...)` accepts."""
         return "triolog"
 
+    @one_line()
     def schema(self) -> StructType:
         """The columns that the options ask for. OptionError for options that no read can have."""
         return spark_schema(ReadOptions.from_options(self.options).columns)
 
+    @one_line()
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch reader of the schema's columns."""
         from .reader import BatchReader
 
         return BatchReader(ReadOptions.from_options(self.options, streaming=False), columns_of(schema))
 
+    @one_line()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """A stream reader of the schema's columns."""
-        from .stream_reader import StreamReader
+        """A stream reader of the schema's columns. For wrong options it is one that raises OptionError at its first call:
+        Spark 4.3 hides an error of this function behind an UnboundLocalError of its own."""
+        from .stream_reader import RefusedStreamReader, StreamReader
 
-        return StreamReader(ReadOptions.from_options(self.options, streaming=True), columns_of(schema))
+        try:
+            return StreamReader(ReadOptions.from_options(self.options, streaming=True), columns_of(schema))
+        except OptionError as exc:
+            return RefusedStreamReader(exc)
 
+    @one_line()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A batch writer for rows of this schema."""
         from ..sink import sink
 
         return sink.batch_writer(self.options, schema, overwrite)
 
+    @one_line()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """A streaming writer for rows of this schema."""
         from ..sink import sink

@@ -10,11 +10,13 @@ tasks: nothing that is learnt here is seen by `read`.
 | `partitions(start, end)` | for each batch, again for one that was planned and not finished when the query stopped |
 | `commit(end)` | when the batch behind it is planned |
 
-**The first offset is pinned.** Spark writes a batch's end into its checkpoint, but the start of the first one nowhere. A query
-that begins at `latest` and fails in its first batch would begin again later in the log, and what came in between would be lost.
-So the first `latestOffset` of a query answers its start: Spark then runs and keeps a batch without rows, which ends there. That
-batch may be run again after a failure, with a start behind its end, which is why `partitions` takes such a range for an empty
-one.
+**The first offset is kept.** Spark writes a batch's end into its checkpoint, but the start of the first batch nowhere. A
+query that begins at `latest` and fails in its first batch would begin again later in the log, and the records in between
+would be lost. So the end of the first batch carries the start (`bounds.StreamOffsets.starts`), and `partitions` takes it from
+there.
+
+**Offsets belong to a topic id.** A topic that was deleted and created again has other records at the same offsets. Each end
+names the ids of its topics. Where they differ from the server's, records were lost, and `failOnDataLoss` decides.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -39,9 +41,11 @@ from pyspark.sql.streaming.datasource import (
 from ....protocol.errors import TriologError
 from ....protocol.native.messages import SplitPoint
 from ....protocol.types import TopicPartition
+from ..one_line import one_line
+from ..option_table.option import OptionError
 from ..sink.worker import settle
 from . import bounds, reader
-from .bounds import PartitionRange
+from .bounds import Json, PartitionRange, StreamOffsets
 from .broker import Broker, Cut
 from .options import ReadOptions
 from .reader import OffsetRange, estimated_bytes, plan_ranges, read_range, start_offsets
@@ -57,8 +61,6 @@ LOOKED_AT: Final = 4
 """`maxBytesPerTrigger` is looked for in the part of a backlog that would have so many times of it if records were alike: a
 backlog of a terabyte is not cut up for each batch."""
 
-Json = dict[str, dict[str, int]]
-
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Offsets of a streaming query. Owner: the process that Spark runs it in; nobody calls it twice at once."""
@@ -69,21 +71,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._clock = clock
         self._broker = Broker(options)
         self._initial: Json | None = None
-        self._is_pinned = not (options.pin_initial_offset and options.is_start_moving)
         self._target: dict[TopicPartition, int] | None = None
         self._known: dict[TopicPartition, PartitionRange] = {}
         self._last_trigger_s: float | None = None
 
     # ---- offsets -------------------------------------------------------------------------------------------------------
 
+    @one_line()
     def initialOffset(self) -> Json:
         """Return the offsets where a new query begins; the same on every call, since Spark calls twice."""
         if self._initial is None:
             self._known = self._broker.ranges()
-            starts = start_offsets(self._broker, self._options, self._known)
-            self._initial = bounds.to_json({partition: start for partition, (start, _) in starts.items()})
+            starts = {
+                partition: start for partition, (start, _) in start_offsets(self._broker, self._options, self._known).items()
+            }
+            self._initial = StreamOffsets(starts, self._topic_ids(starts)).to_json()
         return self._initial
 
+    @one_line()
     def prepareForTriggerAvailableNow(self) -> None:
         """Fix the query's end at the current ends of the logs: later records are not part of it."""
         self._target = self._ends()
@@ -99,27 +104,30 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(options.min_offsets_per_trigger)
         return ReadAllAvailable()
 
+    @one_line()
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
         """Return the end of the next batch; `start` itself when there is none. DataLossError, BrokerUnavailableError."""
-        if self._is_to_be_pinned(start):
+        reached = StreamOffsets.from_json(start)
+        available = self._available(reached.offsets)
+        for partition in sorted(reached.offsets.keys() - available.keys()):
+            reader.report(self._options.fail_on_data_loss, reader.vanished(partition, reached.offsets[partition]))
+        begin = self._begin(reached, available)
+        end = self._limited(begin, self._shrink_checked(begin, available), limit)
+        topic_ids = self._topic_ids(end)
+        if end == reached.offsets and topic_ids == reached.topic_ids:
             return start
-        begin = bounds.from_json(start)
-        end = self._available(begin)
-        self._check_vanished(begin, end)
-        begin |= self._starts_of_new(begin, end)
-        end = self._shrink_checked(begin, end)
-        end = self._limited(begin, end, limit)
-        return start if end == bounds.from_json(start) else bounds.to_json(end)
+        is_first = start == self._initial and self._options.is_start_moving
+        return StreamOffsets(end, topic_ids, begin if is_first else {}).to_json()
 
     def reportLatestOffset(self) -> Json | None:
         """Return the ends of the logs, as of the last check; for the progress report."""
-        return bounds.to_json({partition: range_.high for partition, range_ in self._known.items()}) or None
+        return StreamOffsets({partition: range_.high for partition, range_ in self._known.items()}).to_json() or None
 
     def commit(self, end: Json) -> None:
         """Everything below `end` is done with. With `kafka.group.id` that is published; Spark's checkpoint is what counts."""
         if self._options.group is not None:
             try:
-                self._broker.commit_group(self._options.group, bounds.from_json(end))
+                self._broker.commit_group(self._options.group, StreamOffsets.from_json(end).offsets)
             except TriologError as exc:
                 _LOG.warning("group %s: could not publish offsets: %s", self._options.group, exc)
 
@@ -130,20 +138,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # ---- tasks ---------------------------------------------------------------------------------------------------------
 
+    @one_line()
     def partitions(self, start: Json, end: Json) -> list[InputPartition]:
         """The tasks of a batch. DataLossError for offsets that are not there any more."""
-        self._is_pinned = True  # a batch that is run has its end in the checkpoint
-        begin, until = bounds.from_json(start), bounds.from_json(end)
+        reached, until = StreamOffsets.from_json(start), StreamOffsets.from_json(end)
         known = self._looked_up()
-        begin |= self._starts_of_new(begin, until)
+        begin = until.starts or self._begin(reached, until.offsets, until.topic_ids)
         ranges = []
-        for partition, high in sorted(until.items()):
-            low = begin[partition]
-            if low >= high:  # a pinned first batch that is run again, or a log that has shrunk and was reported
+        for partition, high in sorted(until.offsets.items()):
+            low = begin.get(partition, high)
+            if low >= high:  # nothing new, or a log that has shrunk and was reported
                 continue
             if partition not in known:
                 reader.report(self._options.fail_on_data_loss, reader.vanished(partition, low))
                 continue
+            if self._is_other(until.topic_ids, partition.topic, known[partition].topic_id):
+                reader.report(self._options.fail_on_data_loss, reader.created_again(partition, low))
+                continue  # the next batch begins where the new topic does
             if low < known[partition].low:
                 reader.report(self._options.fail_on_data_loss, reader.expired(partition, low, known[partition].low))
                 low = known[partition].low
@@ -154,7 +165,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The rows of one task."""
         settle()
         if isinstance(partition, OffsetRange):
-            yield from read_range(Broker(self._options), self._options, partition, self._columns)
+            with one_line():
+                yield from read_range(Broker(self._options), self._options, partition, self._columns)
 
     # ---- how far -------------------------------------------------------------------------------------------------------
 
@@ -177,16 +189,32 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 end[partition] = max(offset, end.get(partition, offset))
         return end
 
-    def _is_to_be_pinned(self, start: Json) -> bool:
-        """Only a start that this process has found itself: one out of a checkpoint is kept already."""
-        if self._is_pinned or self._initial is None or start != self._initial:
-            return False
-        self._is_pinned = True
-        return True
+    def _topic_ids(self, offsets: Iterable[TopicPartition]) -> dict[str, str]:
+        """Return the ids of these partitions' topics, as of the last check."""
+        found = {name.topic: self._known[name].topic_id for name in offsets if name in self._known}
+        return {topic: topic_id for topic, topic_id in found.items() if topic_id is not None}
 
-    def _check_vanished(self, begin: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> None:
-        for partition in sorted(begin.keys() - end.keys()):
-            reader.report(self._options.fail_on_data_loss, reader.vanished(partition, begin[partition]))
+    @staticmethod
+    def _is_other(topic_ids: Mapping[str, str], topic: str, topic_id: str | None) -> bool:
+        """Return whether a topic has another id than the one that belongs to the query's offsets."""
+        return topic_id is not None and topic_ids.get(topic, topic_id) != topic_id
+
+    def _begin(
+        self, reached: StreamOffsets, end: Mapping[TopicPartition, int], end_ids: Mapping[str, str] | None = None
+    ) -> dict[TopicPartition, int]:
+        """Return where a batch up to `end` begins. Data loss is reported for a topic that was created again: it is read from
+        its first record. `end_ids` None: those of the last check."""
+        ids = self._topic_ids(end) if end_ids is None else end_ids
+        begin = {}
+        for partition, offset in sorted(reached.offsets.items()):
+            if partition not in end:
+                continue
+            if self._is_other(reached.topic_ids, partition.topic, ids.get(partition.topic)):
+                reader.report(self._options.fail_on_data_loss, reader.created_again(partition, offset))
+                begin[partition] = self._known[partition].low if partition in self._known else 0
+            else:
+                begin[partition] = offset
+        return begin | self._starts_of_new(begin, end)
 
     def _starts_of_new(
         self, begin: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
@@ -224,13 +252,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _is_to_wait(self, waiting: int) -> bool:
         """Return whether fewer than `minOffsetsPerTrigger` wait, and the last batch is not `maxTriggerDelay` ago.
 
-        Never under AvailableNow, where nothing more is to come; nor before the first batch (Kafka: delayBatch).
+        Never before the first batch. Under AvailableNow, too: the rest waits for the next run (Spark:
+        KafkaMicroBatchStream.delayBatch).
         """
         least = self._options.min_offsets_per_trigger
-        if least is None or self._target is not None:
+        if least is None:
             return False
         now_s = self._clock()
-        is_due = self._last_trigger_s is None or (now_s - self._last_trigger_s) * 1000 > self._options.max_trigger_delay_ms
+        is_due = self._last_trigger_s is None or (now_s - self._last_trigger_s) * 1000 >= self._options.max_trigger_delay_ms
         if waiting >= least or is_due:
             self._last_trigger_s = now_s
             return False
@@ -260,6 +289,32 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 share = limit * sum(point.bytes for point in answer[index]) // max(1, found)
                 limited[part.name] = _reached(answer[index], share, part.high)
         return limited
+
+
+class RefusedStreamReader(DataSourceStreamReader):
+    """Stands in for the reader of a query whose options are refused."""
+
+    def __init__(self, error: OptionError) -> None:
+        self._error = error
+
+    @one_line()
+    def initialOffset(self) -> Json:
+        """OptionError."""
+        raise self._error
+
+    @one_line()
+    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
+        """OptionError; a query with a checkpoint calls this first."""
+        raise self._error
+
+    @one_line()
+    def partitions(self, start: Json, end: Json) -> list[InputPartition]:
+        """OptionError; a query with an unfinished batch calls this first."""
+        raise self._error
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """OptionError."""
+        raise self._error
 
 
 def _first_part(range_: OffsetRange, share: int, total: int) -> OffsetRange:

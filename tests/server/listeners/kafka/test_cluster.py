@@ -15,7 +15,8 @@ from triolog.protocol.limits import INT32_MIN
 from triolog.protocol.types import TopicPartition
 from triolog.server.config.broker_config import Address
 from triolog.server.listeners.connections.sockets import Admission
-from triolog.server.listeners.kafka.calls import kafka_listener
+from triolog.server.listeners.kafka.calls import listener_of
+from triolog.server.listeners.kafka.door import KafkaDoor
 
 from tests.support.brokers import actor_of, running_broker
 from tests.support.kafka_admin import error_names
@@ -204,7 +205,7 @@ async def two_directories(tmp_path: Path) -> AsyncIterator[tuple[KafkaStream, Pa
     paths = [tmp_path / "a", tmp_path / "file", tmp_path / "b"]
     async with running_broker(*paths) as broker, trio.open_nursery() as nursery:
         await broker.topics.create(TOPIC, 2)
-        listener = kafka_listener(broker, Address("127.0.0.1", 0), Admission.of(broker.config))
+        listener = listener_of(KafkaDoor(broker), Address("127.0.0.1", 0), Admission.of(broker.config))
         address = await nursery.start(listener.run)
         async with connected(address) as client:
             first, second = (Path(broker.directories.of(TopicPartition(TOPIC, number))) for number in (0, 1))

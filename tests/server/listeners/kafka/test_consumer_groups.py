@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 import pytest
 from triolog.protocol.errors import ErrorCode
+from triolog.protocol.extras import how_to_install
 from triolog.protocol.limits import INT32_MIN
 
 from tests.support.kafka_server import TOPIC, KafkaServer, batch, produce_request
@@ -229,12 +230,12 @@ def test_without_re2_a_pattern_is_refused_at_once_with_the_remedy_and_one_warnin
     assert found["groups"] == []
     for code, message, epoch in found["joins"]:
         assert (code, epoch) == (ErrorCode.UNSUPPORTED_VERSION, 0)
-        assert "pip install '.[regex]'" in message
+        assert how_to_install("regex") in message
         assert "The cluster does not support regular expressions resolution" in message  # the Java client looks for it
     assert found["by_name"] == [0, [[0, 1, 2]]]
     assert found["listed"] == ErrorCode.UNSUPPORTED_VERSION
     [warning] = found["warnings"]
-    assert "pip install '.[regex]'" in warning
+    assert how_to_install("regex") in warning
 
 
 SHARE_JOIN = ask("ShareGroupHeartbeat", group_id=GROUP, member_id=MEMBER, member_epoch=0, subscribed_topic_names=[TOPIC])

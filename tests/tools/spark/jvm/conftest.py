@@ -13,15 +13,16 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pytest
+from triolog.tools.bench.kafka.jars import PeerMissingError
 from triolog.tools.client.blocking import BlockingClient
 
 from tests.support import leaks
 from tests.support.server_process import Address, ServerFolder
+from tests.tools.spark.jvm import kafka_source
+from tests.tools.spark.jvm.sources import sources_as_installed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,9 +52,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory, jvm_options: str) -> Iterato
         "spark.python.worker.faulthandler.enabled": "true",
         "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": "0",
     }
     ctrl_c = signal.getsignal(signal.SIGINT)
-    with _sources_as_installed(folder / "installed"):
+    with contextlib.suppress(PeerMissingError):
+        config["spark.jars"] = kafka_source.jars()
+    with sources_as_installed(folder / "installed"):
         made_session = session("triolog tests", master="local[2]", config=config)
     signal.signal(signal.SIGINT, ctrl_c)  # a SparkContext takes it from the loops of the tests after it
     made_session.sparkContext.setLogLevel("OFF")
@@ -62,20 +67,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory, jvm_options: str) -> Iterato
     finally:
         made_session.stop()
         _end_jvm(SparkContext)
-
-
-@contextmanager
-def _sources_as_installed(folder: Path) -> Iterator[None]:
-    """The modules that Spark looks for are folders on the path of its workers, as they are where the wheel is installed."""
-    from triolog.tools import spark
-
-    folder.mkdir()
-    for name in ("pyspark_triolog", "pyspark_triolog_segments"):
-        (folder / name).symlink_to(Path(spark.__file__).parent / "data_sources" / name)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
-        patch.syspath_prepend(folder)
-        yield
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -33,7 +34,7 @@ from triolog.tools.spark.jobs.job_session import JobProgress, job_session
 from triolog.tools.spark.jobs.reindex import reindex
 from triolog.tools.spark.jobs.verify import verify
 
-from tests.support.server_process import Address
+from tests.support.server_process import COMMAND, Address
 from tests.support.stopped_logs import TOPIC, write_stopped_logs
 
 if TYPE_CHECKING:
@@ -300,6 +301,14 @@ def test_error_of_a_job_is_one_line_and_has_another_exit_code_than_damage(data: 
     assert "--columns" in call("export", str(data), "--target", str(tmp_path / "out"), "--columns", "size", exit_code=2)
     (tmp_path / "manifest.json").write_text("mine")
     assert "is not a manifest" in call("verify", str(data), "--manifest", str(tmp_path / "manifest.json"), exit_code=3)
+
+
+def test_a_job_with_a_session_of_its_own_writes_its_result_without_warnings_of_java_and_pandas(data: Path) -> None:
+    done = subprocess.run([*COMMAND, "spark", "verify", str(data)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert [noise for noise in ("WARNING", "pandas", "\r", "Stage") if noise in done.stderr] == []
+    assert done.stdout.endswith("no damage\n")
+    assert done.stdout.count("\n") == 1
 
 
 def test_error_of_a_worker_that_dies_is_one_line(spark: SparkSession) -> None:

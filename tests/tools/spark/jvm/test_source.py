@@ -68,7 +68,7 @@ def test_the_source_is_found_unregistered_and_gives_kafkas_columns(spark: SparkS
         0,
     )
     assert [(header.key, header.value) for header in row.headers] == [("trace", b"abc"), ("empty", None)]
-    assert (found[1, 7].key, found[1, 7].value, found[1, 7].headers) == (None, None, [])
+    assert (found[1, 7].key, found[1, 7].value, found[1, 7].headers) == (None, None, None)
 
 
 @pytest.mark.parametrize("pushed", ["true", "false"])
@@ -140,7 +140,7 @@ def described(row: Any) -> list[Any]:
         row["ms"],
         as_text(bytes(row["key"])) if row["key"] is not None else None,
         as_text(bytes(row["value"])) if row["value"] is not None else None,
-        [[header["key"], as_text(header["value"])] for header in row["headers"]],
+        [[header["key"], as_text(header["value"])] for header in row["headers"] or ()],
     ]
 
 

@@ -14,9 +14,9 @@ from triolog.protocol.errors import InvalidRequestError
 from triolog.protocol.types import Isolation
 from triolog.server.embedded import BlockingBroker
 from triolog.tools.segments.segment_damage import ReadMode
-from triolog.tools.spark.segments.segments_options import NAMES, SegmentOptions
+from triolog.tools.spark.option_table.option import OptionError
+from triolog.tools.spark.segments.segments_options import OPTIONS, SegmentOptions
 from triolog.tools.spark.segments.segments_source import SegmentsReader, TriologSegments
-from triolog.tools.spark.sink.write_options import OptionError
 from triolog.tools.spark.source.bounds import BoundError, Earliest, Latest
 from triolog.tools.spark.source.broker import TopicMissingError, close_connections
 from triolog.tools.spark.source.options import Matching
@@ -192,7 +192,9 @@ def test_leased_files_outlive_their_retention(broker: BlockingBroker) -> None:
 
 OTHERWISE: Final = frozenset({"kafkaConsumer.pollTimeoutMs", "kafka.request.timeout.ms"})
 """Only with a server, see below."""
-SHARED: Final = [row for row in READ_AS if row[0] in set(NAMES) - OTHERWISE and "latest" not in row[1] and "-1" not in row[1]]
+SHARED: Final = [
+    row for row in READ_AS if row[0] in set(OPTIONS.names) - OTHERWISE and "latest" not in row[1] and "-1" not in row[1]
+]
 """Without a start at the latest offset, which a batch refuses."""
 
 
@@ -261,10 +263,10 @@ def test_a_running_server_is_named_for_its_lease() -> None:
         }
     )
     assert (options.paths, options.snapshot, options.lease_ms) == ((), "server", 5000)
-    assert options.read.address == ("localhost", 9095)
+    assert options.read.server == "localhost:9095"
     assert (options.read.poll_timeout_ms, options.read.request_timeout_ms) == (7000, 3000)
     with_kafkas_name = SegmentOptions.from_options({"snapshot": "server", "kafka.bootstrap.servers": "localhost:9095"})
-    assert with_kafkas_name.read.address == ("localhost", 9095)
+    assert with_kafkas_name.read.server == "localhost:9095"
 
 
 @pytest.mark.parametrize(
@@ -295,7 +297,6 @@ def test_what_makes_no_sense_is_refused_by_name(given: dict[str, str], message: 
         SegmentOptions.from_options(given)
 
 
-def test_every_option_is_known_once_and_can_be_sent_to_a_worker() -> None:
-    assert len({name.lower() for name in NAMES}) == len(NAMES)
+def test_options_can_be_sent_to_a_worker() -> None:
     options = read(mode="FAILFAST", startingTimestamp="5")
     assert pickle.loads(pickle.dumps(options)) == options

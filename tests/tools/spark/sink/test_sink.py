@@ -12,11 +12,14 @@ from pyspark import cloudpickle
 from pyspark.sql.types import StringType, StructType
 from triolog.protocol.types import CompressionType
 from triolog.server.embedded import BlockingBroker
+from triolog.tools.client.tls import TlsConfig
+from triolog.tools.spark.option_table.option import OptionError
 from triolog.tools.spark.sink import writer
 from triolog.tools.spark.sink.delivery import DeliveryError
+from triolog.tools.spark.sink.server_access import NOBODY, Servers
 from triolog.tools.spark.sink.sink import BatchWriter, StreamWriter, Written, batch_writer, stream_writer
 from triolog.tools.spark.sink.worker import PerProcess, settle
-from triolog.tools.spark.sink.write_options import DeliveryGuarantee, OptionError, WriteOptions
+from triolog.tools.spark.sink.write_options import DeliveryGuarantee, WriteOptions
 from triolog.tools.spark.sink.write_rows import RowError
 from triolog.tools.spark.sink.writer import WriteTask
 
@@ -192,8 +195,8 @@ SERVER = {"kafka.bootstrap.servers": "localhost:9095"}
 @pytest.mark.parametrize(
     ("option", "text", "field", "value"),
     [
-        ("kafka.bootstrap.servers", "example:1", "address", ("example", 1)),
-        ("kafka.bootstrap.servers", "[::1]:9095", "address", ("::1", 9095)),
+        ("kafka.bootstrap.servers", "example:1", "servers", Servers((("example", 1),))),
+        ("kafka.bootstrap.servers", "[::1]:9095,b:1", "servers", Servers((("::1", 9095), ("b", 1)))),
         ("topic", "t", "topic", "t"),
         ("kafka.compression.type", "zstd", "compression", CompressionType.ZSTD),
         ("kafka.compression.type", "none", "compression", CompressionType.NONE),
@@ -213,7 +216,7 @@ def test_option_becomes_its_field(option: str, text: str, field: str, value: obj
 
 
 def test_alias_version_and_acks_have_their_meaning() -> None:
-    assert WriteOptions.from_options({"triolog.servers": "localhost:1"}).address == ("localhost", 1)
+    assert WriteOptions.from_options({"triolog.servers": "localhost:1"}).servers == Servers((("localhost", 1),))
     options = WriteOptions.from_options(SERVER | {"txnAppId": "a", "txnVersion": "3"})
     assert (options.txn_app_id, options.txn_version) == ("a", 3)
     for text, acks in (("0", 0), ("1", 1), ("-1", -1)):
@@ -226,17 +229,39 @@ def test_options_that_spark_or_a_kafka_job_hands_over_are_taken(option: str) -> 
     WriteOptions.from_options(SERVER | {option: "true"})
 
 
-def test_other_kafka_options_are_ignored_with_one_warning() -> None:
-    with pytest.warns(UserWarning, match=r"ignored.*: kafka\.linger\.ms, kafka\.security\.protocol$"):
-        WriteOptions.from_options(SERVER | {"kafka.security.protocol": "SSL", "kafka.linger.ms": "5"})
+def test_unused_options_are_ignored_with_one_warning_if_strict_options_is_false() -> None:
+    unused = {"kafka.linger.ms": "5", "startingOffsets": "earliest", "kafka.max.poll.records": "5"}
+    with pytest.warns(UserWarning, match=r"no effect: kafka\.linger\.ms, kafka\.max\.poll\.records, startingOffsets$"):
+        WriteOptions.from_options(SERVER | unused | {"strictOptions": "false"})
+
+
+def test_a_password_of_kafkas_options_logs_in_and_no_error_repeats_it() -> None:
+    jaas = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="ann" password="s\\"ecret";'
+    given = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "SCRAM-SHA-512", "kafka.sasl.jaas.config": jaas}
+    given |= {"kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.location": "/ca.pem"}
+    access = WriteOptions.from_options(SERVER | given).access
+    assert access.tls == TlsConfig(ca_file="/ca.pem")
+    assert access.login is not None
+    assert (access.login.user, access.login.read_password(), access.login.mechanism) == ("ann", 's"ecret', "SCRAM-SHA-512")
+    keystore = {"kafka.ssl.keystore.type": "PEM", "kafka.ssl.keystore.location": "/me.pem"}
+    plain = {"kafka.security.protocol": "SSL", "kafka.ssl.endpoint.identification.algorithm": ""}
+    tls = WriteOptions.from_options(SERVER | plain | keystore).access.tls
+    assert tls == TlsConfig(certificate_file="/me.pem", check_hostname=False)
+    assert WriteOptions.from_options(SERVER | {"kafka.security.protocol": "PLAINTEXT"}).access == NOBODY
+
+
+SSL = {"kafka.security.protocol": "SSL"}
+SASL = {"kafka.security.protocol": "sasl_plaintext"}
+SCRAM = {**SASL, "kafka.sasl.mechanism": "SCRAM-SHA-256"}
+PLAIN = {**SASL, "kafka.sasl.mechanism": "PLAIN"}
+PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 
 
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
         ({}, "kafka.bootstrap.servers is missing"),
-        ({"kafka.bootstrap.servers": "localhost"}, "'localhost', expected the address of one server"),
-        ({"kafka.bootstrap.servers": "a:1,b:2"}, "'a:1,b:2', expected the address of one server"),
+        ({"kafka.bootstrap.servers": "localhost"}, "'localhost', expected the address of a server"),
         ({"kafka.bootstrap.servers": "localhost:0"}, "expected the address"),
         ({"kafka.bootstrap.servers": "a:1", "triolog.servers": "b:1"}, "different servers"),
         (SERVER | {"topics": "t"}, "unknown option topics. Did you mean topic?"),
@@ -245,7 +270,30 @@ def test_other_kafka_options_are_ignored_with_one_warning() -> None:
         (SERVER | {"subscribe": "t"}, "option subscribe is refused: it selects topics to read. To write, set the option topic"),
         (SERVER | {"topic": "t", "path": "t"}, "option path is refused: the option topic"),
         (SERVER | {"topic": ""}, "topic is empty"),
-        (SERVER | {"startingOffsets": "earliest"}, "unknown option startingoffsets"),
+        (SERVER | {"startingOffsets": "earliest"}, "option startingOffsets is refused: it is an option of reading"),
+        (SERVER | {"kafka.linger.ms": "5"}, "option kafka.linger.ms is refused: batchBytes and batchRecords set the sizes"),
+        (SERVER | {"kafka.transactional.id": "a", "strictOptions": "false"}, "the sink commits by itself"),
+        (SERVER | {"kafka.enable.idempotence": "true", "deliveryGuarantee": "at-least-once"}, "writes its rows again"),
+        (SERVER | {"kafka.enable.idempotence": "1"}, "kafka.enable.idempotence is '1', expected one of true, false"),
+        (SERVER | {"kafka.security.protocol": "TLS"}, "'TLS', expected one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
+        (SERVER | {"kafka.ssl.truststore.type": "PEM"}, "no effect unless kafka.security.protocol is SSL or SASL_SSL"),
+        (SERVER | {"kafka.sasl.jaas.config": "x"}, "no effect unless kafka.security.protocol is SASL_PLAINTEXT or SASL_SSL"),
+        (
+            SERVER | SSL | {"triolog.tlsCa": "/ca"},
+            "kafka.security.protocol and triolog.tlsCa both set TLS or a login",
+        ),
+        (SERVER | SSL | {"kafka.ssl.truststore.location": "/ca.jks"}, "a store in the format JKS cannot be read here"),
+        (SERVER | SSL | {"kafka.ssl.keystore.type": "PKCS12"}, "a store in the format PKCS12 cannot be read here"),
+        (SERVER | SSL | {"kafka.ssl.keystore.type": "PEM"}, "kafka.ssl.keystore.location is missing"),
+        (SERVER | SSL | {"kafka.ssl.endpoint.identification.algorithm": "x"}, "is 'x', expected https"),
+        (SERVER | SSL | {"kafka.ssl.keystore.password": "x", "strictOptions": "false"}, "reads PEM files only"),
+        (SERVER | SASL, "kafka.sasl.mechanism is missing, which means GSSAPI"),
+        (SERVER | SASL | {"kafka.sasl.mechanism": "OAUTHBEARER"}, "'OAUTHBEARER'; expected one of"),
+        (SERVER | SCRAM, "kafka.sasl.jaas.config is missing"),
+        (SERVER | SCRAM | {"kafka.sasl.jaas.config": "x"}, "kafka.sasl.jaas.config cannot be read"),
+        (SERVER | SCRAM | {"kafka.sasl.jaas.config": f"{PLAIN_MODULE};"}, "does not log in with SCRAM-SHA-256"),
+        (SERVER | PLAIN | {"kafka.sasl.jaas.config": f"{PLAIN_MODULE} username=a;"}, "needs username and password"),
+        (SERVER | PLAIN | {"kafka.sasl.jaas.config": f"{PLAIN_MODULE} user_a=b;"}, "has the setting user_a"),
         (SERVER | {"kafka.compression.type": "brotli"}, "'brotli', expected one of none, gzip, snappy, lz4, zstd"),
         (SERVER | {"kafka.acks": "2"}, "kafka.acks is '2'"),
         (SERVER | {"kafka.acks": "1"}, "exactly-once needs all"),

@@ -123,14 +123,24 @@ def test_what_cannot_be_written_is_an_error_that_says_what_to_do_and_leaves_noth
         produced(broker, rows([bytes(2 * MB)]))
     with pytest.raises(DeliveryError, match=r"topic u partition 0 makes a batch of 6710\d+ bytes, above the 6710\d+ bytes"):
         produced(broker, rows([bytes(LARGE - 1000)]))
-    with pytest.raises(DeliveryError, match=r"127\.0\.0\.1:\d+: looking up topic absent: .*triolog topics create"):
-        produced(broker, rows([b"a"]), topic="absent")
     with pytest.raises(RowError, match="column partition is 7 in a row for topic u"):
         produced(broker, rows([b"a"], partition=pa.array([7], pa.int32())))
     with pytest.raises(ValueError, match="timestamp"):
         produced(broker, rows([b"a"], timestamp=pa.array([-5_000_000], pa.timestamp("us", tz="UTC"))))
     with pytest.raises(DeliveryError, match=r"staging for topic u partition 0: MESSAGE_TOO_LARGE: .*max\.message\.bytes"):
         staged(broker, [bytes(2 * MB)])
+
+
+def test_a_missing_topic_is_created_where_the_server_allows_it_and_otherwise_named_once(broker: BlockingBroker) -> None:
+    assert produced(broker, rows([b"a"]), topic="absent") == 1
+    assert values(broker, "absent") == [b"a"]
+    assert len(broker.describe_topic("absent").partitions) == 1
+    with triolog.blocking.open(settings={"auto_create_topics_enable": False}, native="127.0.0.1:0") as strict:
+        with pytest.raises(DeliveryError, match=r"creating topic absent: .*auto_create_topics_enable is false") as caught:
+            produced(strict, rows([b"a"]), topic="absent")
+        assert str(caught.value).count("triolog topics create") == 1
+        with pytest.raises(DeliveryError, match=r"INVALID_TOPIC_EXCEPTION"):
+            produced(broker, rows([b"a"]), topic="no topic")
 
 
 def test_value_of_64_mb_is_written_where_the_topic_allows_it(broker: BlockingBroker) -> None:
@@ -143,7 +153,7 @@ def test_value_of_64_mb_is_written_where_the_topic_allows_it(broker: BlockingBro
 def test_server_that_is_gone_is_an_error_with_its_address_within_the_timeout(broker: BlockingBroker) -> None:
     gone = options(broker, topic="u", deliveryGuarantee="at-least-once", kafka_delivery_timeout_ms="50")
     broker.stop()
-    with pytest.raises(DeliveryError, match=rf"127\.0\.0\.1:{gone.address[1]}: .*topic u.* failed for 50 ms"):
+    with pytest.raises(DeliveryError, match=rf"127\.0\.0\.1:{gone.servers.addresses[0][1]}: .*topic u.* failed for 50 ms"):
         writer.produce([rows([b"a"])], gone, task())
 
 

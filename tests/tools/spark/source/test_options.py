@@ -12,10 +12,22 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
 from triolog.protocol.records.columnar.schema import COLUMNS, arrow_schema
 from triolog.protocol.types import NO_OFFSET, Isolation, TopicPartition
-from triolog.tools.spark.sink.write_options import ACCESS, OptionError
+from triolog.tools.spark.option_table.option import STRICT, OptionError
+from triolog.tools.spark.option_table.reading import READING
+from triolog.tools.spark.sink.server_access import ACCESS, KAFKA_ACCESS, Servers
 from triolog.tools.spark.source import bounds
-from triolog.tools.spark.source.bounds import AtOffsets, AtTime, AtTimes, Bound, BoundError, Earliest, Latest, PartitionRange
-from triolog.tools.spark.source.options import NAMES, Assigned, Matching, ReadOptions, Subscribed
+from triolog.tools.spark.source.bounds import (
+    AtOffsets,
+    AtTime,
+    AtTimes,
+    Bound,
+    BoundError,
+    Earliest,
+    Latest,
+    PartitionRange,
+    StreamOffsets,
+)
+from triolog.tools.spark.source.options import Assigned, Matching, ReadOptions, Subscribed
 from triolog.tools.spark.source.reader import OffsetRange, divide, estimated_bytes, raise_count
 from triolog.tools.spark.source.schema import DDL, SchemaError, columns_of, spark_schema
 
@@ -47,7 +59,7 @@ def test_defaults_are_those_of_sparks_kafka_source_and_names_have_no_case() -> N
     assert options.isolation is Isolation.READ_UNCOMMITTED
     assert _read(MINPARTITIONS="4").min_partitions == 4
     options = ReadOptions.from_options({"triolog.servers": "[::1]:9095", "subscribe": "events"})
-    assert (options.address, options.server) == (("::1", 9095), "[::1]:9095")
+    assert (options.servers, options.server) == (Servers((("::1", 9095),)), "[::1]:9095")
 
 
 READ_AS: Final[list[tuple[str, str, str, Any]]] = [
@@ -76,7 +88,6 @@ READ_AS: Final[list[tuple[str, str, str, Any]]] = [
     ("maxTriggerDelay", "2 min", "max_trigger_delay_ms", 120_000),
     ("maxTriggerDelay", "250", "max_trigger_delay_ms", 250),
     ("maxBytesPerTrigger", "1m", "max_bytes_per_trigger", 1 << 20),
-    ("pinInitialOffset", "false", "pin_initial_offset", False),
     ("minPartitions", "3", "min_partitions", 3),
     ("maxRecordsPerPartition", "3", "max_records_per_partition", 3),
     ("failOnDataLoss", "False", "fail_on_data_loss", False),
@@ -93,6 +104,7 @@ READ_AS: Final[list[tuple[str, str, str, Any]]] = [
     ("arrowMaxRecords", "7", "arrow_max_records", 7),
     ("fetchMaxBytes", "65536", "fetch_max_bytes", 65536),
     ("checkCrcs", "true", "check_crcs", True),
+    ("kafka.check.crcs", "true", "check_crcs", True),
     ("columns", "Offset, timestampType", "columns", ("offset", "timestampType")),
 ]
 """Option, its text, field, what the field is then."""
@@ -121,7 +133,7 @@ def test_a_batch_has_an_end_and_a_stream_refuses_it(option: str) -> None:
 def test_every_option_is_in_a_test_of_this_file() -> None:
     tested = {option for option, *_ in READ_AS}
     elsewhere = {"kafka.bootstrap.servers", "triolog.servers", "endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets"}
-    assert tested | elsewhere | set(ACCESS) == set(NAMES)
+    assert tested | elsewhere | {*ACCESS, *KAFKA_ACCESS, STRICT} == set(READING.names)
 
 
 def test_a_time_for_all_beats_a_time_for_each_beats_offsets() -> None:
@@ -135,7 +147,8 @@ def test_a_time_for_all_beats_a_time_for_each_beats_offsets() -> None:
     ("options", "message"),
     [
         ({"subscribe": "events"}, "option kafka.bootstrap.servers is missing"),
-        ({**NEEDED, "kafka.bootstrap.servers": "a:1,b:2"}, "expected the address of one server"),
+        ({**NEEDED, "kafka.bootstrap.servers": "a:1,b"}, "expected the address of a server, as in localhost:9095, or several"),
+        ({**NEEDED, "kafka.bootstrap.servers": " , "}, "option kafka.bootstrap.servers is ',', expected the address"),
         (
             {"triolog.servers": "a:1"},
             "exactly one of assign, subscribe and subscribePattern is required",
@@ -144,15 +157,15 @@ def test_a_time_for_all_beats_a_time_for_each_beats_offsets() -> None:
         ({**NEEDED, "subscribe": " , "}, "option subscribe is ',', expected names of topics"),
         ({"triolog.servers": "a:1", "assign": "[1]"}, "option assign is '[1]', expected partitions of topics, as in"),
         ({"triolog.servers": "a:1", "assign": '{"a": [-1]}'}, "option assign gives a the partitions [-1]"),
-        ({"triolog.servers": "a:1", "subscribePattern": "("}, "option subscribePattern is '(', not a regular expression"),
+        ({"triolog.servers": "a:1", "subscribePattern": "("}, "option subscribePattern is '(': a ( is not closed"),
         ({"triolog.servers": "a:1", "subscribePattern": ""}, "option subscribePattern is empty"),
         ({**NEEDED, "startingOffset": "1"}, "unknown option startingoffset. Did you mean startingOffsets?"),
-        ({**NEEDED, "wholly": "1"}, "unknown option wholly"),
+        ({**NEEDED, "wholly": "1"}, "unknown option wholly. A read takes kafka.bootstrap.servers"),
         ({**NEEDED, "kafka.auto.offset.reset": "earliest"}, "option kafka.auto.offset.reset is refused: startingOffsets"),
         ({**NEEDED, "kafka.key.deserializer": "x"}, "keys are bytes"),
         ({**NEEDED, "kafka.value.deserializer": "x"}, "values are bytes"),
         ({**NEEDED, "kafka.enable.auto.commit": "true"}, "kafka.group.id publishes it"),
-        ({**NEEDED, "kafka.interceptor.classes": "x"}, "nothing of Kafka's client"),
+        ({**NEEDED, "kafka.interceptor.classes": "x"}, "classes of Kafka's clients do not run here"),
         ({**NEEDED, "path": "/x"}, "option path is refused: subscribe"),
         ({**NEEDED, "topic": "events"}, "it is an option of writing. To read, name the topic with subscribe"),
         ({**NEEDED, "startingOffsets": "latest"}, "option startingOffsets is 'latest', expected earliest, or an offset"),
@@ -179,6 +192,17 @@ def test_a_time_for_all_beats_a_time_for_each_beats_offsets() -> None:
             {**NEEDED, "isolationLevel": "read_committed", "kafka.isolation.level": "read_uncommitted"},
             "options isolationLevel and kafka.isolation.level contradict each other",
         ),
+        (
+            {**NEEDED, "checkCrcs": "true", "kafka.check.crcs": "false"},
+            "options checkCrcs and kafka.check.crcs contradict each other",
+        ),
+        (
+            {**NEEDED, "kafka.max.poll.records": "x"},
+            "option kafka.max.poll.records is refused: fetchMaxBytes and arrowMaxRecords set the sizes of a read. "
+            "Leave it out, or set strictOptions to false",
+        ),
+        ({**NEEDED, "kafka.sasl.kerberos.service.name": "x", "strictOptions": "false"}, "logs in with SCRAM or PLAIN only"),
+        ({**NEEDED, "strictOptions": "no"}, "option strictOptions is 'no', expected one of true, false"),
     ],
 )
 def test_a_bad_option_is_refused_by_name_with_what_is_allowed(options: dict[str, str], message: str) -> None:
@@ -211,19 +235,32 @@ def test_bounds_are_for_partitions_that_are_assigned_and_the_latest_offset_contr
     assert "option startingOffsets names t-1, which assign does not" in _refused(options)
 
 
-def test_options_without_a_meaning_are_ignored_with_a_warning() -> None:
-    with pytest.warns(UserWarning, match=r"no use for them: kafka\.security\.protocol"):
-        _read(kafka__security__protocol="PLAINTEXT")
-    with pytest.warns(UserWarning, match="of streaming queries only: maxOffsetsPerTrigger"):
+def test_unused_and_unknown_options_are_ignored_with_one_warning_if_strict_options_is_false() -> None:
+    unused = {"kafka.fetch.min.bytes": "1", "kafka.max.poll.records": "x", "wholly": "1"}
+    with pytest.warns(UserWarning, match=r"no effect: kafka\.fetch\.min\.bytes, kafka\.max\.poll\.records, wholly") as caught:
+        ReadOptions.from_options(NEEDED | unused | {"strictOptions": "FALSE"}, streaming=True)
+    assert len(caught) == 1
+    for option, text in unused.items():
+        assert f"option {option}" in _refused(NEEDED | {option: text})
+
+
+def test_a_batch_read_warns_about_limits_of_a_stream() -> None:
+    with pytest.warns(UserWarning, match="in streaming queries only: maxOffsetsPerTrigger"):
         _read(maxOffsetsPerTrigger="5")
 
 
-def test_a_pattern_is_for_the_whole_name_and_not_for_internal_topics() -> None:
-    pattern = Matching(".*offsets")
-    assert pattern.matches("my-offsets")
-    assert not pattern.matches("offsets-2")
-    assert not pattern.matches("__consumer_offsets")
-    assert Matching(".*").matches("__audit"), "a topic of a user"
+def test_a_pattern_is_searched_inside_names_and_not_in_internal_topics() -> None:
+    assert Matching("offsets").matches("my-offsets-2")
+    assert not Matching("^offsets").matches("my-offsets")
+    assert not Matching("offsets").matches("__consumer_offsets")
+    assert Matching("audit$").matches("__audit"), "a topic of a user"
+
+
+def test_a_list_of_servers_is_tried_one_after_the_other() -> None:
+    servers = ReadOptions.from_options({"triolog.servers": "a:1, b:2,a:1", "subscribe": "events"}).servers
+    assert str(servers) == "a:1,b:2"
+    source = servers.source()
+    assert [source() for _ in range(3)] == [("a", 1), ("b", 2), ("a", 1)]
 
 
 def test_options_are_the_same_after_pickling() -> None:
@@ -335,21 +372,34 @@ MAPS = st.dictionaries(PARTITIONS, st.integers(0, 2**63 - 1))
 
 
 def test_topics_and_partitions_are_in_order_and_partitions_by_their_number() -> None:
-    given_ = {TopicPartition("b", 10): 1, TopicPartition("b", 9): 2, TopicPartition("a", 0): 3}
-    assert json.dumps(bounds.to_json(given_)) == '{"a": {"0": 3}, "b": {"9": 2, "10": 1}}'
+    offsets = StreamOffsets({TopicPartition("b", 10): 1, TopicPartition("b", 9): 2, TopicPartition("a", 0): 3})
+    assert json.dumps(offsets.to_json()) == '{"a": {"0": 3}, "b": {"9": 2, "10": 1}}'
 
 
-@given(MAPS, st.randoms())
-def test_the_same_offsets_are_the_same_text(offset_map: dict[TopicPartition, int], random: object) -> None:
+def test_notes_are_keys_that_no_topic_has_with_empty_maps() -> None:
+    a, b = TopicPartition("a", 0), TopicPartition("a", 1)
+    offsets = StreamOffsets({a: 7, b: 9}, {"a": "Kp_N-3"}, {a: 5, b: 6})
+    assert offsets.to_json() == {"a": {"0": 7, "1": 9}, "a#id=Kp_N-3": {}, "a#start=0:5,1:6": {}}
+    assert _read(startingOffsets=json.dumps(offsets.to_json())).starting == AtOffsets({a: 7, b: 9}, "startingOffsets")
+
+
+IDS = st.dictionaries(st.sampled_from(["a", "b", "Z", "a-1"]), st.text("abcXYZ019_-", min_size=22, max_size=22))
+
+
+@given(MAPS, IDS, MAPS, st.randoms())
+def test_the_same_offsets_are_the_same_text(
+    offset_map: dict[TopicPartition, int], ids: dict[str, str], starts: dict[TopicPartition, int], random: object
+) -> None:
     shuffled = sorted(offset_map.items(), key=lambda _: random.random())  # type: ignore[attr-defined]
-    assert json.dumps(bounds.to_json(dict(shuffled))) == json.dumps(bounds.to_json(offset_map))
-    assert bounds.from_json(json.loads(json.dumps(bounds.to_json(offset_map)))) == offset_map
+    offsets = StreamOffsets(offset_map, ids, starts)
+    assert json.dumps(StreamOffsets(dict(shuffled), ids, starts).to_json()) == json.dumps(offsets.to_json())
+    assert StreamOffsets.from_json(json.loads(json.dumps(offsets.to_json()))) == offsets
 
 
-@pytest.mark.parametrize("value", [{"a": 1}, {"a": {"x": 1}}, {"a": {"0": None}}])
+@pytest.mark.parametrize("value", [{"a": 1}, {"a": {"x": 1}}, {"a": {"0": None}}, {"a#start=1": {}}])
 def test_a_checkpoint_of_another_source_is_refused_with_what_it_has(value: dict[str, object]) -> None:
     with pytest.raises(OptionError, match="which are not of this source"):
-        bounds.from_json(value)
+        StreamOffsets.from_json(value)
 
 
 @given(st.dictionaries(PARTITIONS, st.tuples(st.integers(0, 1000), st.integers(0, 1000))), st.integers(1, 3000))

@@ -14,6 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows, ReadMinRows
+from triolog.protocol.native.messages import MetadataRequest
 from triolog.protocol.types import TopicPartition
 from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.server.listeners.native import log_calls
@@ -102,14 +103,29 @@ def events(server: BlockingBroker) -> BlockingBroker:
     return server
 
 
+def id_of(broker: BlockingBroker, topic: str = "events") -> str:
+    """The topic's id, as the server names it."""
+    with BlockingClient(("127.0.0.1", broker.native.port)) as client:
+        [entry] = client.metadata(MetadataRequest((topic,))).topics
+    assert entry.topic_id is not None
+    return entry.topic_id
+
+
+def offsets_in(end: str | Json) -> Json:
+    """The offsets of an end, without the notes."""
+    found: Json = json.loads(end) if isinstance(end, str) else end
+    return {topic: partitions for topic, partitions in found.items() if "#" not in topic}
+
+
 ALL = [(0, offset) for offset in range(100)] + [(1, offset) for offset in range(300)]
 
 
 def test_offsets_are_canonical_json_and_the_start_to_the_letter_without_new_records(events: BlockingBroker) -> None:
     reader = _reader(events, startingOffsets='{"events": {"1": 5, "0": 7}}')
-    assert json.dumps(reader.initialOffset()) == '{"events": {"0": 7, "1": 5}}'
+    topic_id = f"events#id={id_of(events)}"
+    assert json.dumps(reader.initialOffset()) == f'{{"events": {{"0": 7, "1": 5}}, "{topic_id}": {{}}}}'
     reader = _reader(events)
-    start = {"events": {"1": 300, "0": 100}}  # an order that we would not write
+    start = {topic_id: {}, "events": {"1": 300, "0": 100}}  # an order that we would not write
     assert json.dumps(reader.latestOffset(start, ReadAllAvailable())) == json.dumps(start)
 
 
@@ -117,8 +133,8 @@ def test_a_maximum_of_rows_is_shared_out_by_backlog(events: BlockingBroker) -> N
     query = Query(_reader(events, maxOffsetsPerTrigger=100))
     assert query.reader.getDefaultReadLimit() == ReadMaxRows(100)
     query.run()
-    assert query.sizes[:3] == [0, 100, 100]
-    assert json.loads(query.planned[1]) == {"events": {"0": 25, "1": 75}}
+    assert query.sizes == [100, 100, 100, 100]
+    assert offsets_in(query.planned[0]) == {"events": {"0": 25, "1": 75}}
     assert sorted(query.rows) == ALL
 
 
@@ -132,7 +148,7 @@ def test_a_maximum_of_bytes_is_kept_by_what_the_log_has_between_offsets(server: 
     query.run()
     assert sorted(query.rows) == [(partition, offset) for partition in range(2) for offset in range(400)]
     assert all(size <= 240 for size in query.sizes)
-    assert len(query.sizes) <= 1 + 8
+    assert len(query.sizes) <= 8
 
 
 def test_a_maximum_of_bytes_is_kept_in_a_backlog_of_any_size(server: BlockingBroker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,33 +178,34 @@ class Clock:
 
 def test_a_minimum_of_rows_is_waited_for_until_the_delay_has_passed(events: BlockingBroker) -> None:
     clock = Clock()
-    reader = _reader(events, clock, minOffsetsPerTrigger=50, maxTriggerDelay="10s", pinInitialOffset="false")
+    reader = _reader(events, clock, minOffsetsPerTrigger=50, maxTriggerDelay="10s")
     assert reader.getDefaultReadLimit() == ReadMinRows(50)
     end = reader.latestOffset(reader.initialOffset(), ReadMinRows(50))
     events.append("events", [b"x"] * 49)
     assert reader.latestOffset(end, ReadMinRows(50)) == end
     events.append("events", [b"x"])
     enough = reader.latestOffset(end, ReadMinRows(50))
-    assert enough == {"events": {"0": 150, "1": 300}}
+    assert offsets_in(enough) == {"events": {"0": 150, "1": 300}}
     events.append("events", [b"x"])
     assert reader.latestOffset(enough, ReadMinRows(50)) == enough
-    clock.now_s += 10.1
-    assert reader.latestOffset(enough, ReadMinRows(50)) == {"events": {"0": 151, "1": 300}}
+    clock.now_s += 10
+    assert offsets_in(reader.latestOffset(enough, ReadMinRows(50))) == {"events": {"0": 151, "1": 300}}
 
 
 def test_a_minimum_and_a_maximum_go_together(events: BlockingBroker) -> None:
     clock = Clock()
-    reader = _reader(events, clock, minOffsetsPerTrigger=10, maxOffsetsPerTrigger=100, pinInitialOffset="false")
+    reader = _reader(events, clock, minOffsetsPerTrigger=10, maxOffsetsPerTrigger=100)
     assert reader.getDefaultReadLimit() == ReadMaxRows(100)
     first = reader.latestOffset(reader.initialOffset(), ReadMaxRows(100))
-    assert first == {"events": {"0": 25, "1": 75}}
-    almost = {"events": {"0": 100, "1": 291}}
+    assert offsets_in(first) == {"events": {"0": 25, "1": 75}}
+    almost = first | {"events": {"0": 100, "1": 291}}
     assert reader.latestOffset(almost, ReadMaxRows(100)) == almost
 
 
 def test_the_latest_offsets_are_reported_and_taken_by_a_trigger_without_limits(events: BlockingBroker) -> None:
-    reader = _reader(events, maxOffsetsPerTrigger=10, minOffsetsPerTrigger=5, pinInitialOffset="false")
-    assert reader.latestOffset(reader.initialOffset(), ReadAllAvailable()) == {"events": {"0": 100, "1": 300}}
+    reader = _reader(events, maxOffsetsPerTrigger=10, minOffsetsPerTrigger=5)
+    latest = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    assert offsets_in(latest) == {"events": {"0": 100, "1": 300}}
     reader = _reader(events, maxOffsetsPerTrigger=10)
     assert reader.reportLatestOffset() is None
     reader.latestOffset(reader.initialOffset(), ReadMaxRows(10))
@@ -196,7 +213,7 @@ def test_the_latest_offsets_are_reported_and_taken_by_a_trigger_without_limits(e
 
 
 def test_available_now_takes_what_was_there_when_it_began_in_limited_batches(events: BlockingBroker) -> None:
-    query = Query(_reader(events, maxOffsetsPerTrigger=150, minOffsetsPerTrigger=140))
+    query = Query(_reader(events, maxOffsetsPerTrigger=150))
     query.reader.prepareForTriggerAvailableNow()
     events.append("events", [b"late"] * 10)
     query.run()
@@ -217,11 +234,44 @@ def test_available_now_from_the_latest_offset_that_was_found_after_it_began(even
     assert query.rows == [(0, 101)]
 
 
-@pytest.mark.parametrize("options", [{"startingOffsets": '{"events": {"0": 1, "1": 2}}'}, {"pinInitialOffset": "false"}])
-def test_a_start_that_stays_the_same_or_is_not_to_be_pinned_is_not(events: BlockingBroker, options: dict[str, str]) -> None:
+def test_available_now_leaves_a_rest_below_the_minimum_to_the_next_run(events: BlockingBroker) -> None:
+    options = {"minOffsetsPerTrigger": 150, "maxOffsetsPerTrigger": 150}
     query = Query(_reader(events, **options))
-    query.run(1)
-    assert query.rows
+    query.reader.prepareForTriggerAvailableNow()
+    query.run()
+    assert query.sizes == [149, 149], "shares are rounded down"
+    query.restart(_reader(events, **options))
+    query.reader.prepareForTriggerAvailableNow()
+    query.run()
+    assert query.sizes == [149, 149, 102]
+
+
+@pytest.mark.parametrize("starting", ["latest", "earliest"])
+def test_a_first_batch_that_is_run_again_begins_where_the_query_did(events: BlockingBroker, starting: str) -> None:
+    query = Query(_reader(events, startingOffsets=starting))
+    query.reader.initialOffset()
+    events.append("events", [b"first"] * 3)
+    assert query.plan()
+    events.append("events", [b"second"] * 2)
+    query.restart(_reader(events, startingOffsets=starting))
+    assert query.sizes == [3 if starting == "latest" else 403]
+    query.run()
+    assert sum(query.sizes) == (5 if starting == "latest" else 405)
+
+
+def test_a_first_batch_that_retention_overtook_is_lost_data(events: BlockingBroker) -> None:
+    query = Query(_reader(events))
+    assert query.plan()
+    events.delete_records("events", 7, partition=0)
+    with pytest.raises(DataLossError, match="events-0: offset 0 is to be read and the log starts at offset 7"):
+        query.restart(_reader(events))
+
+
+def test_a_checkpoint_of_sparks_kafka_source_goes_on_and_gets_topic_ids(events: BlockingBroker) -> None:
+    query = Query(_reader(events), planned=['{"events":{"0":90,"1":290}}'], committed=1)
+    query.run()
+    assert sorted(query.rows) == [row for row in ALL if row >= (1, 290) or (0, 90) <= row < (1, 0)]
+    assert json.loads(query.planned[-1])[f"events#id={id_of(events)}"] == {}
 
 
 def test_a_new_partition_and_a_new_topic_are_read_from_their_beginning(events: BlockingBroker) -> None:
@@ -231,7 +281,7 @@ def test_a_new_partition_and_a_new_topic_are_read_from_their_beginning(events: B
     events.append("events", [b"x"] * 4, partition=2)
     events.create_topic("eve", 1, KEEP)
     query.run()
-    assert json.loads(query.planned[-1]) == {"eve": {"0": 0}, "events": {"0": 100, "1": 300, "2": 4}}
+    assert offsets_in(query.planned[-1]) == {"eve": {"0": 0}, "events": {"0": 100, "1": 300, "2": 4}}
     assert sorted(query.rows) == [*ALL, *((2, offset) for offset in range(4))]
 
 
@@ -246,11 +296,11 @@ def strict_and_lenient(events: BlockingBroker, batches: int = 1000, **options: A
 def test_offsets_that_expire_fail_or_are_reported(events: BlockingBroker, caplog: pytest.LogCaptureFixture) -> None:
     strict, lenient = strict_and_lenient(events, 2, maxOffsetsPerTrigger=40)
     events.delete_records("events", 200, partition=1)
-    with pytest.raises(DataLossError, match=r"events-1: offset 30 is to be read and the log starts at offset 200"):
+    with pytest.raises(DataLossError, match=r"events-1: offset 60 is to be read and the log starts at offset 200"):
         strict.run()
     lenient.run()
-    assert "events-1: offset 30 is to be read and the log starts at offset 200" in caplog.text
-    assert sorted(lenient.rows) == [row for row in ALL if row < (1, 30) or row >= (1, 200)]
+    assert "events-1: offset 60 is to be read and the log starts at offset 200" in caplog.text
+    assert sorted(lenient.rows) == [row for row in ALL if row < (1, 60) or row >= (1, 200)]
 
 
 @pytest.mark.parametrize("selection", [{"subscribePattern": "ev.*"}, {"subscribe": "events,eve"}])
@@ -266,18 +316,36 @@ def test_a_vanished_topic_fails(events: BlockingBroker, caplog: pytest.LogCaptur
     assert "eve-0: offset 1" in caplog.text
 
 
-def test_a_topic_that_was_made_anew_has_shrunk(events: BlockingBroker, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("count", [3, 500])
+def test_a_topic_that_was_created_again_is_lost_data_however_long_it_is(
+    events: BlockingBroker, caplog: pytest.LogCaptureFixture, count: int
+) -> None:
     strict, lenient = strict_and_lenient(events)
     events.delete_topic("events")
     events.create_topic("events", 2, KEEP)
-    events.append("events", [b"new"] * 3)
-    with pytest.raises(DataLossError, match=r"events-0: offsets up to 100 are to be read and the log ends at offset 3"):
+    events.append("events", [b"new"] * count)
+    with pytest.raises(DataLossError, match=r"events-0: offset 100 .* deleted and created again"):
         strict.run()
     lenient.run()
+    assert "events-1: offset 300 is requested, but the topic was deleted and created again" in caplog.text
     events.append("events", [b"new"] * 2)
     lenient.run()
-    assert lenient.rows[-2:] == [(0, 3), (0, 4)]
-    assert "the log ends at offset 3" in caplog.text
+    assert lenient.rows[len(ALL) :] == [(0, offset) for offset in range(count + 2)]
+
+
+def test_a_topic_that_is_created_again_while_a_batch_waits_is_lost_data(events: BlockingBroker) -> None:
+    strict, lenient = strict_and_lenient(events, 1, maxOffsetsPerTrigger=40)
+    for query in (strict, lenient):
+        assert query.plan()
+    events.delete_topic("events")
+    events.create_topic("events", 2, KEEP)
+    events.append("events", [b"new"] * 500)
+    with pytest.raises(DataLossError, match=r"events-0: offset 10 .* the topic was deleted and created again"):
+        strict.run_planned()
+    lenient.run_planned()
+    lenient.run()
+    assert lenient.sizes[:2] == [40, 0]
+    assert lenient.rows[40:] == [(0, offset) for offset in range(500)]
 
 
 def test_progress_is_published_for_a_group_where_it_can_be(events: BlockingBroker, caplog: pytest.LogCaptureFixture) -> None:

@@ -43,7 +43,7 @@ func grow(s *settings) (*kgo.Client, *kgo.Broker, error) {
 	return client, client.Broker(int(answer.Brokers[0].NodeID)), nil
 }
 
-// each calls a function for numbers from `from` up to `to`, exclusive, with workers side by side. It returns the first error.
+// each calls a function for numbers from `first` up to `to`, exclusive, with workers side by side. It returns the first error.
 func each(from, to int, call func(number int) error) error {
 	var next atomic.Int64
 	next.Store(int64(from))
@@ -95,14 +95,14 @@ func p50(taken []time.Duration, err error) (float64, error) {
 	return answer["p50_ms"].(float64), nil
 }
 
-// fill creates topics `from` up to `records`, exclusive, with `partitions` partitions each, and sends one record to each partition.
+// fill creates topics `first` up to `records`, exclusive, with `partitions` partitions each, and sends one record to each partition.
 func fill(ctx context.Context, s *settings) (map[string]any, error) {
 	client, err := producer(s, s.linger)
 	if err != nil {
 		return nil, err
 	}
 	defer client.Close()
-	for number := s.from; number < s.records; number++ {
+	for number := s.first; number < s.records; number++ {
 		topic := fmt.Sprintf("%s-%d", s.topic, number)
 		answer, err := kadm.NewClient(client).CreateTopic(ctx, int32(s.partitions), 1, nil, topic)
 		if err == nil {
@@ -178,7 +178,7 @@ func pssOf(pid int) (float64, error) {
 	return 0, fmt.Errorf("process %d has no memory figures", pid)
 }
 
-// groups lets one static member join each of the groups `from` up to `requests`, exclusive. Then it lists all groups, and sends
+// groups lets one static member join each of the groups `first` up to `requests`, exclusive. Then it lists all groups, and sends
 // heartbeats to some.
 func groups(ctx context.Context, s *settings) (map[string]any, error) {
 	client, broker, err := grow(s)
@@ -186,7 +186,7 @@ func groups(ctx context.Context, s *settings) (map[string]any, error) {
 		return nil, err
 	}
 	defer client.Close()
-	err = each(s.from, s.requests, func(number int) error {
+	err = each(s.first, s.requests, func(number int) error {
 		_, err := joinAlone(ctx, broker, s, number)
 		return err
 	})
@@ -276,7 +276,7 @@ func joinAlone(ctx context.Context, broker *kgo.Broker, s *settings, number int)
 	return joined.MemberID, err
 }
 
-// roll appends records `from` up to `records`, exclusive, so far apart that each begins a segment.
+// roll appends records `first` up to `records`, exclusive, so far apart that each begins a segment.
 func roll(ctx context.Context, s *settings) (map[string]any, error) {
 	client, err := producer(s, 0)
 	if err != nil {
@@ -284,7 +284,7 @@ func roll(ctx context.Context, s *settings) (map[string]any, error) {
 	}
 	defer client.Close()
 	value := valueOf(s)
-	for number := s.from; number < s.records; number++ {
+	for number := s.first; number < s.records; number++ {
 		record := &kgo.Record{Value: value, Timestamp: time.UnixMilli(int64(1 + number*s.stepMs))}
 		if err := client.ProduceSync(ctx, record).FirstErr(); err != nil {
 			return nil, err
@@ -329,7 +329,7 @@ func seek(ctx context.Context, s *settings) (map[string]any, error) {
 	return latencies(taken)
 }
 
-// transactional asks for the producer ids of the transactional ids `from` up to `requests`, exclusive. Then it asks again for some of
+// transactional asks for the producer ids of the transactional ids `first` up to `requests`, exclusive. Then it asks again for some of
 // them, and lists all transactions.
 func transactional(ctx context.Context, s *settings) (map[string]any, error) {
 	client, broker, err := grow(s)
@@ -352,7 +352,7 @@ func transactional(ctx context.Context, s *settings) (map[string]any, error) {
 			time.Sleep(10 * time.Millisecond) // the coordinator is not ready yet
 		}
 	}
-	if err := each(s.from, s.requests, begin); err != nil {
+	if err := each(s.first, s.requests, begin); err != nil {
 		return nil, err
 	}
 	random := seeded()

@@ -33,7 +33,7 @@ type settings struct {
 	seconds    float64
 	requests   int
 	flush      bool
-	from       int
+	first      int
 	pid        int
 	segmentMs  int
 }
@@ -61,7 +61,7 @@ func main() {
 	flags.Float64Var(&s.seconds, "seconds", 1, "to measure for")
 	flags.IntVar(&s.requests, "requests", 100, "to send, or groups to join")
 	flags.BoolVar(&s.flush, "flush", false, "create the topic with flush.messages=1")
-	flags.IntVar(&s.from, "from", 0, "the number of things that are there already, for loads that grow something")
+	flags.IntVar(&s.first, "first", 0, "the number of things that are there already, for loads that grow something")
 	flags.IntVar(&s.pid, "pid", 0, "of the broker")
 	flags.IntVar(&s.segmentMs, "segment-ms", 0, "create the topic with this segment.ms")
 	flags.Parse(os.Args[2:])

@@ -1,0 +1,147 @@
+"""The image of packaging/container, built and run here: a base from debootstrap, buildah, podman. Nothing is left behind.
+
+It needs root, the three programs and a network. Storage is in memory where there is enough, because dpkg syncs every file.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+FOLDER: Final = ROOT / "packaging" / "container"
+PROGRAMS: Final = ("debootstrap", "buildah", "podman", "apt-get", "tar")
+INCLUDED: Final = ("python3-minimal", "python3-venv", "ca-certificates")
+BASE: Final = "localhost/triolog-test-base"
+IMAGE: Final = "localhost/triolog-test"
+CERTIFICATES: Final = Path("/etc/ssl/certs")
+PIP_SETTINGS: Final = Path("/etc/pip.conf")
+IN_MEMORY: Final = Path("/dev/shm")
+NEEDED_BYTES: Final = 3 * 2**30
+DEADLINE_S: Final = 60.0
+BUILD_DEADLINE_S: Final = 600.0
+POLL_S: Final = 0.05
+
+
+def missing() -> str | None:
+    """Return why no image can be built here; None if it can."""
+    if absent := [name for name in PROGRAMS if shutil.which(name) is None]:
+        return f"{', '.join(absent)} is not installed here"
+    return None if os.geteuid() == 0 else "only root can build and run the image over a base from debootstrap"
+
+
+def _run(*command: str, timeout_s: float = DEADLINE_S, variables: dict[str, str] | None = None) -> str:
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=timeout_s, env={**os.environ, **(variables or {})}
+    )
+    assert done.returncode == 0, f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+    return done.stdout.strip()
+
+
+LIMITS: Final = ("--ulimit=nofile=4096:4096", "--ulimit=nproc=4096:4096")
+"""podman's defaults are more than root may set on a confined machine."""
+
+
+@attrs.frozen
+class Containers:
+    """The storage of one test session, with the image in it."""
+
+    storage: Path
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        return ("--root", str(self.storage / "root"), "--runroot", str(self.storage / "run"))
+
+    def podman(self, *arguments: str) -> str:
+        """Return what a podman command prints."""
+        return _run("podman", *self.options, *arguments)
+
+    def create(self, *options: str, command: tuple[str, ...] = ()) -> str:
+        """Create a container, and return its id."""
+        return self.podman("create", *LIMITS, *options, IMAGE, *command)
+
+    def run(self, *options: str, command: tuple[str, ...] = ()) -> str:
+        """Return what a command in a new container prints."""
+        return self.podman("run", "--rm", *LIMITS, *options, IMAGE, *command)
+
+    def published(self, container: str, port: int) -> str:
+        """Return HOST:PORT at which this machine reaches a port of a container."""
+        return self.podman("port", container, str(port)).splitlines()[0]
+
+    def wait_healthy(self, container: str) -> None:
+        """Wait until the health check of the image succeeds."""
+        deadline = time.monotonic() + DEADLINE_S
+        while True:
+            try:
+                self.podman("healthcheck", "run", container)
+                return
+            except AssertionError:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(POLL_S)
+
+    @contextmanager
+    def docker_socket(self) -> Iterator[str]:
+        """Yield the address of podman's socket for Docker's clients."""
+        socket = self.storage / "docker.sock"
+        command = ["podman", *self.options, "system", "service", "--time", "0", f"unix://{socket}"]
+        with subprocess.Popen(command, stdin=subprocess.DEVNULL) as service:
+            try:
+                deadline = time.monotonic() + DEADLINE_S
+                while not socket.exists():
+                    assert service.poll() is None, "podman system service ended"
+                    assert time.monotonic() < deadline, f"there is no {socket}"
+                    time.sleep(POLL_S)
+                yield f"unix://{socket}"
+            finally:
+                service.terminate()
+
+
+def _base(storage: Path) -> None:
+    """From the mirror that apt uses."""
+    sources = _run("apt-get", "indextargets", "--format", "$(SITE) $(CODENAME) $(COMPONENT)", "Created-By: Packages")
+    site, suite, _ = sources.splitlines()[0].split()
+    components = {line.split()[2] for line in sources.splitlines() if line.split()[:2] == [site, suite]}
+    tree = storage / "base"
+    wanted = ("--variant=minbase", f"--components={','.join(sorted(components))}", f"--include={','.join(INCLUDED)}")
+    _run("debootstrap", *wanted, suite, str(tree), site, timeout_s=BUILD_DEADLINE_S)
+    shutil.rmtree(tree / "var/cache/apt", ignore_errors=True)
+    archive = storage / "base.tar"
+    _run("tar", "-C", str(tree), "-cf", str(archive), ".", timeout_s=BUILD_DEADLINE_S)
+    shutil.rmtree(tree)
+    _run("podman", *Containers(storage).options, "import", "--quiet", str(archive), BASE, timeout_s=BUILD_DEADLINE_S)
+    archive.unlink()
+
+
+def _image(storage: Path) -> None:
+    """pip gets the certificates and settings of this machine: it may reach the index only through a proxy."""
+    shared = [path for path in (CERTIFICATES, PIP_SETTINGS) if path.exists()]
+    volumes = [f"--volume={path}:{path}:ro" for path in shared]
+    build = ("build", "--isolation=chroot", "--format=docker", "--quiet", f"--build-arg=BASE={BASE}", *volumes)
+    file = ("--file", str(FOLDER / "Dockerfile"), "--tag", IMAGE, str(ROOT))
+    _run("buildah", *Containers(storage).options, *build, *file, timeout_s=BUILD_DEADLINE_S)
+
+
+@contextmanager
+def containers(folder: Path) -> Iterator[Containers]:
+    """Build the image, and remove everything at the end of the block. `folder` is used where memory has no space."""
+    in_memory = IN_MEMORY.is_dir() and shutil.disk_usage(IN_MEMORY).free > NEEDED_BYTES
+    storage = Path(tempfile.mkdtemp(prefix="triolog-image-", dir=IN_MEMORY if in_memory else folder))
+    there = Containers(storage)
+    try:
+        _base(storage)
+        _image(storage)
+        yield there
+    finally:
+        there.podman("rm", "--all", "--force", "--volumes", "--time", "0")
+        there.podman("rmi", "--all", "--force")
+        shutil.rmtree(storage)

@@ -1,0 +1,127 @@
+"""The recipes of docs/spark.md for a cluster, on a standalone cluster with two workers, in client mode."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from click.testing import CliRunner
+from triolog.tools.cli.main import main
+from triolog.tools.client.blocking import BlockingClient, BlockingConsumer
+from triolog.tools.spark.pack import INTERPRETER
+
+from tests.support.server_process import Address
+from tests.tools.spark.jvm.sources import sources_as_installed
+from tests.tools.spark.jvm.standalone import HOME, bare_environment, standalone_cluster
+
+pytestmark = pytest.mark.timeout(1200)  # up to seven JVMs start
+
+ROOT: Final = Path(__file__).resolve().parents[4]
+INTERPRETER_PATH: Final = sys._base_executable  # type: ignore[attr-defined]
+"""The Python from which the virtual environment was made: without triolog and its packages."""
+JOB: Final = """
+import sys
+from triolog.tools.spark.session import session
+
+servers, source, target = sys.argv[1:]
+spark = session("cluster test")
+place = {"kafka.bootstrap.servers": servers}
+rows = spark.read.format("triolog").options(**place, subscribe=source, minPartitions="4").load()
+rows.select("value").write.format("triolog").options(**place, topic=target).mode("append").save()
+print("master", spark.sparkContext.master)
+spark.stop()
+"""
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory, jvm_options: str) -> Iterator[str]:
+    with standalone_cluster(tmp_path_factory.mktemp("cluster"), jvm_options, {INTERPRETER: INTERPRETER_PATH}) as url:
+        yield url
+
+
+def submit(
+    folder: Path, master: str, jvm_options: str, arguments: list[str], options: dict[str, str], variables: dict[str, str]
+) -> str:
+    """Run the job by `spark-submit` in `folder`, and return the line that it prints."""
+    (folder / "job.py").write_text(JOB, encoding="utf-8")
+    settings = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": jvm_options,
+        "spark.executor.extraJavaOptions": jvm_options,
+        "spark.executor.memory": "512m",
+        "spark.ui.enabled": "false",
+    }
+    command = [str(HOME / "bin" / "spark-submit"), "--master", master]
+    for name, value in (settings | options).items():
+        command += ["--conf", f"{name}={value}"]
+    environ = bare_environment(variables)
+    done = subprocess.run(
+        [*command, "job.py", *arguments], cwd=folder, env=environ, capture_output=True, text=True, timeout=1000, check=False
+    )
+    assert done.returncode == 0, done.stderr[-6000:]
+    return done.stdout.strip()
+
+
+def written(client: BlockingClient, topic: str) -> list[int]:
+    with BlockingConsumer(client, follow=False) as consumer:
+        consumer.assign(topic)
+        return sorted(int(record.value or b"") for _, record in consumer.records())
+
+
+@pytest.fixture
+def topics(served: tuple[Address, BlockingClient], request: pytest.FixtureRequest) -> tuple[str, str]:
+    name = f"{abs(hash(request.node.nodeid)):x}"
+    client = served[1]
+    client.create_topic(f"from-{name}", 2, {"retention.ms": "-1"})
+    client.create_topic(f"to-{name}", 2, {"retention.ms": "-1"})
+    for partition in range(2):
+        client.append(f"from-{name}", [b"%d" % number for number in range(partition, 100, 2)], partition=partition)
+    return f"from-{name}", f"to-{name}"
+
+
+def test_executors_that_have_nothing_but_the_packed_archive_read_and_write(
+    master: str, jvm_options: str, served: tuple[Address, BlockingClient], topics: tuple[str, str], tmp_path: Path
+) -> None:
+    assert (
+        subprocess.run([INTERPRETER_PATH, "-c", "import triolog"], env=bare_environment(), capture_output=True).returncode == 1
+    )
+    archive = tmp_path / "triolog-env.tar.gz"
+    packed = CliRunner().invoke(main, ["spark", "pack", str(archive)])
+    assert packed.exit_code == 0, packed.output
+    with tarfile.open(archive) as tar:
+        tar.extractall(tmp_path / "env", filter="data")
+    address, client = served
+    line = submit(
+        tmp_path,
+        master,
+        jvm_options,
+        [f"{address.host}:{address.port}", *topics],
+        {"spark.archives": f"{archive}#env"},
+        {"PYSPARK_PYTHON": "./env/bin/python", INTERPRETER: INTERPRETER_PATH},
+    )
+    assert line == f"master {master}"
+    assert written(client, topics[1]) == list(range(100))
+
+
+def test_executors_with_the_package_installed_read_and_write(
+    master: str, jvm_options: str, served: tuple[Address, BlockingClient], topics: tuple[str, str], tmp_path: Path
+) -> None:
+    address, client = served
+    with sources_as_installed(tmp_path / "installed"):
+        path = os.pathsep.join((str(tmp_path / "installed"), str(ROOT)))
+    line = submit(
+        tmp_path,
+        master,
+        jvm_options,
+        [f"{address.host}:{address.port}", *topics],
+        {"spark.executorEnv.PYTHONPATH": path},
+        {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": path},
+    )
+    assert line == f"master {master}"
+    assert written(client, topics[1]) == list(range(100))
