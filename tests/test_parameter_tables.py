@@ -92,7 +92,7 @@ def test_every_class_that_is_constructed_has_a_table(package: Any) -> None:
     assert {name for name, each in found.items() if each.is_class and rows_of(each)} == CONSTRUCTED
     defaults = {name: str(row.default) for name, row in rows_of(found["ProducerConfig"]).items()}
     assert (defaults["linger_ms"], defaults["acks"], defaults["compression_level"]) == ("5", "ACKS_ALL", "None")
-    assert rows_of(found["LoginConfig"])["user"].default is None
+    assert rows_of(found["BlockingProducer"])["client"].default is None
 
 
 def test_a_row_has_a_type_a_meaning_and_a_unit(package: Any, tables: ModuleType) -> None:

@@ -83,8 +83,7 @@ class BrokerThread(Generic[B]):
     # ---- life ----------------------------------------------------------------------------------------------------------
 
     def begin(self, ready: Callable[[], None], ended: Callable[[], None]) -> None:
-        """Start the thread. It calls `ready` when the broker serves, and `ended` as the last it does, also where it has never
-        served."""
+        """Start the thread. `ready`: called when the broker serves. `ended`: called last, even if it has never served."""
         if self._thread is not None:
             raise RuntimeError("the broker is already started")
         self._thread = threading.Thread(target=self._run, args=(ready, ended), name="triolog-broker", daemon=True)

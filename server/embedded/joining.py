@@ -286,9 +286,10 @@ def _directory(path: str | os.PathLike[str], settings: Mapping[str, object]) -> 
 async def open_or_join(path: str | os.PathLike[str], **options: Unpack[JoinOptions]) -> AsyncIterator[JoinedBroker]:
     """Share a directory with other processes for the time of the block: `async with triolog.open_or_join("data") as log`.
 
-    The first process runs the broker, and the others call it. When its process ends, another one runs it. `JoinOptions`
-    describes the options; give the same ones in every process. Raises InvalidConfigError, StorageError, OSError or RequestError
-    when this process cannot start the broker; ConnectionLostError when the owner does not answer within a minute.
+    The first process runs the broker, and the others call it. When its process ends, another one runs it. `path`: the
+    directory with the data, which is created if need be. `options`: those of `JoinOptions`, the same ones in every process.
+    Raises InvalidConfigError, StorageError, OSError or RequestError when this process cannot start the broker;
+    ConnectionLostError when the owner does not answer within a minute.
     """
     directory = _directory(path, options.get("settings") or {})
     topics = Seed.of(options.pop("topics", ()), {}).topics

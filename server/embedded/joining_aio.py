@@ -57,9 +57,9 @@ class AioJoinedBroker(AioThread[JoinedBroker]):
 def open_or_join(path: str | os.PathLike[str], **options: Unpack[JoinOptions]) -> AioJoinedBroker:
     """Share a directory with other processes for the time of the block: `async with triolog.aio.open_or_join("data") as log`.
 
-    The first process runs the broker, and the others call it. When its process ends, another one runs it. `JoinOptions`
-    describes the options; give the same ones in every process. Entering the block raises as `triolog.open_or_join`. Raises
-    TypeError for an unknown option.
+    The first process runs the broker, and the others call it. When its process ends, another one runs it. `path`: the
+    directory with the data, which is created if need be. `options`: those of `JoinOptions`, the same ones in every process.
+    Entering the block raises as `triolog.open_or_join`. Raises TypeError for an unknown option.
     """
     check_options(options, "open_or_join", JoinOptions)
     return AioJoinedBroker(partial(joining.open_or_join, path, **options), MovedClock())

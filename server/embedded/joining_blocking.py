@@ -89,8 +89,9 @@ def open_or_join(path: str | os.PathLike[str], **options: Unpack[JoinOptions]) -
     """Share a directory with other processes: `log = triolog.blocking.open_or_join("data")`.
 
     The first process that calls runs the broker, and the others call it. When its process ends, another one runs it.
-    `JoinOptions` describes the options; give the same ones in every process. The end of a block, `stop`, and the exit of the
-    interpreter leave the directory. Raises TypeError for an unknown option.
+    `path`: the directory with the data, which is created if need be. `options`: those of `JoinOptions`, the same ones in
+    every process. The end of a block, `stop`, and the exit of the interpreter leave the directory. Raises TypeError for an
+    unknown option.
     """
     check_options(options, "open_or_join", JoinOptions)
     return BlockingJoinedBroker(partial(joining.open_or_join, path, **options))
