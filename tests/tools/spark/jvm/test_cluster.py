@@ -65,7 +65,7 @@ def submit(
         [*command, "job.py", *arguments], cwd=folder, env=environ, capture_output=True, text=True, timeout=1000, check=False
     )
     assert done.returncode == 0, done.stderr[-6000:]
-    return done.stdout.strip()
+    return done.stdout.strip().splitlines()[-1]  # pandas may warn before
 
 
 def written(client: BlockingClient, topic: str) -> list[int]:
