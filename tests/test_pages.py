@@ -33,6 +33,7 @@ PAGES: Final = {
 
 MEASURED: Final = re.compile(
     r"20[2-9]\d-\d\d-\d\d(?:T[\d:.]+Z)?"
+    r"|\d[\d,.]* ?(?:[KkMG]i)?B(?:/s)?(?![\w/])"
     r"|\d[\d,.]*(?= ?(?:[kMG]i?B|B|m?s|minutes|hours|days|%|records/s|/s|x the|bytes)(?:\b|/|$))"
     r"|\b\d+(?:\.\d+)+\b|\b\d\d:\d\d:\d\d\b|(?<=127\.0\.0\.1:)\d{5}|\b1099511\d+"
 )

@@ -19,6 +19,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sysconfig
 import time
@@ -128,7 +129,7 @@ class Reader:
 
     def _type(self, command: str, seen: str) -> None:
         if command == "^C" and self._watched:
-            self._watched[-1].kill()
+            self._watched[-1].send_signal(signal.SIGINT)
             self._watched.pop().wait()
         elif command == "^C":
             assert self._server is not None
