@@ -563,7 +563,7 @@ class CrashingLogMachine(LogMachine):
 
     @invariant()
     def closed_segments_below_the_recovery_point_are_on_the_device(self) -> None:
-        """Recovery does not look at them. An index whose name is not there yet would be missed, and rebuilt. Segments wholly below
+        """Recovery does not look at them. An index without a name would be missed, and rebuilt. Segments that lie wholly below
         the log start offset wait for their deletion, and need not be there."""
         closed = list(self.log.segments)[:-1]
         for segment, following in zip(closed, list(self.log.segments)[1:], strict=True):
