@@ -40,6 +40,8 @@ INSTALLED: Final = ".installed"
 """A folder on the path with the modules that Spark looks for by name: it finds them in a wheel, not in an editable install."""
 STAYS: Final = re.compile(r"triolog (?:console|forward (?:--to|--config \S+$))(?!.* --drain)|.* &$")
 """Commands that run until the page ends."""
+PROGRESSING: Final = ("triolog forward status",)
+"""Commands that show the progress of another program: a reader who is too early looks again."""
 URL: Final = re.compile(r"http://([\d.:]+)/")
 ADDRESSES: Final = {"native": "127.0.0.1:9095", "kafka": "127.0.0.1:9092", "control": "127.0.0.1:4003"}
 """By name in the ready file, what pages say."""
@@ -140,7 +142,11 @@ class Reader:
         elif STAYS.match(command):
             self._watch(command, seen)
         else:
-            printed = self._as_said(self._run(["bash", "-c", self._really(command)]).stdout)
+            deadline = time.monotonic() + (DEADLINE_S if command in PROGRESSING else 0)
+            while True:
+                printed = self._as_said(self._run(["bash", "-c", self._really(command)]).stdout)
+                if self.is_seen(seen, printed) or time.monotonic() > deadline:
+                    break
             assert self.is_seen(seen, printed), f"{command}\nprints\n{printed}\nand the page says\n{seen}"
 
     def _serve(self, arguments: list[str]) -> None:
