@@ -23,7 +23,7 @@ FORMS: Final = (
     ),
     ("No release exists yet. This page is the policy from the first release on.", "This page is the policy for all releases."),
 )
-"""What a page says before the first release, and after it."""
+"""The text of a page before the first release, and after it."""
 
 
 def is_on_pypi() -> bool:

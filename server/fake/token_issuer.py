@@ -89,7 +89,7 @@ class TokenIssuer:
         return dict(self._logins)
 
     def reset(self) -> None:
-        """Refuse nobody, and count from 0. Keys stay, so tokens stay valid."""
+        """Accept every user again, and count from 0. Keys stay, so tokens stay valid."""
         self._refused.clear()
         self._logins.clear()
 

@@ -83,7 +83,7 @@ class Security:
     audit: AuditLog | None = None
     """None: nobody wants to know."""
     tokens: BearerTokens | None = None
-    """None: nobody logs in by OAUTHBEARER."""
+    """None: OAUTHBEARER is not enabled."""
     exposed: tuple[str, ...] = ()
     """Listeners that everybody may use who reaches the machine."""
     _users: dict[str, ConfiguredUser] = attrs.field(factory=dict)

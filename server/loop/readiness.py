@@ -1,6 +1,6 @@
 """The sockets that are ready, from the system: the seam between the reactor and one kernel. `Watcher` is the contract.
 
-| watcher | by | where | learns that a peer left while bytes wait that nobody wants |
+| watcher | by | where | learns that a peer left while bytes wait unread |
 |---|---|---|---|
 | `EpollWatcher` | epoll(7) | Linux | at once |
 | `KqueueWatcher` | kqueue(2) | macOS, BSD | at once |
@@ -198,7 +198,7 @@ class _Socket:
 
 @attrs.define(eq=False, repr=False)
 class PortableWatcher:
-    """A task for each socket. Slower, and for systems whose kernels nobody here knows."""
+    """A task for each socket: slower, for systems without epoll and kqueue."""
 
     _sockets: dict[int, _Socket] = attrs.field(factory=dict)
     _ready: dict[int, None] = attrs.field(factory=dict)
@@ -258,7 +258,7 @@ class PortableWatcher:
             self.forget(descriptor)
 
     async def _attend(self, descriptor: int, watched: _Socket) -> None:
-        """Report a socket whenever it is ready, and look after CHECK_S at one whose bytes nobody wants."""
+        """Report a socket whenever it is ready, and look every CHECK_S at one of which only the departure is wanted."""
         with watched.scope:
             while self._is_watched(descriptor, watched):
                 await trio.lowlevel.wait_readable(descriptor)

@@ -19,7 +19,7 @@ import trio
 FILE_BLOCK_BYTES: Final = 4096
 """What a write may take beyond its bytes: the blocks of its files are taken whole."""
 ROLL_BYTES: Final = 6 * FILE_BLOCK_BYTES
-"""What a roll takes in small files, a block for each: three indexes, two of producers, and `derived.json`."""
+"""The blocks for the small files of a roll, one for each: three indexes, two of producers, and `derived.json`."""
 
 
 @attrs.define(eq=False, repr=False)

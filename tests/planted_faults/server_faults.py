@@ -62,7 +62,7 @@ TOKEN_FAULTS: Final = {
         tests=("tests/server/access/test_tokens.py::test_a_token_without_the_claims_that_are_required_is_refused",),
     ),
     "unsecured-token-with-a-signature-is-accepted": Fault(
-        why="A token that nobody has verified counts as unsecured.",
+        why="An unverified token counts as unsecured.",
         file="server/access/tokens.py",
         old="return self.algorithm == UNSECURED and not self.signature",
         new="return self.algorithm == UNSECURED or bool(self.signature)",

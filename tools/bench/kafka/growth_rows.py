@@ -217,7 +217,7 @@ GROWTH: Final[Mapping[str, Growth]] = {
         what="consumers of one partition",
         steps=(1, 10, 100),
         grow=_consumers,
-        note=f"each consumer reads {CONSUMED:,} records of {CONSUMED_BYTES:,} bytes from the start, all at once",
+        note=f"each reads {CONSUMED:,} records (fewer in a short run) of {CONSUMED_BYTES:,} bytes from the start, all at once",
     ),
     "growth-groups": Growth(
         what="groups",
