@@ -295,7 +295,7 @@ class PartitionActor:
     def _has_mail(self) -> None:
         """Something came in while the task waits. With `fsync` it is the task's in any case: a sync takes a thread."""
         if self.disk.gathering.is_open and self.log.config.durability.mode is not DurabilityMode.FSYNC:
-            self.disk.gathering.add_writer(self)
+            self.disk.gathering.writers[self] = None
         else:
             self._mailbox.wake()
 
