@@ -139,7 +139,7 @@ class PartitionActor:
             raise self.log.offline.as_answer()
         if self._closed_with is not None:
             raise self._closed_with.as_answer()
-        return self.log.snapshot()
+        return self.log.known_snapshot or self.log.snapshot()
 
     async def append(self, prepared: PreparedAppend, acks: int, answer: Answer) -> None:
         """Enqueue an append, waiting for room in the mailbox. Cancelled: it was not enqueued.
