@@ -197,9 +197,10 @@ class Disk:
         """As they are now."""
         return attrs.evolve(self._counts, descriptors=self.budget.held, syncs=self._counts.syncs.copy())
 
-    async def run(self, operations: Sequence[DiskOp], files: Sequence[FileHandle]) -> None:
-        """Run operations in one hop, or on the spot, `files` open and leased meanwhile. Raises OperationFailedError."""
-        if self.try_run(operations, files):
+    async def run(self, operations: Sequence[DiskOp], files: Sequence[FileHandle], *, syncs: bool = False) -> None:
+        """Run operations in one hop, or on the spot, `files` open and leased meanwhile. `syncs`: one of them is a sync, so they
+        need the hop. Raises OperationFailedError."""
+        if not syncs and self.try_run(operations, files):
             return
         lanes = self._lanes_at(files[0].path) if files else self._rest
         async with lanes.writers:

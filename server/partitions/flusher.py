@@ -146,7 +146,7 @@ class Flusher:
         except trio.WouldBlock:
             await self.lock.acquire()
         try:
-            await self.disk.run(plan.operations, plan.files)
+            await self.disk.run(plan.operations, plan.files, syncs=True)
         finally:
             self.lock.release()
 
@@ -155,7 +155,7 @@ class Flusher:
         if not plan.operations:
             return None
         try:
-            await self.disk.run(plan.operations, plan.files)
+            await self.disk.run(plan.operations, plan.files, syncs=True)
         except (OperationFailedError, OSError) as exc:
             cause = exc.cause if isinstance(exc, OperationFailedError) else exc
             if (is_final(cause) or isinstance(cause, FileNotFoundError)) and not self.is_deleted:
