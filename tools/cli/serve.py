@@ -7,6 +7,7 @@ import errno
 import faulthandler
 import gc
 import importlib.util
+import linecache
 import logging
 import os
 import resource
@@ -37,6 +38,8 @@ DEFAULT_KAFKA: Final = "127.0.0.1:9092"
 USUAL: Final = gc.get_threshold()
 OPEN_MAX: Final = 10_240
 """Files that macOS accepts as a soft limit where the hard one is unlimited (setrlimit(2), its OPEN_MAX)."""
+ATTRS_METHODS: Final = "<attrs generated methods "
+"""Beginning of the names under which attrs keeps them."""
 WHILE_LOADING: Final = (10_000, *USUAL[1:])
 """What is loaded stays, but for a class behind each attrs class: 5 MiB, which the collector finds seldom enough."""
 WHILE_STARTING: Final = (100_000, *USUAL[1:])
@@ -181,6 +184,7 @@ def command(
         if console is None
         else _console(console, config, state_dir, control_token_file, allow_changes=console_allow_changes)
     )
+    _forget_generated_source()
     gc.freeze()
     if "max_connections" not in settings:
         _say_when_connections_are_few(config.max_connections)
@@ -336,6 +340,13 @@ def _has_links(config_file: str) -> bool:
 
     with open(config_file, "rb") as stream:
         return "forward" in tomllib.load(stream)
+
+
+def _forget_generated_source() -> None:
+    """Forget the text of the methods that attrs has generated, 1 MiB. It keeps them for tracebacks, which have the names of the
+    methods and the numbers of their lines without it."""
+    for name in [name for name in linecache.cache if name.startswith(ATTRS_METHODS)]:
+        del linecache.cache[name]
 
 
 @contextlib.contextmanager
