@@ -25,7 +25,7 @@ from triolog.protocol.records.batch import iter_batches
 from triolog.tools.bench.measuring.machine import Machine
 from triolog.tools.bench.measuring.report import Report
 from triolog.tools.cli.main import main
-from triolog.tools.client.login import LoginConfig, PasswordFile
+from triolog.tools.client.login import LoginConfig, PasswordFile, TokenFile
 from triolog.tools.client.tls import TlsConfig
 from triolog.tools.spark import pipeline_run, session
 from triolog.tools.spark.bench import codec
@@ -71,6 +71,10 @@ def access(options: dict[str, str]) -> list[ServerAccess]:
         (
             {"triolog.user": "alice", "triolog.passwordFile": "file"},
             ServerAccess(None, LoginConfig(user="alice", password=PasswordFile("file"))),
+        ),
+        (
+            {"triolog.tokenFile": "file", "triolog.tlsCa": "ca.pem"},
+            ServerAccess(TlsConfig(ca_file="ca.pem"), LoginConfig(token=TokenFile("file"))),
         ),
     ],
 )
@@ -134,6 +138,44 @@ def test_kafkas_options_of_security_log_in_at_the_native_listener(mechanism: str
                 Broker(wrong).ranges(wrong.selection)
         finally:
             close_connections()
+
+
+def test_a_token_in_a_file_logs_in_by_kafkas_options_and_is_read_again_at_each_login(tmp_path: Path) -> None:
+    keys: dict[str, Any] = {"native_security": "sasl_plaintext", "connection_failed_authentication_delay_ms": 1}
+    keys |= {"sasl_enabled_mechanisms": "OAUTHBEARER", "sasl_oauthbearer_unsecured_tokens": True}
+    place = tmp_path / "a token"
+    with triolog.blocking.open(topics=["topic"], security=keys, native="127.0.0.1:0") as broker:
+        options = {"kafka.bootstrap.servers": "{}:{}".format(*broker.native), "subscribe": "topic"}
+        bearer = {
+            "kafka.security.protocol": "SASL_PLAINTEXT",
+            "kafka.sasl.mechanism": "OAUTHBEARER",
+            "kafka.sasl.jaas.config": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+            'extension_traceId="1";',
+            "kafka.sasl.login.callback.handler.class": "org.apache.kafka.common.security.oauthbearer."
+            "OAuthBearerLoginCallbackHandler",
+            "kafka.sasl.oauthbearer.token.endpoint.url": place.as_uri(),
+        }
+        read = ReadOptions.from_options(options | bearer)
+        assert read.access.login is not None
+        assert read.access.login.extensions == {"traceId": "1"}
+        assert pickle.loads(pickle.dumps(read)) == read
+        for user in ("ann", "bob"):
+            place.write_text(broker.tokens.issue(user) + "\n")
+            try:
+                assert [partition.topic for partition in Broker(read).ranges(read.selection)] == ["topic"]
+            finally:
+                close_connections()
+            assert broker.tokens.logins()[user] == 1
+        write = WriteOptions.from_options({"kafka.bootstrap.servers": options["kafka.bootstrap.servers"]} | bearer)
+        with ServerLink(write.servers, write.access) as link:
+            link.call(MetadataResponse, MetadataRequest(None), "asking")
+        unsafe = ReadOptions.from_options(options | {"triolog.tokenFile": str(place)})
+        with pytest.raises(RequestError, match="sends no token without TLS"):
+            Broker(unsafe).ranges(unsafe.selection)
+        place.unlink()
+        with pytest.raises(RequestError, match=r"cannot read the token from .*a token: No such file"):
+            Broker(read).ranges(read.selection)
+    close_connections()
 
 
 TESTS: Final = Path(__file__).resolve().parent
