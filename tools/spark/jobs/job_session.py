@@ -164,6 +164,8 @@ def run_pieces(
 
     A result's `records`, if there is one, is counted in the progress.
     """
+    from ..carried import carried
+
     before = sum(piece.name in manifest.done for piece in pieces)
     todo = [piece for piece in pieces if piece.name not in manifest.done]
     context = spark.sparkContext
@@ -173,7 +175,7 @@ def run_pieces(
         for start in range(0, len(todo), size):
             group = todo[start : start + size]
             context.setJobDescription(f"{manifest.job}: pieces {before + start + 1} to {before + start + len(group)}")
-            answers = context.parallelize(group, len(group)).mapPartitions(partial(_work, work)).collect()
+            answers = context.parallelize(group, len(group)).mapPartitions(carried(partial(_work, work))).collect()
             manifest.add({name: result for name, result, failure in answers if failure is None})
             report(pieces, manifest, before, progress)
             _check([(name, failure) for name, _, failure in answers if failure is not None], manifest)

@@ -1,8 +1,8 @@
-"""The data source `triolog_segments`: `spark.read.format("triolog_segments").load(directory)`. Batch reads only.
+"""The reader of the data source `triolog_segments`. Batch reads only.
 
 The driver plans: it lists the directories (or leases the files of a running server), turns bounds into offsets and cuts splits
 along the indexes. Tasks read their splits by path, so every executor needs the directory under the same name. No server is
-asked, but for the lease. Spark finds the source through `pyspark_triolog_segments`.
+asked, but for the lease.
 
 The call `lease_segments` gives the files of a running server names of their own, which neither retention nor compaction takes
 away before the lease ends. A task renews the lease when it begins and while it reads; a lease that nobody renews ends after
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import attrs
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ....protocol.limits import INT64_MAX
 from ....protocol.native.messages import LeasePartitionResponse
@@ -27,37 +27,18 @@ from ...segments.segment_reader import SegmentRead, read_split
 from ...segments.segment_times import first_offset_at
 from ...segments.segment_transactions import committed_range, last_stable_offset
 from ...segments.splits import LogRange, SegmentSplit, SplitLimits, pack_splits, plan_splits
+from ..carried import Carried
 from ..one_line import one_line
 from ..sink.worker import settle
 from ..source.bounds import PartitionRange
 from ..source.broker import Broker, Question, TopicMissingError
 from ..source.options import Assigned, Matching, ReadOptions, Subscribed
 from ..source.reader import OffsetRange, resolve
-from ..source.schema import columns_of, null_headers, spark_schema
+from ..source.schema import null_headers
 from .segments_options import SERVER, SegmentOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.types import StructType
-
-
-class TriologSegments(DataSource):
-    """Segment files as a table."""
-
-    @classmethod
-    def name(cls) -> str:
-        """Return the name that `format(...)` accepts."""
-        return "triolog_segments"
-
-    @one_line()
-    def schema(self) -> StructType:
-        """The columns that the options ask for. OptionError for options that no read can have."""
-        return spark_schema(SegmentOptions.from_options(self.options).read.columns)
-
-    @one_line()
-    def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader of the schema's columns. It takes no filters, for `reader.BatchReader`'s reason."""
-        return SegmentsReader(SegmentOptions.from_options(self.options), columns_of(schema))
 
 
 @attrs.frozen
@@ -68,8 +49,9 @@ class SegmentTask(InputPartition):
     lease: SegmentLease | None = None
 
 
-class SegmentsReader(DataSourceReader):
-    """Reads what lay in the files when it was planned. Holds plain data: it is pickled."""
+class SegmentsReader(Carried, DataSourceReader):
+    """Reads what lay in the files when it was planned. Holds plain data: it is pickled. It takes no filters, for
+    `reader.BatchReader`'s reason."""
 
     def __init__(self, options: SegmentOptions, columns: tuple[str, ...]) -> None:
         self._options = options
