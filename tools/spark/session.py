@@ -8,6 +8,7 @@ Spark itself tries for a minute, and then says that its context has stopped.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import os
@@ -22,6 +23,7 @@ from ...protocol.errors import TriologError
 from ...protocol.extras import how_to_install
 from .java import JavaNotFoundError, cache_folder, find_java, shim
 from .masters import MasterError, check_master, check_remote
+from .unpacked import unpacked_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,6 +35,9 @@ LOCAL_DEFAULTS: Final = {
 DEFAULTS: Final = {"spark.ui.showConsoleProgress": "false"}
 QUIET: Final = {"spark.log.level": "OFF", "spark.executorEnv.PYTHONWARNINGS": "ignore"}
 """Of a session whose program prints results for people."""
+LOG4J: Final = Path(__file__).with_name("quiet_log4j2.properties")
+"""For the time until `spark.log.level` counts."""
+JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 DEFAULT_MASTER: Final = "local[2]"
 REMOTE: Final = "SPARK_REMOTE"
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
@@ -40,6 +45,7 @@ SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 SOURCES: Final = ("pyspark_triolog", "pyspark_triolog_segments")
 """The modules that Spark looks for by itself, where they are files of an installed package."""
 WORKERS_PYTHON: Final = "PYSPARK_PYTHON"
+SPARK_HOME: Final = "SPARK_HOME"
 
 
 class SparkMissingError(TriologError):
@@ -60,8 +66,9 @@ def session(
     executors need triolog, this process only the packages of Spark Connect. Without `remote` and `master` the master is that
     of `spark-submit`, otherwise `local[2]`. With `is_quiet` Java, pandas and Spark's log write nothing to the screen.
 
-    Sets JAVA_HOME and PYSPARK_PYTHON in this process's environment, because Spark's launcher looks for them there and nowhere
-    else; a PYSPARK_PYTHON that is set stays. In a session that runs already, only settings that can change have an effect.
+    Sets JAVA_HOME, SPARK_HOME (see `unpacked`) and PYSPARK_PYTHON in this process's environment, because Spark's launcher looks
+    for them there and nowhere else; a SPARK_HOME or PYSPARK_PYTHON that is set stays. In a session that runs already, only
+    settings that can change have an effect.
     Raises JavaNotFoundError, SparkMissingError, MasterError.
     """
     try:
@@ -77,11 +84,17 @@ def session(
         master = DEFAULT_MASTER
     is_local = master is not None and master.startswith("local")
     settings = DEFAULTS | (LOCAL_DEFAULTS if is_local else {}) | (QUIET if is_quiet else {}) | dict(config or {})
+    if is_quiet:
+        quiet = f"-Dlog4j2.configurationFile={LOG4J.resolve().as_uri()}"
+        settings[JAVA_OPTIONS] = f"{settings.get(JAVA_OPTIONS, '')} {quiet}".strip()
     if SparkContext._active_spark_context is None:
         if master is not None:
             check_master(master)
         if SUBMITTED not in os.environ:
             _set_java(is_quiet)
+            if is_local or (master is not None and master.startswith("spark://")):
+                with contextlib.suppress(OSError):  # a slower start is better than no session
+                    os.environ.setdefault(SPARK_HOME, str(unpacked_home(os.environ)))
         os.environ.setdefault(WORKERS_PYTHON, sys.executable)
     builder = SparkSession.builder.appName(app_name)
     if master is not None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import sysconfig
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -14,11 +15,13 @@ import pytest
 from click.testing import CliRunner
 from triolog.tools.cli.main import main
 from triolog.tools.client.blocking import BlockingClient, BlockingConsumer
+from triolog.tools.spark.bench.cluster import standalone_cluster
+from triolog.tools.spark.java import find_java
 from triolog.tools.spark.pack import INTERPRETER
+from triolog.tools.spark.unpacked import unpacked_home
 
 from tests.support.server_process import Address
 from tests.tools.spark.jvm.sources import sources_as_installed
-from tests.tools.spark.jvm.standalone import HOME, bare_environment, standalone_cluster
 
 pytestmark = pytest.mark.timeout(1200)  # up to seven JVMs start
 
@@ -39,10 +42,21 @@ spark.stop()
 """
 
 
+def bare_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return an environment without this one's packages: nothing on Python's path, no virtual environment on PATH."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK", "SPARK", "TRIOLOG"))}
+    path = os.pathsep.join(part for part in kept["PATH"].split(os.pathsep) if part != sysconfig.get_path("scripts"))
+    kept |= {"PATH": path, "SPARK_HOME": str(unpacked_home(os.environ))}
+    if (java := find_java().home) is not None:
+        kept["JAVA_HOME"] = str(java)
+    return kept | dict(extra or {})
+
+
 @pytest.fixture(scope="module")
 def master(tmp_path_factory: pytest.TempPathFactory, jvm_options: str) -> Iterator[str]:
-    with standalone_cluster(tmp_path_factory.mktemp("cluster"), jvm_options, {INTERPRETER: INTERPRETER_PATH}) as url:
-        yield url
+    environ = bare_environment({INTERPRETER: INTERPRETER_PATH})
+    with standalone_cluster(tmp_path_factory.mktemp("cluster"), jvm_options, environ) as cluster:
+        yield cluster.master
 
 
 def submit(
@@ -57,7 +71,7 @@ def submit(
         "spark.executor.memory": "512m",
         "spark.ui.enabled": "false",
     }
-    command = [str(HOME / "bin" / "spark-submit"), "--master", master]
+    command = [str(unpacked_home(os.environ) / "bin" / "spark-submit"), "--master", master]
     for name, value in (settings | options).items():
         command += ["--conf", f"{name}={value}"]
     environ = bare_environment(variables)
