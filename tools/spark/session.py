@@ -15,6 +15,7 @@ import os
 import pkgutil
 import shutil
 import sys
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -33,10 +34,11 @@ LOCAL_DEFAULTS: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
 }
 DEFAULTS: Final = {"spark.ui.showConsoleProgress": "false"}
-QUIET: Final = {"spark.log.level": "OFF", "spark.executorEnv.PYTHONWARNINGS": "ignore"}
+QUIET: Final = {"spark.executorEnv.PYTHONWARNINGS": "ignore"}
 """Of a session whose program prints results for people."""
+LOG_LEVEL: Final = "spark.log.level"
+"""For a Java that runs already. Spark prints a line about it."""
 LOG4J: Final = Path(__file__).with_name("quiet_log4j2.properties")
-"""For the time until `spark.log.level` counts."""
 JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 DEFAULT_MASTER: Final = "local[2]"
 REMOTE: Final = "SPARK_REMOTE"
@@ -85,16 +87,14 @@ def session(
     is_local = master is not None and master.startswith("local")
     settings = DEFAULTS | (LOCAL_DEFAULTS if is_local else {}) | (QUIET if is_quiet else {}) | dict(config or {})
     if is_quiet:
-        quiet = f"-Dlog4j2.configurationFile={LOG4J.resolve().as_uri()}"
-        settings[JAVA_OPTIONS] = f"{settings.get(JAVA_OPTIONS, '')} {quiet}".strip()
+        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     if SparkContext._active_spark_context is None:
         if master is not None:
             check_master(master)
         if SUBMITTED not in os.environ:
-            _set_java(is_quiet)
-            if is_local or (master is not None and master.startswith("spark://")):
-                with contextlib.suppress(OSError):  # a slower start is better than no session
-                    os.environ.setdefault(SPARK_HOME, str(unpacked_home(os.environ)))
+            _prepare_launch(master or "", settings, is_quiet)
+        elif is_quiet:
+            settings[LOG_LEVEL] = "OFF"
         os.environ.setdefault(WORKERS_PYTHON, sys.executable)
     builder = SparkSession.builder.appName(app_name)
     if master is not None:
@@ -123,13 +123,19 @@ def _remote_session(remote: str, master: str | None, config: Mapping[str, str]) 
         raise SparkMissingError(f"Spark Connect's packages are not installed: {how_to_install('pipelines')}") from exc
 
 
-def _set_java(is_quiet: bool) -> None:
+def _prepare_launch(master: str, settings: dict[str, str], is_quiet: bool) -> None:
+    """Set what Spark's launcher takes from the environment, and Java's options."""
     home = find_java().home
     if is_quiet:
         home = _quiet_home(home)
         os.environ["PYTHONWARNINGS"] = "ignore"
+        quiet = f"-Dlog4j2.configurationFile={LOG4J.resolve().as_uri()}"
+        settings[JAVA_OPTIONS] = f"{settings.get(JAVA_OPTIONS, '')} {quiet}".strip()
     if home is not None:
         os.environ["JAVA_HOME"] = str(home)
+    if master.startswith(("local", "spark://")):
+        with contextlib.suppress(OSError):  # a slower start is better than no session
+            os.environ.setdefault(SPARK_HOME, str(unpacked_home(os.environ)))
 
 
 def _quiet_home(home: Path | None) -> Path | None:

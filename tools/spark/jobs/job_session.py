@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -51,10 +50,8 @@ def job_session(name: str, master: str, failure: type[click.ClickException] = Fa
     try:
         from ..session import session
 
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # PySpark's about the version of pandas
-            spark = session(f"triolog {name}", master=master, config={"spark.ui.enabled": "false"}, is_quiet=True)
-            yield spark
+        spark = session(f"triolog {name}", master=master, config={"spark.ui.enabled": "false"}, is_quiet=True)
+        yield spark
     except TriologError as exc:
         raise failure(printable(str(exc))) from exc
     except OSError as exc:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -11,11 +12,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+import pyarrow
 import pytest
 from click.testing import CliRunner
 from triolog.tools.cli.main import main
 from triolog.tools.client.blocking import BlockingClient, BlockingConsumer
 from triolog.tools.spark.bench.cluster import standalone_cluster
+from triolog.tools.spark.carried import ADVICE
 from triolog.tools.spark.java import find_java
 from triolog.tools.spark.pack import INTERPRETER
 from triolog.tools.spark.unpacked import unpacked_home
@@ -52,6 +55,21 @@ def bare_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     return kept | dict(extra or {})
 
 
+FAILING_JOB: Final = """
+import json, sys
+from triolog.tools.spark.session import session
+
+servers, source, target = sys.argv[1:]
+spark = session("cluster test")
+rows = spark.read.format("triolog").options(**{"kafka.bootstrap.servers": servers}, subscribe=source).load()
+try:
+    rows.count()
+except Exception as exc:
+    print(json.dumps([line for line in str(exc).splitlines() if line.strip()]))
+spark.stop()
+"""
+
+
 @pytest.fixture(scope="module")
 def master(tmp_path_factory: pytest.TempPathFactory, jvm_options: str) -> Iterator[str]:
     environ = bare_environment({INTERPRETER: INTERPRETER_PATH})
@@ -60,10 +78,16 @@ def master(tmp_path_factory: pytest.TempPathFactory, jvm_options: str) -> Iterat
 
 
 def submit(
-    folder: Path, master: str, jvm_options: str, arguments: list[str], options: dict[str, str], variables: dict[str, str]
+    folder: Path,
+    master: str,
+    jvm_options: str,
+    arguments: list[str],
+    options: dict[str, str],
+    variables: dict[str, str],
+    job: str = JOB,
 ) -> str:
-    """Run the job by `spark-submit` in `folder`, and return the line that it prints."""
-    (folder / "job.py").write_text(JOB, encoding="utf-8")
+    """Run the job by `spark-submit` in `folder`, and return the last line that it prints."""
+    (folder / "job.py").write_text(job, encoding="utf-8")
     settings = {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.extraJavaOptions": jvm_options,
@@ -138,3 +162,28 @@ def test_executors_with_the_package_installed_read_and_write(
     )
     assert line == f"master {master}"
     assert written(client, topics[1]) == list(range(100))
+
+
+def test_executors_without_the_package_end_the_query_with_one_line_that_names_the_recipe(
+    master: str, jvm_options: str, served: tuple[Address, BlockingClient], topics: tuple[str, str], tmp_path: Path
+) -> None:
+    """They have what Spark itself needs, as the executors of a service do."""
+    address, _ = served
+    packages = Path(pyarrow.__file__).parents[1]
+    with sources_as_installed(tmp_path / "installed"):
+        path = os.pathsep.join((str(tmp_path / "installed"), str(ROOT), str(packages)))
+    (tmp_path / "executor").mkdir()
+    for name in ("pyarrow", "pyarrow.libs", "numpy", "numpy.libs"):
+        (tmp_path / "executor" / name).symlink_to(packages / name)
+    line = submit(
+        tmp_path,
+        master,
+        jvm_options,
+        [f"{address.host}:{address.port}", *topics],
+        {"spark.executorEnv.PYTHONPATH": str(tmp_path / "executor"), "spark.task.maxFailures": "1"},
+        {"PYSPARK_PYTHON": INTERPRETER_PATH, "PYTHONPATH": path},
+        FAILING_JOB,
+    )
+    named = [said for said in json.loads(line) if "triolog" in said]
+    assert named == [f"ImportError: {INTERPRETER_PATH} has no package triolog. {ADVICE}"], line
+    assert "Traceback" not in line
