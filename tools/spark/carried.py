@@ -41,7 +41,7 @@ class Carried:
     """Base of an object that Spark pickles to executors. Its state is its `__dict__`."""
 
     def __reduce__(self) -> tuple[Callable[..., object], tuple[Any, ...]]:
-        return load, (cloudpickle.dumps((type(self), self.__dict__)), ADVICE)
+        return load, (_dumps((type(self), self.__dict__)), ADVICE)
 
 
 A = TypeVar("A")
@@ -50,8 +50,13 @@ R = TypeVar("R")
 
 def carried(function: Callable[[A], R]) -> Callable[[A], R]:
     """Return the function as Spark may pickle it to executors."""
-    data = cloudpickle.dumps((function, None))
-    return lambda argument: load(data, ADVICE)(argument)  # type: ignore[no-any-return]
+    data = _dumps((function, None))
+    return lambda argument: load(data, ADVICE)(argument)
 
 
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+def _dumps(value: object) -> bytes:
+    data: bytes = cloudpickle.dumps(value)  # type: ignore[no-untyped-call]
+    return data
+
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]

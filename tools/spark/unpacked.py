@@ -32,7 +32,7 @@ def unpacked_home(environ: Mapping[str, str]) -> Path:
     import py4j  # type: ignore[import-untyped]
     import pyspark
 
-    package, py4j_package = (Path(module.__file__).resolve().parent for module in (pyspark, py4j))
+    package, py4j_package = (Path(module.__path__[0]).resolve() for module in (pyspark, py4j))
     lib = package / PYTHON / LIB
     packages = {lib / "pyspark.zip": package} | dict.fromkeys(lib.glob("py4j-*.zip"), py4j_package)
     text = "\n".join([pyspark.__version__, str(package), str(py4j_package), *map(str, packages)])

@@ -28,8 +28,9 @@ from triolog.tools.cli.main import main
 from triolog.tools.client.login import LoginConfig, PasswordFile, TokenFile
 from triolog.tools.client.tls import TlsConfig
 from triolog.tools.spark import pipeline_run, session
-from triolog.tools.spark.bench import codec
+from triolog.tools.spark.bench import beside_kafka, codec
 from triolog.tools.spark.bench.cpu import cpu_used_s, tree_cpu_s
+from triolog.tools.spark.bench.kafka_job import KINDS, Measured
 from triolog.tools.spark.bench.place import BATCH_ROWS, FIRST_MS, make_rows
 from triolog.tools.spark.init import FILES, PipelineExistsError, command, write_pipeline
 from triolog.tools.spark.java import DROPPED_FLAG, JavaNotFoundError, find_java, java_version, shim
@@ -506,3 +507,32 @@ def test_rows_have_the_sizes_that_the_table_names_and_pieces_hold_every_record_o
     assert (min(sizes), max(sizes)) == (50, 150)
     pieces = list(codec.pieces_of(codec.make_rows(3000, is_random=False)))
     assert [header.records_count for piece in pieces for header, _ in iter_batches(piece)] == [1000] * 3
+
+
+def measured(cpu: float, driver: float, clock: float) -> Measured:
+    parts = {"driver java": driver / 2, "driver python": driver / 2, "executors java": cpu - driver}
+    names = ("first batch of a stream", "many partitions", "latency p95")
+    return Measured(cpu_s=parts, clock_s=dict.fromkeys(names, clock))
+
+
+def test_each_goal_beside_kafkas_source_has_its_ratio_of_each_round_and_a_verdict() -> None:
+    samples = {f"{kind} triolog": [measured(10, 6, 1), measured(20, 6, 4)] for kind in KINDS}
+    samples |= {f"{kind} kafka": [measured(20, 4, 2), measured(20, 6, 8)] for kind in KINDS}
+    found = {line.name: (list(line.samples), line.verdict.value) for line in beside_kafka.goal_lines(samples)}
+    assert found == {
+        "CPU of a batch read": ([0.5, 1.0], "missed"),
+        "CPU of the driver of a batch read": ([1.5, 1.0], "missed"),
+        "CPU of a stream under AvailableNow": ([0.5, 1.0], "met"),
+        "time of a stream of one partition": ([0.5, 0.5], "met"),
+        "time to count 200 partitions of 100 records": ([0.5, 0.5], "missed"),
+        "latency p95 at two records a second": ([0.5, 0.5], "met"),
+    }
+    assert [line.note for line in beside_kafka.goal_lines(samples)][1] == "6 s beside 5 s"
+
+
+def test_without_the_jars_of_kafkas_source_the_goals_say_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    row = beside_kafka.beside_kafka(None)  # type: ignore[arg-type]
+    assert [line.name for line in row.lines] == [goal.name for goal in beside_kafka.GOALS]
+    assert {line.verdict.value for line in row.lines} == {"not measured"}
+    assert all("Install a JDK (17 or newer) and Maven" in line.note for line in row.lines)

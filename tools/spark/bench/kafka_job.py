@@ -1,4 +1,4 @@
-"""One measured job of `beside_kafka`, in a process of its own: `python -m triolog.tools.spark.bench.kafka_job JSON`.
+"""A measured job of `beside_kafka`, in a process of its own: `python -m triolog.tools.spark.bench.kafka_job JSON`.
 
 The argument is a `Job`, the only line on standard output a `Measured`. The processor time is that of the driver from its first
 instruction on, of the executors and of the server: what a job costs that `spark-submit` starts.

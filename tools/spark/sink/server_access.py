@@ -16,8 +16,9 @@ from urllib.parse import unquote, urlsplit
 
 import attrs
 
+from ....protocol.kafka.oauthbearer import OAUTHBEARER
 from ...client.config import Address, AddressSource, address_text
-from ...client.login import OAUTHBEARER, PLAIN, SCRAM, LoginConfig, PasswordFile, TokenFile
+from ...client.login import PLAIN, SCRAM, LoginConfig, PasswordFile, TokenFile
 from ...client.tls import TlsConfig
 from ..option_table.kafka_clients import (
     ENDPOINT_IDENTIFICATION,
