@@ -20,9 +20,11 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 PAGE: Final = (ROOT / "docs" / "platforms.md").read_text(encoding="utf-8")
 
 AS_ON_WINDOWS: Final = """
-import asyncio, logging, os, select, socket, ssl, sys, tempfile, uuid
+import asyncio, logging, os, select, selectors, socket, ssl, sys, tempfile, uuid
 
 sys.platform = "win32"
+socketpair, AF_UNIX = socket.socketpair, socket.AF_UNIX
+socket.socketpair = lambda: socketpair(AF_UNIX)
 for name in ("fcntl", "grp", "posix", "pwd", "resource", "termios"):
     sys.modules[name] = None
 for module, names in {
@@ -45,6 +47,13 @@ with triolog.blocking.connect(sys.argv[1]) as client:
     client.create_topic("t", 1)
     print(client.append("t", [b"espresso"]).base_offset)
     print([record.value for record in client.fetch("t")])
+
+async def fetch():
+    async with triolog.aio.connect(sys.argv[1]) as client:
+        return [record.value for record in await client.fetch("t")]
+
+with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selectors.SelectSelector())) as runner:
+    print(runner.run(fetch()))
 """
 
 
@@ -71,13 +80,13 @@ def as_on_windows(program: str, *arguments: str) -> subprocess.CompletedProcess[
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100)
 
 
-def test_on_windows_a_broker_is_refused_in_one_sentence_and_the_blocking_client_works() -> None:
+def test_on_windows_a_broker_is_refused_in_one_sentence_and_the_clients_without_trio_work() -> None:
     with triolog.blocking.open(native="127.0.0.1:0") as broker:
         done = as_on_windows(CONNECT, str(broker.native))
     assert done.stderr == ""
-    *refused, offset, values = done.stdout.splitlines()
+    *refused, offset, values, awaited = done.stdout.splitlines()
     assert refused == [NO_SERVER] * 3
-    assert (offset, values) == ("0", "[b'espresso']")
+    assert (offset, values, awaited) == ("0", "[b'espresso']", "[b'espresso']")
 
 
 def test_on_windows_the_command_ends_with_the_same_sentence() -> None:
