@@ -40,7 +40,7 @@ class _Stream:
 async def _open_tcp(address: Address, context: ssl.SSLContext | None) -> _Stream:
     # Loops that are not asyncio's own, such as uvloop, try one address after the other.
     has_races = isinstance(asyncio.get_running_loop(), asyncio.BaseEventLoop)
-    pace = {"happy_eyeballs_delay": ATTEMPT_S} if has_races and _is_name(address[0]) else {}
+    pace: dict[str, Any] = {"happy_eyeballs_delay": ATTEMPT_S} if has_races and _is_name(address[0]) else {}
     reader, writer = await asyncio.open_connection(*address, limit=RECEIVED_BYTES, **pace)
     if context is not None:
         try:
