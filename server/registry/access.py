@@ -17,6 +17,7 @@ import base64
 import logging
 import secrets
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 import attrs
@@ -70,6 +71,8 @@ class Logins:
     """Owner of the memory of checked SCRAM passwords."""
 
     _secret: bytes = attrs.field(factory=lambda: secrets.token_bytes(32), repr=False)
+    _deriving: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(1))
+    """Wrong passwords take at most one processor."""
     _checked: dict[bytes, ScramCredential] = attrs.field(factory=dict)
     """Digests of user and password, with the credential that they fit."""
 
@@ -102,9 +105,8 @@ class Logins:
         digest = credential.mechanism.mac(self._secret, f"{user}\0{password}".encode())
         if self._checked.get(digest) == credential:
             return True
-        derived = await trio.to_thread.run_sync(
-            ScramCredential.from_password, credential.mechanism, credential.iterations, credential.salt, password
-        )
+        derive = partial(ScramCredential.from_password, credential.mechanism, credential.iterations, credential.salt)
+        derived = await trio.to_thread.run_sync(derive, password, limiter=self._deriving)
         if not secrets.compare_digest(derived.stored_key, credential.stored_key):
             return False
         if len(self._checked) >= MAX_KNOWN_PASSWORDS:

@@ -6,12 +6,15 @@ Source: the Avro specification 1.12, Java's `org.apache.avro.Schema`.
 
 from __future__ import annotations
 
+import io
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
 import avro.compatibility
 import avro.errors
+import avro.io
 import avro.name
 import avro.schema
 
@@ -53,6 +56,13 @@ class AvroSchema:
             return []
         kinds = ", ".join(dict.fromkeys(each.name.upper() for each in result.incompatibilities))
         return [f"{kinds} at {', '.join(sorted(result.locations))}: {', '.join(sorted(result.messages))}"]
+
+    def decode(self, data: bytes) -> Any:
+        """Logical types are left as they are stored."""
+        try:
+            return avro.io.DatumReader(self._schema).read(avro.io.BinaryDecoder(io.BytesIO(data)))
+        except (avro.errors.AvroException, struct.error, TypeError, IndexError, OverflowError, MemoryError) as exc:
+            raise ValueError(f"the value is not one of its Avro schema: {exc!r}") from None
 
 
 class _TooManyComparisonsError(Exception):

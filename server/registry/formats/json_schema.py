@@ -108,6 +108,9 @@ class JsonSchema:
         except (_TooManyStepsError, RecursionError):
             return [f"the schemas are too large to compare: the proof has more than {MAX_COMPARISONS} steps"]
 
+    def decode(self, data: bytes) -> Any:
+        return json.loads(data)
+
 
 # ---- the form of a schema ------------------------------------------------------------------------------------------------
 

@@ -46,6 +46,9 @@ class Parsed(Protocol):
     def incompatibilities(self, writer: Any) -> list[str]:
         """Return why this schema may fail to read data of the schema `writer`; empty if it reads all of them."""
 
+    def decode(self, data: bytes) -> Any:
+        """Return the value in the bytes that a serializer writes after the id of the schema. Raises ValueError."""
+
 
 def read_schema_json(text: str) -> Any:
     """Return the value of a JSON text. Raises InvalidSchemaError, also above the limits on one schema."""

@@ -27,7 +27,7 @@ from typing import Any, Final
 
 import attrs
 from google.protobuf import descriptor_pb2 as pb
-from google.protobuf import descriptor_pool
+from google.protobuf import descriptor_pool, json_format, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
 from google.protobuf.message import DecodeError
 
@@ -86,6 +86,35 @@ class ProtobufSchema:
 
     def incompatibilities(self, writer: ProtobufSchema) -> list[str]:
         return list(_Comparison().of_files(self._file, writer._file))
+
+    def decode(self, data: bytes) -> Any:
+        """The message follows its place in the file: the number of indexes, and the indexes, as zigzag integers."""
+        try:
+            count, at = _zigzag(data, 0)
+            indexes = []
+            for _ in range(count):
+                index, at = _zigzag(data, at)
+                indexes.append(index)
+            messages = list(self._file.message_types_by_name.values())
+            first, *others = indexes or [0]
+            message = messages[first]
+            for each in others:
+                message = message.nested_types[each]
+            value = message_factory.GetMessageClass(message).FromString(data[at:])
+            return json_format.MessageToDict(value, preserving_proto_field_name=True)
+        except (IndexError, DecodeError, TypeError, json_format.Error) as exc:
+            raise ValueError(f"the value is not one of its Protobuf schema: {exc!r}") from None
+
+
+def _zigzag(data: bytes, at: int) -> tuple[int, int]:
+    """Return a number, and the place after it. Raises IndexError."""
+    number = shift = 0
+    while True:
+        byte = data[at]
+        number |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return number >> 1 ^ -(number & 1), at
 
 
 # ---- reading -------------------------------------------------------------------------------------------------------------
