@@ -371,8 +371,8 @@ class BrokerConfig:
     group_consumer_session_timeout_ms: int = group_key("consumer.session.timeout.ms")
     group_consumer_migration_policy: MigrationPolicy = enum_key(
         MigrationPolicy.BIDIRECTIONAL,
-        "Whether a group with members changes its protocol: a classic group to the `consumer` protocol (upgrade), such a "
-        "group to the classic one (downgrade), both (bidirectional), or neither (disabled).",
+        "Changes of the protocol of a group that has members: from the classic protocol to `consumer` (upgrade), back "
+        "(downgrade), both (bidirectional) or none (disabled).",
         broker_name="group.consumer.migration.policy",
     )
     group_share_heartbeat_interval_ms: int = group_key("share.heartbeat.interval.ms")

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar, Final
 
 import attrs
@@ -135,18 +136,25 @@ class ConsumerGroup(AssignedGroup[ConsumerMember, Partitions]):
     def check_commit(
         self, who: CommittingMember, partitions: Iterable[TopicPartition], topics: TopicImage, *, is_transactional: bool
     ) -> None:
-        member = self.members.get(who.member_id)
-        if member is None or not member.is_classic:
+        with self._in_words_of(who.member_id) as is_classic:
+            who = attrs.evolve(who, version=None) if is_classic else who
             super().check_commit(who, partitions, topics, is_transactional=is_transactional)
-        else:
-            check_generation(member, who.generation)
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        member = self.members.get(member_id or "")
-        if member is None or not member.is_classic:
+        with self._in_words_of(member_id):
             super().check_fetch(member_id, member_epoch)
-        else:
-            check_generation(member, member_epoch)
+
+    @contextmanager
+    def _in_words_of(self, member_id: str | None) -> Iterator[bool]:
+        """Yield whether a member uses the classic protocol. Its stale epoch is an illegal generation."""
+        member = self.members.get(member_id or "")
+        is_classic = member is not None and member.is_classic
+        try:
+            yield is_classic
+        except RequestError as exc:
+            if not is_classic or exc.code is not ErrorCode.STALE_MEMBER_EPOCH:
+                raise
+            raise RequestError(exc.message, ErrorCode.ILLEGAL_GENERATION) from exc
 
     def check_since(self, member: ConsumerMember, epoch: int, topic_partition: TopicPartition, topics: TopicImage) -> None:
         topic = topics.find(topic_partition.topic)
@@ -160,15 +168,6 @@ class ConsumerGroup(AssignedGroup[ConsumerMember, Partitions]):
 
     def is_anonymous(self, who: CommittingMember) -> bool:
         return super().is_anonymous(who) and who.group_instance_id is None
-
-
-def check_generation(member: ConsumerMember, generation: int) -> None:
-    """Raises ILLEGAL_GENERATION unless a member that uses the classic protocol names its epoch."""
-    if generation != member.epoch:
-        raise RequestError(
-            f"The received generation id {generation} does not match the expected member epoch {member.epoch}.",
-            ErrorCode.ILLEGAL_GENERATION,
-        )
 
 
 @attrs.define(eq=False, repr=False)

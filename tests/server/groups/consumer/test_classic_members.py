@@ -13,11 +13,12 @@ from triolog.protocol.coordinator.consumer_group_records import (
 )
 from triolog.protocol.coordinator.offsets import GroupMetadataKey
 from triolog.protocol.errors import ErrorCode, RequestError
+from triolog.protocol.types import TopicPartition
 from triolog.server.config.values import MigrationPolicy
 from triolog.server.groups.assigned.values import AssignedGroupSettings
 from triolog.server.groups.classic.values import Heartbeat, Join
 from triolog.server.groups.consumer.member import MemberState
-from triolog.server.groups.values import GroupState
+from triolog.server.groups.values import CommittingMember, GroupState
 
 from tests.support.consumer_groups import GROUP, REBALANCE_TIMEOUT_MS, Consumer, Topics
 from tests.support.mixed_groups import COOPERATIVE, EAGER, SESSION_MS, ClassicClient, Mixed, subscription
@@ -117,6 +118,31 @@ def test_a_classic_member_is_told_to_join_when_all_that_it_waits_for_is_free(dri
     member.beat()
     settle(classic, rounds=4)
     assert len(classic.owned) == PARTITIONS // 2
+
+
+def test_a_classic_member_commits_at_an_earlier_epoch_what_it_has_had_since_then(driven: Mixed) -> None:
+    """KIP-1251, with the errors of its protocol. Kafka 4.3.1 answers so."""
+    classic, _ = mixed(driven)
+    group, topic_id = driven.groups.known(GROUP), driven.topics.found["t"].topic_id
+    assert (classic.generation, group.members[classic.member_id].epoch) == (2, 2)
+
+    def commit(partition: tuple[bytes, int], generation: int) -> ErrorCode:
+        who = CommittingMember(generation=generation, member_id=classic.member_id, version=8)
+        try:
+            group.check_commit(who, [TopicPartition("t", partition[1])], driven.topics, is_transactional=False)
+        except RequestError as exc:
+            return ErrorCode(exc.code)
+        return ErrorCode.NONE
+
+    kept, gone = min(classic.owned), min(driven.topics.all_of("t") - classic.owned)
+    assert kept[0] == topic_id
+    illegal = ErrorCode.ILLEGAL_GENERATION
+    assert [commit(kept, generation) for generation in range(-1, 4)] == [illegal, illegal, 0, 0, illegal]
+    assert [commit(gone, generation) for generation in range(-1, 4)] == [illegal, illegal, illegal, 0, illegal]
+    group.check_fetch(classic.member_id, 2)
+    with pytest.raises(RequestError) as refused:
+        group.check_fetch(classic.member_id, 1)
+    assert refused.value.code is illegal
 
 
 def test_records_of_a_mixed_group_are_those_of_kafka(driven: Mixed) -> None:

@@ -269,6 +269,7 @@ async def test_a_classic_member_commits_with_its_epoch_as_the_generation(
 
     assert await commit() == 0
     assert await commit(generation_id_or_member_epoch=2) == ErrorCode.ILLEGAL_GENERATION
+    assert await commit(generation_id_or_member_epoch=0) == ErrorCode.ILLEGAL_GENERATION
     assert await commit(member_id="nobody") == ErrorCode.UNKNOWN_MEMBER_ID
     assert await commit(member_id="", generation_id_or_member_epoch=-1) == ErrorCode.UNKNOWN_MEMBER_ID
     assert await commit(member_id=CONSUMER, generation_id_or_member_epoch=2) == ErrorCode.UNSUPPORTED_VERSION
