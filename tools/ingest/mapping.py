@@ -32,7 +32,7 @@ MAX_TIMESTAMP_MS: Final = 253_402_300_799_999
 FLAGS: Final = {True: b"true", False: b"false"}
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Message:
     """A message as it arrived."""
 
@@ -51,7 +51,7 @@ class Message:
         return blake2b(self.topic.encode() + b"\0" + self.payload, digest_size=DIGEST_BYTES).digest()
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Entry:
     """A record to store, and the message of which it was made."""
 

@@ -24,7 +24,7 @@ DEFAULT_SERVER: Final = Address(host="127.0.0.1", port=9095)
 
 @attrs.frozen(kw_only=True)
 class ProcessSettings:
-    """What every process with links needs to know."""
+    """The keys that every process with links has, and its links."""
 
     server: Address = attrs.field(
         default=DEFAULT_SERVER,
