@@ -210,6 +210,7 @@ FLOORS: Final = {
     "tools.export": 26,
     "tools.forward": 26,
     "tools.groups": 26,
+    "tools.ingest": 27,
     "tools.sql": 27,
     "tools.console": 27,
     "tools.cli.terminal": 27,
