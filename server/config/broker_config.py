@@ -182,6 +182,9 @@ class BrokerConfig:
     metrics: Address | None = parsed_key(
         Address.parse, "address", "HTTP address of /metrics, /livez and /readyz. Without it they are off."
     )
+    schema_registry: Address | None = parsed_key(
+        Address.parse, "address", "HTTP address of the schema registry. Without it the server has none."
+    )
     topic_defaults: LogConfig = attrs.field(
         factory=LogConfig,
         metadata=described(
