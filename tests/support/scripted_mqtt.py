@@ -13,7 +13,6 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 import triolog
-from triolog.server.config.values import Address
 from triolog.server.embedded import BlockingBroker
 from triolog.tools.forward.memory import Wishes
 from triolog.tools.ingest.ingest import Ingest
@@ -157,14 +156,18 @@ class ScriptedBroker:
     def close(self) -> None:
         self._listening.close()
 
-    def link(self, server: BlockingBroker | Address, **settings: Any) -> Ingest:
-        """A link from this broker; `settings` are keys of an `[[ingest]]` table, or of its only map."""
-        address = server if isinstance(server, Address) else server.native
-        assert address is not None
-        own = {key: settings.pop(key) for key in ("filter", "topic", "key", "timestamp") if key in settings}
-        table = {"name": LINK, "broker": self.address, "map": [{"filter": FILTER, "topic": TOPIC, **own}], **settings}
-        where = (address.host, address.port)
-        return Ingest(INGEST.read_link("the test", table), lambda link: Store(link, where, None, None), Wishes())
+    def link(self, server: BlockingBroker, **settings: Any) -> Ingest:
+        """A link from this broker, as `link_from`."""
+        return link_from(self.address, server, **settings)
+
+
+def link_from(broker: str, server: BlockingBroker, **settings: Any) -> Ingest:
+    """A link; `settings` are keys of an `[[ingest]]` table, or of its only map."""
+    assert server.native is not None
+    own = {key: settings.pop(key) for key in ("filter", "topic", "key", "timestamp") if key in settings}
+    table = {"name": LINK, "broker": broker, "map": [{"filter": FILTER, "topic": TOPIC, **own}], **settings}
+    where = (server.native.host, server.native.port)
+    return Ingest(INGEST.read_link("the test", table), lambda link: Store(link, where, None, None), Wishes())
 
 
 @contextlib.contextmanager
