@@ -6,6 +6,7 @@ A real broker marks no new message as sent again, and does not send one packet i
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import struct
 from collections.abc import Iterator, Sequence
@@ -111,6 +112,11 @@ class Peer:
             self._send(0xD0, b"")
         return None
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing has arrived that was not read."""
+        return not select.select([self._stream], [], [], 0)[0]
+
     def _read(self, size: int) -> bytes | None:
         data = b""
         while len(data) < size:
@@ -171,7 +177,10 @@ def link_from(broker: str, server: BlockingBroker, **settings: Any) -> Ingest:
 
 
 @contextlib.contextmanager
-def scripted() -> Iterator[tuple[ScriptedBroker, BlockingBroker]]:
-    """A scripted broker, and a server in this process."""
-    with contextlib.closing(ScriptedBroker()) as broker, triolog.blocking.open(native=ANY_PORT, config=FOR_EVER) as server:
+def scripted(**options: Any) -> Iterator[tuple[ScriptedBroker, BlockingBroker]]:
+    """A scripted broker, and a server in this process with these options."""
+    with (
+        contextlib.closing(ScriptedBroker()) as broker,
+        triolog.blocking.open(native=ANY_PORT, config=FOR_EVER, **options) as server,
+    ):
         yield broker, server
