@@ -158,7 +158,7 @@ dist: sbom
 # What a release has to pass: everything is built, checked, installed into empty environments, and tried there with the README.
 release-check: zipapp $(VENV)/.installed-test
 	TRIOLOG_TEST=merge TRIOLOG_TEST_RELEASED=$(CURDIR) $(BIN)/python -m pytest tests/test_packaging.py tests/test_sbom.py \
-		tests/test_release.py $(ARGS)
+		tests/test_release.py tests/test_wheels.py $(ARGS)
 
 # The documentation says how to install triolog as IS_ON_PYPI in protocol/extras.py has it.
 install-lines:
