@@ -126,6 +126,19 @@ async def test_a_group_that_has_become_classic_rebalances_after_a_stop_or_a_kill
         assert (again.error, again.leader) == (ErrorCode.NONE, joined.member_id)
 
 
+async def test_a_group_becomes_classic_when_the_session_of_its_last_consumer_ends(
+    fast_path: Path, mock_clock: MockClock
+) -> None:
+    async with serving(fast_path) as broker:
+        await broker.groups.consumer_heartbeat(HEARTBEAT)
+        joined = await join(broker, session_timeout_ms=600_000)
+        await sync(broker, joined)
+        mock_clock.jump(45.01)
+        await until(lambda: GROUP not in broker.groups.consumers)
+        assert await kind(broker) == "classic"
+        assert beat(broker, joined) is ErrorCode.REBALANCE_IN_PROGRESS
+
+
 async def test_a_conversion_is_on_the_device_before_anybody_is_told(fast_path: Path, fs: GateFileSystem) -> None:
     async with serving(fast_path, fs=fs, durability="fsync") as broker:
         joined = await formed(broker)
