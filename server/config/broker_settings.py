@@ -26,12 +26,12 @@ VARIABLE_PREFIX: Final = "TRIOLOG_"
 OTHER_VARIABLES: Final = frozenset(
     {
         *("TRIOLOG_TEST", "TRIOLOG_SERVER", "TRIOLOG_TLS", "TRIOLOG_TLS_CA", "TRIOLOG_TLS_CERT", "TRIOLOG_FORWARD_DIR"),
-        *("TRIOLOG_USER", "TRIOLOG_PASSWORD", "TRIOLOG_PASSWORD_FILE"),
+        *("TRIOLOG_USER", "TRIOLOG_PASSWORD", "TRIOLOG_PASSWORD_FILE", "TRIOLOG_INGEST_DIR"),
     }
 )
 """Variables of that prefix that are not the server's: the size of the test suite, settings of clients, the place of links."""
-FORWARD_TABLES: Final = ("forward", "forward_process")
-"""Links to an upstream, which another process reads and checks (`triolog forward`)."""
+LINK_TABLES: Final = ("forward", "forward_process", "ingest", "ingest_process")
+"""Links, which other processes read and check (`triolog forward`, `triolog ingest`)."""
 
 
 def read_settings(file: str | None, environment: Mapping[str, str], arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def read_settings(file: str | None, environment: Mapping[str, str], arguments: M
     if file is not None:
         document = _load_toml(file)
         topic_defaults = _topic_table(f"{file} [topic_defaults]", document.pop("topic_defaults", {}))
-        for table in FORWARD_TABLES:
+        for table in LINK_TABLES:
             document.pop(table, None)
         values |= _read_all(file, document)
     variables = {

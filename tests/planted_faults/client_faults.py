@@ -1,4 +1,4 @@
-"""Faults in the client: what Ctrl-C in a blocking program may cost."""
+"""Faults in the client and in ingest: what Ctrl-C in a blocking program may cost, and an acknowledgement that is too early."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Final
 from tests.planted_faults.planting import Fault
 
 BLOCKING: Final = "tests/tools/client/blocking"
+INGEST: Final = "tests/tools/ingest/test_link.py"
 
 CLIENT_FAULTS: Final = {
     "ctrl-c-interrupts-a-task": Fault(
@@ -22,5 +23,27 @@ CLIENT_FAULTS: Final = {
         old='            self._fail(deliveries, ConnectionLostError("interrupted while sending"))\n',
         new="            pass\n",
         tests=(f"{BLOCKING}/test_blocking.py::test_an_interrupted_send_loses_nothing",),
+    ),
+    "ingest-acknowledges-before-the-append": Fault(
+        why="A message that the broker has forgotten is lost when the append fails.",
+        file="tools/ingest/ingest.py",
+        old="                        self._store(store, kept, released)\n",
+        new="                        broker.acknowledge(kept, released)\n"
+        "                        self._store(store, kept, released)\n",
+        tests=(f"{INGEST}::test_nothing_is_acknowledged_while_the_server_is_away",),
+    ),
+    "ingest-forgets-stored-packet-ids": Fault(
+        why="A message of QoS 2 that is sent again is stored twice.",
+        file="tools/ingest/packet_ids.py",
+        old="            if known == digest and message.dup:\n",
+        new="            if False:\n",
+        tests=(f"{INGEST}::test_a_message_of_qos_2_is_stored_once_whatever_breaks_in_its_handshake",),
+    ),
+    "ingest-takes-a-reused-packet-id-for-a-duplicate": Fault(
+        why="A new message with the packet id of an unfinished one is acknowledged and not stored.",
+        file="tools/ingest/packet_ids.py",
+        old="            if known == digest and message.dup:\n",
+        new="            if known is not None:\n",
+        tests=(f"{INGEST}::test_a_reused_packet_id_of_qos_2_loses_no_message",),
     ),
 }

@@ -437,6 +437,26 @@ MEMBERS: Final = {
         "            await self._store(plan, lambda: None, replaces_classic=replaces_classic)\n",
         tests=("tests/server/groups/coordinators/test_assigned.py::test_a_member_exists_once_it_is_on_the_device",),
     ),
+    "converted-without-the-rest": Fault(
+        why="A group that becomes classic forgets a partition that a member still reads. After the way back another has it.",
+        file="server/groups/consumer/conversion.py",
+        old="        assignment=assignment_bytes(member.held, classic, topics),\n",
+        new="        assignment=assignment_bytes(member.assigned, classic, topics),\n",
+        tests=(
+            "tests/server/groups/consumer/test_classic_members.py::"
+            "test_a_partition_that_a_member_is_giving_up_stays_its_own_over_both_conversions",
+        ),
+    ),
+    "rebalance-forgotten": Fault(
+        why="After a kill nobody reads the partitions of the member that left when the group became classic.",
+        file="server/groups/consumer/conversion.py",
+        old="        value.leader = None\n",
+        new="        pass\n",
+        tests=(
+            "tests/server/groups/coordinators/test_consumer.py::"
+            "test_a_group_that_has_become_classic_rebalances_after_a_stop_or_a_kill",
+        ),
+    ),
 }
 
 MEMORY: Final = {
