@@ -40,7 +40,8 @@ STEPS_PER_APPEND: Final = 16
 PARTITIONS_AT_ONCE: Final = 16
 """A produce with more partitions is not begun before others have had their turn."""
 PARTITIONS_PER_TURN: Final = 64
-"""Partitions of a produce that are offered their records before others have their turn. A refusal costs most: 10 to 40 us."""
+"""Partitions of a produce that are offered their records before others have their turn. A refusal costs most: 10 to 40 us. At
+most twice as many wait for the device, so that a record of another client is not behind thousands of them."""
 NOT_ACKNOWLEDGED: Final = AppendResult(-1, -1, -1, -1)
 """The result of an append whose acknowledgement nobody waits for."""
 
@@ -78,7 +79,11 @@ class LogWriter:
         """
         if topic_partition.topic in INTERNAL_TOPICS:
             check_not_internal(topic_partition.topic)
-        partition = self._manager.topics.writable(topic_partition)
+        # What `writable` does, without its call.
+        hosted = self._manager.topics.partition(topic_partition)
+        if (refusal := hosted.refusal or hosted.hold_refusal) is not None:
+            raise refusal.as_answer()
+        partition = hosted.actor
         prepared = self._check_in_turn(partition, records)
         if prepared is None:
             return partial(self._check_and_append, partition, records, acks, answer, expected_offset, joins_transaction)
@@ -238,6 +243,9 @@ class PendingProduce(ABC):
     """Partitions without a result."""
     results: list[AppendResult | RequestError | None]
     """By slot."""
+    _goes_on_at: int = attrs.field(init=False, default=-1)
+    """The number of missing results at which the next partitions are offered their records."""
+    _has_room: trio.Event = attrs.field(init=False, factory=trio.Event)
 
     # ---- what a protocol says --------------------------------------------------------------------------------------------
 
@@ -286,7 +294,8 @@ class PendingProduce(ABC):
         await self.offer_all(entries, offer)
 
     async def offer_all(self, entries: Iterable[tuple[int, T]], offer: Callable[[int, T], Work | None]) -> None:
-        """Do what `offer_in_turn` does for any number of entries; others have their turn in between."""
+        """Do what `offer_in_turn` does for any number of entries. Others have their turn in between, at the device too."""
+        missing = self._missing
         for count, (slot, entry) in enumerate(entries, 1):
             try:
                 work = offer(slot, entry)
@@ -296,6 +305,10 @@ class PendingProduce(ABC):
                 self.put(slot, exc.as_answer())
             if not count % PARTITIONS_PER_TURN:
                 await trio.lowlevel.checkpoint()
+                goes_on_at = missing - count + PARTITIONS_PER_TURN
+                if self._missing > goes_on_at:
+                    self._goes_on_at, self._has_room = goes_on_at, trio.Event()
+                    await self._has_room.wait()
         self._settle()
 
     def _settle(self) -> None:
@@ -311,6 +324,8 @@ class PendingProduce(ABC):
         """Take the result of a partition. Raises nothing: the actor that calls it serves others too."""
         self.results[slot] = result
         self._missing -= 1
+        if self._missing == self._goes_on_at:
+            self._has_room.set()
         try:
             if result.__class__ is not AppendResult:
                 assert isinstance(result, RequestError)

@@ -7,6 +7,7 @@ import errno
 import faulthandler
 import gc
 import importlib.util
+import linecache
 import logging
 import os
 import resource
@@ -40,6 +41,8 @@ DEFAULT_KAFKA: Final = "127.0.0.1:9092"
 USUAL: Final = gc.get_threshold()
 OPEN_MAX: Final = 10_240
 """Files that macOS accepts as a soft limit where the hard one is unlimited (setrlimit(2), its OPEN_MAX)."""
+ATTRS_METHODS: Final = "<attrs generated methods "
+"""Beginning of the names under which attrs keeps them."""
 WHILE_LOADING: Final = (10_000, *USUAL[1:])
 """What is loaded stays, but for a class behind each attrs class: 5 MiB, which the collector finds seldom enough."""
 WHILE_STARTING: Final = (100_000, *USUAL[1:])
@@ -80,6 +83,12 @@ class CannotServeError(click.ClickException):
     help=f"Listen for Kafka clients.  [default without --data-dir: {DEFAULT_KAFKA}]",
 )
 @click.option("--metrics", metavar="[HOST:]PORT", callback=_address("127.0.0.1:"), help="Serve /metrics, /livez and /readyz.")
+@click.option(
+    "--schema-registry",
+    metavar="[HOST:]PORT",
+    callback=_address("127.0.0.1:"),
+    help="Serve a schema registry with Confluent's REST API.",
+)
 @click.option("--console", metavar="[HOST:]PORT", callback=_address("127.0.0.1:"), help="Serve the console for browsers.")
 @click.option("--console-allow-changes", is_flag=True, help="Let users of the console change things.")
 @click.option("--control", metavar="HOST:PORT", help="Tests only: serve HTTP calls that control the broker.")
@@ -109,6 +118,7 @@ def command(
     native: str | None,
     kafka: str | None,
     metrics: str | None,
+    schema_registry: str | None,
     console: str | None,
     console_allow_changes: bool,
     control: str | None,
@@ -136,7 +146,15 @@ def command(
         from ...protocol.errors import RequestError, TriologError
         from ...server.app import serve
         from ...server.config.broker_config import DEFAULT_NATIVE, BrokerConfig
-        from ...server.config.broker_settings import KAFKA, METRICS, NATIVE, check_exposure, read_settings, read_topic_configs
+        from ...server.config.broker_settings import (
+            KAFKA,
+            METRICS,
+            NATIVE,
+            REGISTRY,
+            check_exposure,
+            read_settings,
+            read_topic_configs,
+        )
         from ...server.service.log_lines import configure_logging
         from ...server.service.service import Service
         from ...server.system.open_files import check_open_files
@@ -150,6 +168,7 @@ def command(
         "native": native,
         "kafka": kafka,
         "metrics": metrics,
+        "schema_registry": schema_registry,
         "durability": durability,
         "log_level": log_level,
         "insecure": insecure or None,
@@ -166,12 +185,15 @@ def command(
         adopted = {} if topic_config is None else read_topic_configs(topic_config)
         config = BrokerConfig(**settings, adopted_topics=adopted)
         check_open_files(config.max_connections)
-        check_exposure(config, {NATIVE: config.native or DEFAULT_NATIVE, KAFKA: config.kafka, METRICS: config.metrics})
+        others = {METRICS: config.metrics, REGISTRY: config.schema_registry}
+        check_exposure(config, {NATIVE: config.native or DEFAULT_NATIVE, KAFKA: config.kafka, **others})
     except RequestError as exc:
         raise click.UsageError(exc.message) from exc
     log_lines.set(config)
     if config.metrics is not None:
         _check_metrics_extra()
+    if config.schema_registry is not None:
+        _check_registry_extra()
     if config.kafka is not None:
         with seldom_collecting(WHILE_LOADING):
             from ...server.listeners.kafka.calls import load_calls
@@ -184,6 +206,7 @@ def command(
         if console is None
         else _console(console, config, state_dir, control_token_file, allow_changes=console_allow_changes)
     )
+    _forget_generated_source()
     gc.freeze()
     if "max_connections" not in settings:
         _say_when_connections_are_few(config.max_connections)
@@ -358,6 +381,13 @@ def _link_tables(config_file: str) -> list[str]:
     return [name for name in (FORWARD, INGEST) if name in document]
 
 
+def _forget_generated_source() -> None:
+    """Forget the text of the methods that attrs has generated, 1 MiB. It keeps them for tracebacks, which have the names of the
+    methods and the numbers of their lines without it."""
+    for name in [name for name in linecache.cache if name.startswith(ATTRS_METHODS)]:
+        del linecache.cache[name]
+
+
 @contextlib.contextmanager
 def seldom_collecting(thresholds: tuple[int, int, int] = WHILE_STARTING) -> Iterator[None]:
     """For the time of the block, or until the server has started."""
@@ -390,6 +420,16 @@ def _check_metrics_extra() -> None:
     missing = [name for name in ("prometheus_client", "h11") if importlib.util.find_spec(name) is None]
     if missing:
         raise click.UsageError(f"--metrics needs {' and '.join(missing)}: {how_to_install('metrics')}")
+
+
+def _check_registry_extra() -> None:
+    from ...protocol.errors import InvalidConfigError
+    from ...server.registry.opening import check_extra
+
+    try:
+        check_extra()
+    except InvalidConfigError as exc:
+        raise click.UsageError(f"--schema-registry: {exc.message}") from None
 
 
 def _raise_descriptor_limit() -> None:

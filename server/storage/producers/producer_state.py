@@ -14,7 +14,6 @@ a range says holds until all of it is on the device: it may say more than there 
 from __future__ import annotations
 
 import itertools
-from collections import deque
 from typing import Final, NamedTuple
 
 import attrs
@@ -40,7 +39,7 @@ class ProducerState:
     """Whether a snapshot alone said what the batches of the producers are: the log may tell of earlier ones."""
     log_start_offset: int = 0
     """Stored batches that end before it are passed over: of those any may be missing already."""
-    unreplicated: deque[CompletedTxn] = attrs.field(factory=deque)
+    unreplicated: list[CompletedTxn] = attrs.field(factory=list)
     """Those whose marker is not below the high watermark yet, without those that begin behind one that ends later: first and
     last offsets ascend, and the first of them begins first."""
     first_unstable_offset: int | None = None
@@ -109,7 +108,7 @@ class ProducerState:
         """Transactions whose marker lies below the high watermark are decided for every reader."""
         if self.unreplicated and self.unreplicated[0].last_offset < offset:
             while self.unreplicated and self.unreplicated[0].last_offset < offset:
-                self.unreplicated.popleft()
+                self.unreplicated.pop(0)
             self._find_first_unstable()
 
     def on_recovery_point(self, offset: int) -> None:

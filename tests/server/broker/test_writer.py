@@ -6,15 +6,17 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import trio
 from trio.testing import assert_checkpoints
-from triolog.protocol.errors import CorruptRecordError, InvalidTopicError, UnknownTopicOrPartitionError
+from triolog.protocol.errors import CorruptRecordError, InvalidTopicError, RequestError, UnknownTopicOrPartitionError
 from triolog.protocol.types import CompressionType, TopicPartition
-from triolog.server.broker import Broker, FetchPartition, statistics
+from triolog.server.broker import PARTITIONS_PER_TURN, Broker, FetchPartition, PendingProduce, statistics
 from triolog.server.broker.writer import STEPS_PER_APPEND
 from triolog.server.figures.prometheus import scrape
 from triolog.server.listeners.native.described import statistics_map
@@ -34,6 +36,7 @@ from tests.support.brokers import (
     values_from,
     with_quick_writes,
 )
+from tests.support.gate_fs import GateFileSystem
 from tests.support.logs import START_MS, batch
 
 
@@ -239,6 +242,48 @@ async def test_directories_tell_their_space(tmp_path: Path) -> None:
         (directory,) = (await broker.statistics()).directories
         assert 0 < directory.free_bytes < directory.total_bytes
         assert directory.description.error is None
+
+
+class Produce(PendingProduce):
+    """One that nobody hears of."""
+
+    is_answered = False
+
+    def respond(self) -> None:
+        self.is_answered = True
+
+    def discard(self) -> None:
+        raise AssertionError
+
+    def note_refusal(self, slot: int, error: RequestError, *, by_log: bool) -> None:
+        """What was refused is in `results`."""
+
+    def met_bug(self, error: Exception) -> None:
+        raise error
+
+
+async def test_a_produce_to_many_partitions_leaves_room_at_the_device_for_others(tmp_path: Path) -> None:
+    fs, count, offered = GateFileSystem(), 3 * PARTITIONS_PER_TURN, list[int]()
+    async with running_broker(tmp_path, fs=fs) as broker:
+        await broker.topics.create("many", count, {"durability": "fsync"})
+        produce = Produce(SimpleNamespace(acks=-1), count, [None] * count)
+
+        def offer_one(slot: int, partition: int) -> Any:
+            offered.append(slot)
+            records = batch(value=b"now") if slot % 50 else b"not a batch"
+            return broker.writer.offer(TopicPartition("many", partition), records, -1, partial(produce.put, slot))
+
+        async with trio.open_nursery() as nursery:
+            with fs.hold("sync", ".log") as gate:
+                nursery.start_soon(produce.offer_all, enumerate(range(count)), offer_one)
+                await gate.reached()
+                await trio.testing.wait_all_tasks_blocked(0.1)
+                assert len(offered) == 2 * PARTITIONS_PER_TURN
+                gate.release()
+        await until(lambda: produce.is_answered)
+        refused = [slot for slot, result in enumerate(produce.results) if isinstance(result, RequestError)]
+        assert offered == list(range(count))
+        assert refused == list(range(0, count, 50))
 
 
 def test_durations_are_counted_in_their_class() -> None:

@@ -66,6 +66,16 @@ def logs_in(servers: str, token: str) -> bool:
     return False
 
 
+def is_served(admin: AdminClient) -> bool:
+    """Whether librdkafka is served in the end: a request on a connection that the server ends fails, and nobody repeats it."""
+    while True:
+        try:
+            return bool(admin.list_topics(timeout=TIMEOUT_S))
+        except KafkaException as exc:
+            if exc.args[0].code() != KafkaError._TRANSPORT:
+                raise
+
+
 def test_a_token_expires_by_the_clock_of_the_broker(broker: BlockingBroker) -> None:
     token = broker.tokens.issue("alice", lifetime_s=100)
     assert logs_in(broker.bootstrap_servers, token)
@@ -75,7 +85,7 @@ def test_a_token_expires_by_the_clock_of_the_broker(broker: BlockingBroker) -> N
 
 
 def test_a_session_ends_with_its_token_when_the_clock_is_moved(broker: BlockingBroker) -> None:
-    """librdkafka asks for a token, logs in again on the same connection, and goes on."""
+    """librdkafka loses its connection, logs in on a new one, and goes on."""
     asked = []
 
     def token(_: object) -> tuple[str, float]:
@@ -86,7 +96,7 @@ def test_a_session_ends_with_its_token_when_the_clock_is_moved(broker: BlockingB
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, **keys})
     assert admin.list_topics(timeout=TIMEOUT_S)
     broker.clock.advance(601)
-    assert admin.list_topics(timeout=TIMEOUT_S), "a new connection with the same token, within the clock skew"
+    assert is_served(admin), "a new connection with the same token, within the clock skew"
     assert broker.tokens.logins()["alice"] >= 2
 
 

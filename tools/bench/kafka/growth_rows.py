@@ -92,7 +92,7 @@ class Growth:
     """Of the first step of a short run."""
     note: str
     targets: Mapping[str, Target] = attrs.field(factory=dict)
-    """Of triolog's figures at the last step, over those at the first one."""
+    """Of triolog's figures at the last step that Kafka takes too, over those at the first one."""
 
     def __call__(self, brokers: Brokers) -> RowResult:
         steps = list(dict.fromkeys(brokers.bench.scale.count(step, least=self.least) for step in self.steps))
@@ -116,7 +116,7 @@ class Growth:
             for name, points in by_name.items():
                 lines += [Line(f"{figure}, {step:,} {self.what}, {name}", unit, [value]) for step, value in points.items()]
             ours = by_name[TRIOLOG]
-            first, last = min(ours), max(ours)
+            first, last = min(ours), max(step for step in ours if self.kafka_most is None or step <= self.kafka_most)
             growth = f"{figure}, {TRIOLOG}, {last:,} / {first:,} {self.what}"
             lines.append(Line(growth, "x", [ours[last] / ours[first]], self.targets.get(figure)))
             curves.append(Curve(figure, unit, self.what, by_name))

@@ -121,6 +121,7 @@ class LogMachine(RuleBasedStateMachine):
         self.queue: Group = []
         self.flushing: tuple[FlushPlan, bool] | None = None
         """A flush that was planned and not committed, and whether its operations were executed."""
+        self.was_altered = False
 
     @property
     def log(self) -> Log:
@@ -145,6 +146,7 @@ class LogMachine(RuleBasedStateMachine):
     def alter(self, seed: int | None) -> None:
         """Between the end of a process and the next start."""
         if seed is not None:
+            self.was_altered = True
             note(f"altered {alter_one(self.fs, self.directory, random.Random(seed), self.may_alter)}")
 
     def may_alter(self, path: str) -> bool:
@@ -373,7 +375,7 @@ class LogMachine(RuleBasedStateMachine):
     def check_all(self) -> None:
         self.log.check_invariant()
         check_everything(self.fs, self.log.snapshot(), self.model)
-        check_indexes(self.inline)
+        check_indexes(self.inline, was_altered=self.was_altered)
 
     @invariant()
     def offsets_agree(self) -> None:
