@@ -164,6 +164,26 @@ def test_a_task_can_end_its_nursery_and_one_that_starts_then_runs_up_to_its_firs
     assert first.steps == second.steps == ["begun", "ended"]
 
 
+def test_a_task_that_starts_while_its_nursery_ends_is_cancelled(runner: Runner) -> None:
+    waiting = Waiting(runner.parts)
+
+    async def start_late(nursery: Any) -> None:
+        try:
+            await runner.parts.event().wait()
+        finally:
+            nursery.start_soon(waiting)
+
+    async def all_of_them() -> str:
+        async with runner.parts.open_nursery() as nursery:
+            nursery.start_soon(start_late, nursery)
+            await runner.parts.sleep(0.001)
+            nursery.cancel_scope.cancel()
+        return "after it"
+
+    assert runner.run(all_of_them) == "after it"
+    assert waiting.steps == ["begun", "ended"]
+
+
 def test_tasks_run_up_to_their_first_wait_when_the_block_fails(runner: Runner) -> None:
     waiting = Waiting(runner.parts)
 
