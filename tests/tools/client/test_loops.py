@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
 import attrs
 import pytest
@@ -13,6 +13,8 @@ from triolog.tools.client.asyncio_loop import ASYNCIO
 from triolog.tools.client.blocking.loop import InPlaceLoop
 from triolog.tools.client.loops import Loop
 from triolog.tools.client.trio_loop import TRIO
+
+PATIENCE_S: Final = 20.0
 
 
 @attrs.frozen
@@ -27,7 +29,8 @@ def in_trio() -> Runner:
 
 def in_asyncio() -> Runner:
     async def call(function: Callable[[], Awaitable[Any]]) -> Any:
-        found = await function()
+        async with asyncio.timeout(PATIENCE_S):
+            found = await function()
         task = asyncio.current_task()
         assert asyncio.all_tasks() == {task}
         assert task is not None
