@@ -197,6 +197,7 @@ FLOORS: Final = {
     "server.figures": 22,
     "server.listeners": 23,
     "server.fake.kafka": 24,
+    "server.registry": 24,
     "server.service": 24,
     "server.fake": 25,
     "server.app": 26,
@@ -209,6 +210,7 @@ FLOORS: Final = {
     "tools.export": 26,
     "tools.forward": 26,
     "tools.groups": 26,
+    "tools.ingest": 27,
     "tools.sql": 27,
     "tools.console": 27,
     "tools.cli.terminal": 27,
@@ -262,9 +264,10 @@ DOORS: Final = {
             "server.system",
         ),
     ),
+    "server.registry": (*("protocol", "server.broker", "server.config", "server.listeners", "server.system.client_memory"),),
     "tools.client": ("protocol",),
 }
-"""Who may see only these: a listener reaches the log through the broker, a client knows no server."""
+"""Who may see only these: a listener and the registry reach the log through the broker, a client knows no server."""
 
 LOOKED_UP_BY_SPARK: Final = {
     "tools.spark.data_sources.pyspark_triolog": "pyspark_triolog",

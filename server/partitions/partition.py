@@ -138,7 +138,8 @@ class PartitionActor:
             raise self.log.offline.as_answer()
         if self._closed_with is not None:
             raise self._closed_with.as_answer()
-        return self.log.snapshot()
+        known = self.log.known_snapshot
+        return self.log.snapshot() if known is None else known
 
     async def append(self, prepared: PreparedAppend, acks: int, answer: Answer) -> None:
         """Enqueue an append, waiting for room in the mailbox. Cancelled: it was not enqueued.
@@ -294,7 +295,7 @@ class PartitionActor:
     def _has_mail(self) -> None:
         """Something came in while the task waits. With `fsync` it is the task's in any case: a sync takes a thread."""
         if self.disk.gathering.is_open and self.log.config.durability.mode is not DurabilityMode.FSYNC:
-            self.disk.gathering.add_writer(self)
+            self.disk.gathering.writers[self] = None
         else:
             self._mailbox.wake()
 

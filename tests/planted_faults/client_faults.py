@@ -1,4 +1,4 @@
-"""Faults in the client: Ctrl-C in a blocking program, cancellation in an asyncio program, checksums in Python."""
+"""Faults in the client and in ingest: Ctrl-C, cancellation under asyncio, checksums in Python, an early acknowledgement."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ BLOCKING: Final = "tests/tools/client/blocking"
 ASYNCIO: Final = "tests/tools/client/test_asyncio.py"
 LOOPS: Final = "tests/tools/client/test_loops.py"
 CHECKSUM: Final = "tests/protocol/records/test_checksum.py"
+INGEST: Final = "tests/tools/ingest/test_link.py"
 
 CLIENT_FAULTS: Final = {
     "ctrl-c-interrupts-a-task": Fault(
@@ -45,5 +46,27 @@ CLIENT_FAULTS: Final = {
         old='int.from_bytes(piece, "little") ^ state,',
         new='int.from_bytes(piece, "little") ^ 0xFFFFFFFF,',
         tests=(f"{CHECKSUM}::test_both_agree_on_long_runs_of_a_byte",),
+    ),
+    "ingest-acknowledges-before-the-append": Fault(
+        why="A message that the broker has forgotten is lost when the append fails.",
+        file="tools/ingest/ingest.py",
+        old="                        self._store(store, kept, released)\n",
+        new="                        broker.acknowledge(kept, released)\n"
+        "                        self._store(store, kept, released)\n",
+        tests=(f"{INGEST}::test_nothing_is_acknowledged_while_the_server_is_away",),
+    ),
+    "ingest-forgets-stored-packet-ids": Fault(
+        why="A message of QoS 2 that is sent again is stored twice.",
+        file="tools/ingest/packet_ids.py",
+        old="            if known == digest and message.dup:\n",
+        new="            if False:\n",
+        tests=(f"{INGEST}::test_a_message_of_qos_2_is_stored_once_whatever_breaks_in_its_handshake",),
+    ),
+    "ingest-takes-a-reused-packet-id-for-a-duplicate": Fault(
+        why="A new message with the packet id of an unfinished one is acknowledged and not stored.",
+        file="tools/ingest/packet_ids.py",
+        old="            if known == digest and message.dup:\n",
+        new="            if known is not None:\n",
+        tests=(f"{INGEST}::test_a_reused_packet_id_of_qos_2_loses_no_message",),
     ),
 }

@@ -56,6 +56,8 @@ class HttpSession:
     answer: Answer
     report_bug: ReportBug
     max_body_bytes: int = MAX_BODY_BYTES
+    too_large: HttpAnswer | None = None
+    """The response to a body above the limit, if it is not the usual one."""
     became_busy: Callable[[], None] = _nothing
     """Called when a whole request has come."""
     became_idle: Callable[[], None] = _nothing
@@ -105,7 +107,8 @@ class HttpSession:
             try:
                 return await self._receive_request()
             except _TooLargeError:
-                refusal = HttpAnswer.text(413, f"a body of more than {self.max_body_bytes} bytes is not taken")
+                usual = HttpAnswer.text(413, f"a body of more than {self.max_body_bytes} bytes is not taken")
+                refusal = self.too_large or usual
             except h11.RemoteProtocolError as exc:
                 refusal = HttpAnswer.text(exc.error_status_hint, f"the request is not HTTP: {exc}")
             finally:
@@ -133,7 +136,7 @@ class HttpSession:
             return None
         path, _, query = head.target.decode("latin-1").partition("?")
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
-        return HttpRequest(head.method.decode("latin-1"), path, query, headers, bytes(body))
+        return HttpRequest(head.method.decode("latin-1"), path, query, headers, bytes(body), self.peer)
 
     async def _next_event(self) -> h11.Event | type[h11.PAUSED]:
         while True:
