@@ -184,11 +184,13 @@ def _shown(value: Any) -> str:
 NATIVE: Final = "native"
 KAFKA: Final = "kafka"
 METRICS: Final = "metrics"
+HTTP: Final = "http"
 """Names of listeners, as keys of the configuration have them."""
 _REMEDIES: Final = {
     NATIVE: "require a login (native_security) or a client certificate (native_ssl_client_auth)",
     KAFKA: "require a login (kafka_security) or a client certificate (kafka_ssl_client_auth)",
     METRICS: "require a token with metrics_token_file",
+    HTTP: "require a login (http_security)",
 }
 
 
@@ -198,6 +200,7 @@ def exposed(config: BrokerConfig, addresses: Mapping[str, Address | None]) -> tu
         NATIVE: _asks_who_it_is(config, config.native_security, config.native_ssl_client_auth),
         KAFKA: _asks_who_it_is(config, config.kafka_security, config.kafka_ssl_client_auth),
         METRICS: config.metrics_token_file is not None,
+        HTTP: _asks_who_it_is(config, config.http_security, ClientAuth.NONE),
     }
     found = {name: address for name, address in addresses.items() if address is not None and not asks[name]}
     return tuple(name for name, address in found.items() if not is_loopback(address.host))

@@ -17,6 +17,8 @@ class Addresses:
     kafka: Address | None = None
     metrics: Address | None = None
     """HTTP; its listener is not among `Listeners`, because it is there before the broker."""
+    http: Address | None = None
+    """HTTP, for records."""
     control: Address | None = None
     """HTTP, for tests; its listener outlives the broker."""
     console: Address | None = None

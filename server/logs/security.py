@@ -139,6 +139,24 @@ class Security:
         known = None if configured is None else configured.password
         return hmac.compare_digest((known or "").encode(), password.encode()) and known is not None
 
+    async def accepts_password(self, user: str, password: str) -> bool:
+        """Return whether a login with this password succeeds, whichever mechanism the credential of the user is for."""
+        mechanisms = self._manager.config.sasl_enabled_mechanisms
+        if mechanisms != (OAUTHBEARER,) and self.is_password(user, password):
+            return True
+        configured = self._users.get(user)
+        for mechanism in ScramMechanism:
+            known = self._copies.state.credentials.get((user, mechanism))
+            if known is None and configured is not None:
+                known = configured.credentials.get(mechanism)
+            if known is None or mechanism.sasl_name not in mechanisms:
+                continue
+            make = partial(ScramCredential.from_password, mechanism, known.iterations, known.salt)
+            made = await trio.to_thread.run_sync(make, password)
+            if hmac.compare_digest(made.stored_key, known.stored_key):
+                return True
+        return False
+
     def scram_challenge(self, user: str, mechanism: ScramMechanism) -> tuple[int, bytes]:
         """Return iterations and salt for a login of the user, who need not exist. Never slow: a pause would reveal users."""
         known = self._known_credential(user, mechanism)

@@ -133,7 +133,15 @@ def command(
         from ...protocol.errors import RequestError, TriologError
         from ...server.app import serve
         from ...server.config.broker_config import DEFAULT_NATIVE, BrokerConfig
-        from ...server.config.broker_settings import KAFKA, METRICS, NATIVE, check_exposure, read_settings, read_topic_configs
+        from ...server.config.broker_settings import (
+            HTTP,
+            KAFKA,
+            METRICS,
+            NATIVE,
+            check_exposure,
+            read_settings,
+            read_topic_configs,
+        )
         from ...server.service.log_lines import configure_logging
         from ...server.service.service import Service
         from ...server.system.open_files import check_open_files
@@ -163,7 +171,8 @@ def command(
         adopted = {} if topic_config is None else read_topic_configs(topic_config)
         config = BrokerConfig(**settings, adopted_topics=adopted)
         check_open_files(config.max_connections)
-        check_exposure(config, {NATIVE: config.native or DEFAULT_NATIVE, KAFKA: config.kafka, METRICS: config.metrics})
+        doors = {NATIVE: config.native or DEFAULT_NATIVE, KAFKA: config.kafka, METRICS: config.metrics, HTTP: config.http}
+        check_exposure(config, doors)
     except RequestError as exc:
         raise click.UsageError(exc.message) from exc
     log_lines.set(config)

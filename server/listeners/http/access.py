@@ -4,7 +4,7 @@
 |---|---|---|
 | `Host` | with another name, on an address of this machine only: the name may point here by DNS rebinding | 403 |
 | `Origin`, `Sec-Fetch-Site` | when a page of another site sends it | 403 |
-| `Content-Type` | when it changes something and is not `application/json`, which no foreign page sends by itself | 415 |
+| `Content-Type` | when it changes something and is not one of `types`, which no foreign page sends by itself | 415 |
 | `Authorization` | without the token as `Bearer`, if the address requires one | 401 |
 
 Requests and answers are values. Neither h11 nor trio is loaded.
@@ -43,6 +43,8 @@ class HttpAccess:
     accepts_untyped: bool = False
     """Whether a change without `Content-Type` is accepted, as curl -X POST, Java and Go send it. A page can have a browser send
     one, too, but then its Origin is beside it."""
+    types: tuple[str, ...] = ("application/json",)
+    """Content types of changes. None of them is one that a foreign page sends without asking first."""
     takes_links: bool = False
     """Whether a link on another site may lead here: to a page that nobody else can read, or show inside his."""
 
@@ -63,8 +65,8 @@ class HttpAccess:
             return HttpAnswer.text(403, "requests of other sites are refused")
         changes = request.method not in WITHOUT_BODY or bool(request.body)
         content_type = headers.get("content-type", JSON if self.accepts_untyped else "").partition(";")[0].strip().lower()
-        if changes and content_type != JSON:
-            return HttpAnswer.text(415, f"a {request.method} needs Content-Type: {JSON}")
+        if changes and content_type not in self.types:
+            return HttpAnswer.text(415, f"a {request.method} needs Content-Type: {' or '.join(self.types)}")
         if self.token is not None and not _has_token(headers.get("authorization", ""), self.token):
             answer = HttpAnswer.text(401, "Authorization: Bearer TOKEN is missing, or has another token")
             return answer._replace(headers=(("www-authenticate", "Bearer"),))
@@ -111,6 +113,17 @@ TEXT: Final = "text/plain; charset=utf-8"
 JSON: Final = "application/json"
 
 
+Receive = Callable[[], Awaitable[bytes]]
+
+
+class HttpRefusalError(Exception):
+    """A request is answered with this status, and with a code of Confluent's REST Proxy."""
+
+    def __init__(self, status: int, message: str, code: int = 0) -> None:
+        super().__init__(message)
+        self.status, self.message, self.code = status, message, code or status
+
+
 class HttpRequest(NamedTuple):
     """`path` and `query` are as they came, without the `?` between them. `headers` have names in small letters."""
 
@@ -119,6 +132,9 @@ class HttpRequest(NamedTuple):
     query: str
     headers: dict[str, str]
     body: bytes
+    receive: Receive | None = None
+    """Where the listener hands over requests without their bodies: returns the next piece, empty at the end. Raises
+    HttpRefusalError."""
 
 
 Send = Callable[[bytes], Awaitable[None]]

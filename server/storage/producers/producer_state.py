@@ -14,15 +14,22 @@ a range says holds until all of it is on the device: it may say more than there 
 from __future__ import annotations
 
 import itertools
-from collections import deque
+from collections import OrderedDict, deque
 from typing import Final, NamedTuple
 
 import attrs
 
+from ....protocol.limits import MAX_PRODUCERS_PER_PARTITION
 from ....protocol.records.batch import BatchHeader
 from ....protocol.types import Bytes
 from ..indexes.transaction_index import AbortedTxn
 from .producer_cursor import CompletedTxn, ProducerCursor, ProducerEntry, parse_end_txn_marker
+
+FIRST_KEYED_ID: Final = 1 << 62
+"""Producer ids from here on are digests of idempotency keys, which come over HTTP. No other producer gets one."""
+KEYED_SHARE: Final = 4
+"""A log remembers keys up to this part of the producers that it may remember, and then forgets the oldest: clients name a new
+key for each request."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -47,8 +54,11 @@ class ProducerState:
     """First offset of the earliest transaction that is open, or whose marker is not below the high watermark yet."""
     _unsynced: UnsyncedTransactions = attrs.field(factory=lambda: UnsyncedTransactions())
     _ongoing: dict[int, int] = attrs.field(init=False)
+    _keyed: OrderedDict[int, None] = attrs.field(init=False)
+    """Producer ids of idempotency keys, the longest unused first."""
 
     def __attrs_post_init__(self) -> None:
+        self._keyed = OrderedDict.fromkeys(each for each in self.entries if each >= FIRST_KEYED_ID)
         self._ongoing = {
             entry.producer_id: entry.current_txn_first_offset
             for entry in self.entries.values()
@@ -69,12 +79,20 @@ class ProducerState:
         """For appends that are planned; it sees what is committed meanwhile."""
         return ProducerCursor(self.entries, self._ongoing)
 
-    def commit(self, cursor: ProducerCursor, end_offset: int) -> None:
+    def commit(
+        self, cursor: ProducerCursor, end_offset: int, most_keyed: int = MAX_PRODUCERS_PER_PARTITION // KEYED_SHARE
+    ) -> None:
         """Take over what was appended."""
         self.end_offset = end_offset
         if not cursor.changed:
             return
         self.entries.update(cursor.changed)
+        for producer_id in cursor.changed:
+            if producer_id >= FIRST_KEYED_ID:
+                self._keyed[producer_id] = None
+                self._keyed.move_to_end(producer_id)
+        while len(self._keyed) > most_keyed:
+            del self.entries[self._keyed.popitem(last=False)[0]]
         for txn in cursor.completed:
             self._complete(txn)
             self._unsynced.add(txn)
@@ -144,6 +162,7 @@ class ProducerState:
         ]
         for producer_id in gone:
             del self.entries[producer_id]
+            self._keyed.pop(producer_id, None)
         return len(gone)
 
     def _complete(self, txn: CompletedTxn) -> None:
