@@ -165,8 +165,9 @@ class LogWriter:
             raise InvalidRequestError(f"{partition.topic_partition}: {exc}") from exc
 
     def largest_batch(self, topic_partition: TopicPartition) -> int:
-        """Return `max.message.bytes` of a partition that clients may append to. Raises RequestError."""
-        return self._writable(topic_partition).config.max_message_bytes
+        """Return the size of the largest batch that a partition accepts from clients. Raises RequestError."""
+        config = self._writable(topic_partition).config
+        return min(config.max_message_bytes, config.segment_bytes)
 
     def keyed_count(self, topic_partition: TopicPartition, producer_id: int) -> int:
         """Return how many records the producer of an idempotency key has appended, if it began with sequence 0. Raises

@@ -50,7 +50,8 @@ async def serve_for_tests(
     """Run a server until a signal stops it. `rules`: a file, see `rules_file`. `nodes`, `emulate`: see `Life`. `control_token`:
     the token that users of the port must send. Raises the error that prevents the start.
     """
-    check_exposure(config, {NATIVE: wanted.native, KAFKA: wanted.kafka, METRICS: config.metrics})
+    doors = {NATIVE: wanted.native, KAFKA: wanted.kafka, METRICS: config.metrics, HTTP: wanted.http}
+    check_exposure(config, doors)
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:
             life = Life(config, wanted, nursery, clock, node_count=nodes, kafka_version=emulate, issues_tokens=True)

@@ -263,7 +263,7 @@ def _serve_for_tests(
     except (RuleError, ValueError, TriologError) as exc:
         raise click.UsageError(str(exc)) from exc
     clock = MovedClock()
-    wanted = Addresses(config.native or DEFAULT_NATIVE, config.kafka)
+    wanted = Addresses(config.native or DEFAULT_NATIVE, config.kafka, http=config.http)
 
     started = partial(_started, ready_file)
     try:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from time import perf_counter
 from typing import Final, NamedTuple
 from urllib.parse import unquote
@@ -319,9 +319,9 @@ class HttpProduce:
         try:
             await stream.run(request)
         except HttpRefusalError as exc:
-            return refusal(exc.status, exc.code, exc.message, **stream.report()), ()
+            return refusal(exc.status, exc.code, exc.message, stream.report()), ()
         except RequestError as exc:
-            return refusal(*status_of(exc), exc.message, **stream.report()), (exc.code,)
+            return refusal(*status_of(exc), exc.message, stream.report()), (exc.code,)
         return HttpAnswer.json(200, stream.report())._replace(content_type=ANSWER_V2), ()
 
 
@@ -465,9 +465,9 @@ def status_of(error: RequestError) -> tuple[int, int]:
     return OF_CODE.get(error.code, (500, 50003 if error.retriable else 50002))
 
 
-def refusal(status: int, code: int, message: str, **more: object) -> HttpAnswer:
+def refusal(status: int, code: int, message: str, more: Mapping[str, object] | None = None) -> HttpAnswer:
     """A response that says in one line why a request failed."""
     line = " ".join(message.split())
-    answer = HttpAnswer.json(status, {"error_code": code, "message": line, **more})
+    answer = HttpAnswer.json(status, {"error_code": code, "message": line, **(more or {})})
     headers = {401: ("www-authenticate", 'Basic realm="triolog", Bearer'), 405: ("allow", "POST")}
     return answer._replace(content_type=ANSWER_V2, headers=tuple(headers[each] for each in headers if each == status))
