@@ -12,7 +12,7 @@ PYTHONS := $(shell sed -n 's/.*:: Python :: \(3\.[0-9]*\)".*/\1/p' pyproject.tom
 VERSION := $(shell sed -n 's/^VERSION.*"\(.*\)"/\1/p' server/config/version.py)
 
 .DELETE_ON_ERROR:
-.PHONY: release-check install-lines print-pythons print-version print-notes demo damage-demo edge-demo spark-demo test test-portable print-portable test-long test-spark-kill simulate simulate-planted histories soak fuzz lint types types-here types-darwin docs checks console-pictures bench bench-kafka bench-spark format man dist sbom zipapp clean
+.PHONY: release-check install-lines print-pythons print-version print-notes demo damage-demo edge-demo spark-demo test test-portable test-with-portable test-with-kqueue print-portable test-long test-spark-kill simulate simulate-planted histories soak fuzz lint types types-here types-darwin docs checks console-pictures bench bench-kafka bench-spark format man dist sbom zipapp clean
 
 # pip, not python, stands for the environment: where the system's venv lacks ensurepip, python is there without pip.
 $(BIN)/pip:
@@ -60,11 +60,9 @@ PORTABLE_all := tests/server/embedded tests/server/fake tests/server/loop tests/
 PORTABLE ?= all
 print-portable:
 	@echo $(PORTABLE_$(PORTABLE))
-test-portable: $(VENV)/.installed-test
-	for watcher in $(or $(WATCHER),portable kqueue); do \
-		TRIOLOG_TEST_WATCHER=$$watcher $(BIN)/python -m pytest $(PARALLEL) -p tests.support.hidden_names $(PORTABLE_$(PORTABLE)) $(ARGS) \
-			|| exit 1; \
-	done
+test-portable: $(addprefix test-with-,$(or $(WATCHER),portable kqueue))
+test-with-portable test-with-kqueue: test-with-%: $(VENV)/.installed-test
+	TRIOLOG_TEST_WATCHER=$* $(BIN)/python -m pytest $(PARALLEL) -p tests.support.hidden_names $(PORTABLE_$(PORTABLE)) $(ARGS)
 
 # Everything, for hours: full counts over other draws on every run (SEED=... repeats one), all planted faults, and HOURS of soak.
 # build/long/SEED has a case for each failure. HOURS=0 leaves the soak out.
@@ -160,7 +158,7 @@ dist: sbom
 # What a release has to pass: everything is built, checked, installed into empty environments, and tried there with the README.
 release-check: zipapp $(VENV)/.installed-test
 	TRIOLOG_TEST=merge TRIOLOG_TEST_RELEASED=$(CURDIR) $(BIN)/python -m pytest tests/test_packaging.py tests/test_sbom.py \
-		tests/test_release.py $(ARGS)
+		tests/test_release.py tests/test_wheels.py $(ARGS)
 
 # The documentation says how to install triolog as IS_ON_PYPI in protocol/extras.py has it.
 install-lines:

@@ -30,7 +30,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT: Final = "triolog"
-SERVER_EXTRAS: Final = ("cli", "metrics", "telemetry", "forward", "oauth", "regex")
+SERVER_EXTRAS: Final = ("cli", "metrics", "telemetry", "forward", "mqtt", "oauth", "registry", "regex")
 """Those of a server, its forwarder and its command line."""
 EXTRA: Final = "triolog:extra"
 """Property of a component: an extra that asks for it."""

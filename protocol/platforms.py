@@ -7,7 +7,7 @@ from typing import Final
 
 NO_SERVER: Final = (
     "triolog's server and command do not run on Windows: run them in WSL (https://learn.microsoft.com/windows/wsl); "
-    "triolog.blocking.connect works here"
+    "triolog.blocking.connect and triolog.aio.connect work here"
 )
 
 

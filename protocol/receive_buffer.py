@@ -68,20 +68,22 @@ class ReceiveBuffer:
         self._piece, self._position, self._partial, self._length = b"", 0, bytearray(), None
         return dropped
 
-    def receive_data(self, data: Bytes) -> None:
-        """Take bytes from the peer; empty bytes are the end of its stream. `bytes` are kept as they are; anything mutable is
-        copied."""
+    def receive_data(self, data: Bytes) -> int:
+        """Take bytes from the peer and return their number; empty bytes are the end of its stream. `bytes` are kept as they
+        are; anything mutable is copied."""
         if self.end_received:
             raise errors.LocalProtocolError(f"{len(data)} bytes were fed after the end of the stream")
         if not data:
             self.end_received = True
-            return
+            return 0
         piece = data if type(data) is bytes else bytes(data)
         if self._piece or self._pieces:
             self._pieces.append(piece)
         else:
             self._piece, self._position = piece, 0
-        self.unread_bytes += len(data)
+        size = len(data)
+        self.unread_bytes += size
+        return size
 
     def next_frame(self) -> memoryview | None:
         """The payload of the next whole frame, or None when more bytes are needed.

@@ -21,7 +21,7 @@ import trio
 from .broker import Broker, Report, StartProgress, open_broker_core
 from .config import DataPermissions
 from .config.broker_config import DEFAULT_NATIVE, Address, BrokerConfig
-from .config.broker_settings import HTTP, KAFKA, METRICS, NATIVE, check_exposure
+from .config.broker_settings import HTTP, KAFKA, METRICS, NATIVE, REGISTRY, check_exposure
 from .listeners.native.calls import native_listener as native_listener  # loaded with the server, not when it is ready
 from .listeners.opening import Addresses, Listeners
 from .service.service import Service
@@ -45,8 +45,8 @@ async def serve(
     in log lines. Raises StorageError or OSError, or a group with one, when it cannot start."""
     begin = time.perf_counter()
     wanted = Addresses(config.native or DEFAULT_NATIVE, config.kafka, http=config.http)
-    doors = {NATIVE: wanted.native, KAFKA: wanted.kafka, METRICS: config.metrics, HTTP: wanted.http}
-    exposed = check_exposure(config, doors)
+    others = {METRICS: config.metrics, REGISTRY: config.schema_registry, HTTP: config.http}
+    exposed = check_exposure(config, {NATIVE: wanted.native, KAFKA: wanted.kafka, **others})
     service = service or Service()
     report = service.starting(report or StartLines())
     with (
@@ -54,12 +54,12 @@ async def serve(
         trio.open_signal_receiver(signal.SIGHUP) as hangups,
     ):
         async with _stopped_by(signals) as stop, _told_over_http(config, report) as (health, metrics, report):
-            async with open_broker_core(config, report=report) as broker:
+            async with open_broker_core(config, report=report) as broker, _registry(broker) as registry:
                 listeners = Listeners(broker)
                 async with trio.open_nursery() as outer:
                     async with trio.open_nursery() as serving:
                         addresses = await listeners.start(serving, wanted, advertised=config.kafka_advertised)
-                        addresses = attrs.evolve(addresses, metrics=metrics)
+                        addresses = attrs.evolve(addresses, metrics=metrics, schema_registry=registry)
                         broker.security.exposed = exposed
                         _log_start(broker, addresses, time.perf_counter() - begin)
                         if health is not None:
@@ -96,6 +96,18 @@ async def _told_over_http(config: BrokerConfig, report: Report) -> AsyncIterator
             report(progress)
 
         yield health, address, tell
+
+
+@asynccontextmanager
+async def _registry(broker: Broker) -> AsyncIterator[Address | None]:
+    """Serve the schema registry for the time of the block, if there is one. Its packages are loaded here."""
+    if broker.config.schema_registry is None:
+        yield None
+        return
+    from .registry.opening import registry_of
+
+    async with registry_of(broker.config.schema_registry, lambda: broker) as address:
+        yield address
 
 
 @attrs.define(eq=False, repr=False)

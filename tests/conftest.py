@@ -29,6 +29,7 @@ MERGE_FOLDERS: Final = ("tests/applications/", "tests/browser/", *JVM_TESTS)
 """Folders of the merge tier: every test there needs a JVM or a browser."""
 BEGUN_FIRST: Final = (
     *JVM_TESTS,
+    "tests/test_container.py",
     "tests/test_packaging.py",
     "tests/clients/test_conformance.py",
     "tests/server/storage/log/test_log_model.py",
@@ -42,14 +43,22 @@ BEGUN_FIRST: Final = (
     "tests/test_readme.py",
     "tests/test_tutorials.py",
     "tests/test_pages.py",
+    "tests/test_site.py",
     "tests/simulation/test_worlds.py",
+    "tests/server/logs/test_topic_crashes.py",
     "tests/tools/forward/test_sigkill.py",
     "tests/tools/demo/edge/test_accounts.py",
     "tests/browser/test_streams.py",
     "tests/browser/test_views.py",
     "tests/browser/test_pictures.py",
     "tests/browser/test_live.py",
+    "tests/browser/test_records.py",
+    "tests/server/listeners/test_counts.py",
     "tests/server/listeners/kafka/test_cost.py",
+    "tests/test_suite_rules.py",
+    "tests/server/storage/recovery/test_damage.py",
+    "tests/tools/demo/test_command.py",
+    "tests/server/test_descriptor_limit.py",
     "tests/clients/test_franz_go_suite.py",
     "tests/tools/forward/test_failures.py",
     "tests/tools/bench/test_table.py",
@@ -125,8 +134,11 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores (`-n auto`): a quarter of the time a test waits for a client, a device or a process."""
-    return (os.cpu_count() or 1) + 1
+    """One more than there are cores (`-n auto`): a quarter of the time a test waits for a client, a device or a process.
+
+    From the merge tier on one more: there, tests wait two fifths of the time, for JVMs, browsers and what was killed.
+    """
+    return (os.cpu_count() or 1) + (2 if counts.is_at_least(counts.MERGE) else 1)
 
 
 @pytest.hookimpl(optionalhook=True)

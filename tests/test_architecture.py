@@ -197,6 +197,7 @@ FLOORS: Final = {
     "server.figures": 22,
     "server.listeners": 23,
     "server.fake.kafka": 24,
+    "server.registry": 24,
     "server.service": 24,
     "server.fake": 25,
     "server.app": 26,
@@ -209,6 +210,7 @@ FLOORS: Final = {
     "tools.export": 26,
     "tools.forward": 26,
     "tools.groups": 26,
+    "tools.ingest": 27,
     "tools.sql": 27,
     "tools.console": 27,
     "tools.cli.terminal": 27,
@@ -262,9 +264,10 @@ DOORS: Final = {
             "server.system",
         ),
     ),
+    "server.registry": (*("protocol", "server.broker", "server.config", "server.listeners", "server.system.client_memory"),),
     "tools.client": ("protocol",),
 }
-"""Who may see only these: a listener reaches the log through the broker, a client knows no server."""
+"""Who may see only these: a listener and the registry reach the log through the broker, a client knows no server."""
 
 LOOKED_UP_BY_SPARK: Final = {
     "tools.spark.data_sources.pyspark_triolog": "pyspark_triolog",
@@ -288,6 +291,8 @@ JUDGES_BY_THEMSELVES: Final = frozenset(
 
 CATCH_ALL_NAMES: Final = frozenset({"utils", "util", "common", "helpers", "helper", "misc"})
 DOWNLOAD_ADDRESS: Final = re.compile(r"https?://\S+\.(?:whl|tar\.gz|tgz|jar)\b")
+CONFLICT: Final = re.compile(r"(?:<{7}|\|{7}|>{7}) ")
+"""A line that a merge leaves."""
 MACHINE_PATH: Final = re.compile(r"(?<![\w.~}$])/(?:home|Users|root|work|workspace)/")
 
 
@@ -447,14 +452,14 @@ def _git(*arguments: str) -> list[str]:
     return [name for name in output.split("\0") if name]
 
 
-def test_no_tracked_file_names_a_download_or_a_place_on_one_machine() -> None:
+def test_no_tracked_file_names_a_download_or_a_place_on_one_machine_or_has_an_unresolved_conflict() -> None:
     found: list[str] = []
     for name in _git("ls-files", "-z"):
         path = ROOT / name
         if name.startswith("tests/data/") or path.suffix == ".webp" or not path.is_file():
             continue
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-            if DOWNLOAD_ADDRESS.search(line) or MACHINE_PATH.search(line):
+            if DOWNLOAD_ADDRESS.search(line) or MACHINE_PATH.search(line) or CONFLICT.match(line):
                 found.append(f"{name}:{number}: {line.strip()}")
     assert found == []
 

@@ -26,8 +26,8 @@ def test_what_a_tutorial_says_happens(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(1200)
-def test_what_the_tutorial_of_spark_says_happens(tmp_path: Path) -> None:
-    follow(TUTORIALS / IN_SPARK, Reader(tmp_path))
+def test_what_the_tutorial_of_spark_says_happens(tmp_path: Path, jvm_options: str) -> None:
+    follow(TUTORIALS / IN_SPARK, Reader(tmp_path, jvm_options))
 
 
 def test_a_page_that_says_something_else_and_a_program_that_fails_are_found_out(tmp_path: Path) -> None:

@@ -5,7 +5,11 @@
 before it is used.
 """
 
-from __future__ import annotations
+import sys
+
+# Older Pythons read this far, from 3.6 on, which has no annotations from the future.
+if sys.version_info < (3, 11):  # noqa: UP036
+    raise ImportError(f"triolog needs Python 3.11 or newer, and this is Python {sys.version_info[0]}.{sys.version_info[1]}")
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final

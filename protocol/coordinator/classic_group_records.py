@@ -32,8 +32,8 @@ ConsumerProtocol, ConsumerProtocolSubscription, ConsumerProtocolAssignment; KIP-
 | rack, null for none | 3 on | | |
 
 Two bytes of version stand before. A later version begins with the fields of those before it, so it is read as the highest one
-that is known here, and bytes behind the last field are passed over. The server carries these bytes without looking at them,
-except to say which topics a group is subscribed to.
+that is known here, and bytes behind the last field are passed over. The server carries these bytes without looking at them. It
+reads them only to report the topics of a group, and to convert a group of one protocol to the other.
 """
 
 from __future__ import annotations
@@ -149,11 +149,18 @@ def encode_consumer_protocol(value: ConsumerProtocolSubscription | ConsumerProto
     return encode(value, version)
 
 
-def _decode(cls: type[T], data: Bytes, *, highest_version: int = HIGHEST_VERSION) -> T:
+def consumer_protocol_version(data: Bytes, name: str = "ConsumerProtocolSubscription") -> int:
+    """Return the version of a subscription or an assignment. `name`: of the structure, for errors. Raises
+    RemoteProtocolError."""
     if len(data) < VERSION.size:
-        raise RemoteProtocolError(f"{cls.__name__} has {len(data)} bytes. Its version alone takes {VERSION.size}")
+        raise RemoteProtocolError(f"{name} has {len(data)} bytes. Its version alone takes {VERSION.size}")
     (version,) = VERSION.unpack_from(data)
     if version < 0:
-        raise RemoteProtocolError(f"{cls.__name__} has version {version}. Versions begin at 0")
+        raise RemoteProtocolError(f"{name} has version {version}. Versions begin at 0")
+    return int(version)
+
+
+def _decode(cls: type[T], data: Bytes, *, highest_version: int = HIGHEST_VERSION) -> T:
+    version = consumer_protocol_version(data, cls.__name__)
     value, _ = read(cls, min(version, highest_version), memoryview(data), VERSION.size, flexible=False)
     return value

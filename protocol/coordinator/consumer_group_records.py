@@ -86,7 +86,7 @@ class ConsumerGroupMemberMetadataValue:
     classic_member_metadata: ConsumerGroupClassicMemberMetadata | None = wire(
         ConsumerGroupClassicMemberMetadata, nullable="0+", tag=0, default=None
     )
-    """Of a member that speaks the classic protocol in a group of this kind. Such members are not made here."""
+    """Of a member that uses the classic protocol in a group of this kind."""
 
 
 class ConsumerGroupTargetAssignmentMetadataKey(GroupKey): ...

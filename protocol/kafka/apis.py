@@ -21,6 +21,7 @@ from __future__ import annotations
 import enum
 import functools
 import importlib
+import struct
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final, Self, TypeVar
 
@@ -28,11 +29,15 @@ import attrs
 
 from ..limits import INT16_MAX
 from ..schema.fields import INT8, INT32, INT64, STRING, UUID, Entity, Field, Versions, all_fields, cached
+from ..schema.reader import Reader, make_reader
+from ..schema.writer import Writer, make_writer
 
 T = TypeVar("T")
 
 NEVER: Final = INT16_MAX
 """In place of the first version with compact lengths and tagged fields (KIP-482)."""
+_ANSWER: Final = struct.Struct(">ii")
+_TAGGED_ANSWER: Final = struct.Struct(">iix")
 
 
 class ServedBy(enum.Enum):
@@ -153,6 +158,11 @@ class Api:
     def is_flexible(self, version: int) -> bool:
         return version >= self.first_flexible
 
+    def answer_head(self, version: int) -> struct.Struct:
+        """The layout of an answer's size and header. ApiVersions has a header without tagged fields in all versions: who asks
+        may not know them."""
+        return _TAGGED_ANSWER if self.is_flexible(version) and self.key is not ApiKey.API_VERSIONS else _ANSWER
+
     def load(self) -> None:
         """Import the messages now and not with the first request."""
         importlib.import_module(f".messages.{self.module}", __package__)
@@ -172,10 +182,47 @@ class Api:
         """The class of its answers."""
         return self._message("Response")
 
+    @functools.cached_property
+    def readers(self) -> Readers:
+        """What reads its requests, by version."""
+        return Readers(self)
+
+    @functools.cached_property
+    def writers(self) -> Writers:
+        """The layout of the size and header of its answers, and what writes their bodies, by version."""
+        return Writers(self)
+
     def _message(self, side: str) -> type[Any]:
         module = importlib.import_module(f".messages.{self.module}", __package__)
         message: type[Any] = getattr(module, self.name + side)
         return message
+
+
+class Readers(dict[int, Reader]):
+    """Version -> what reads the requests of an API in it, made when it is first needed. Owner: the API."""
+
+    def __init__(self, api: Api) -> None:
+        super().__init__()
+        self._api = api
+
+    def __missing__(self, version: int) -> Reader:
+        api = self._api
+        reader: Reader = make_reader(api.request, version, api.is_flexible(version))
+        self[version] = reader
+        return reader
+
+
+class Writers(dict[int, tuple[struct.Struct, Writer]]):
+    """The same for what writes the answers, with the layout of their heads. Owner: the API."""
+
+    def __init__(self, api: Api) -> None:
+        super().__init__()
+        self._api = api
+
+    def __missing__(self, version: int) -> tuple[struct.Struct, Writer]:
+        api = self._api
+        made = self[version] = api.answer_head(version), make_writer(api.response, version, api.is_flexible(version))
+        return made
 
 
 APIS: Final[dict[int, Api]] = {

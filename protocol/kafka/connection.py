@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Generator
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 import attrs
 
@@ -27,10 +27,11 @@ from ..receive_buffer import ReceiveBuffer
 from ..schema import codec
 from ..schema.fields import struct as message
 from ..schema.primitives import COPIED_BYTES
-from ..schema.writer import Given, GivenWriter, make_given_writer
+from ..schema.reader import UNREADABLE
+from ..schema.writer import Given, GivenWriter, SingleWriter, make_given_writer, make_single_writer
 from ..types import Bytes
 from .apis import APIS, Api, ApiKey
-from .messages.records import ListOffsetsResponse, ProduceResponse
+from .messages.records import FetchResponse, ListOffsetsResponse, ProduceResponse
 
 FEW_ELEMENTS: Final = 1000
 """Read in about 1 ms."""
@@ -38,8 +39,6 @@ COPIED_FRAME_BYTES: Final = 64 * KIB
 """A frame without records is copied to be read, which is quicker than not to. Above this nothing is copied but what it says."""
 
 _HEADER: Final = struct.Struct(">hhih")
-_ANSWER: Final = struct.Struct(">ii")
-_TAGGED_ANSWER: Final = struct.Struct(">iix")
 _LENGTH: Final = struct.Struct(">i")
 TOKEN_VERSION: Final = -1
 """Of a request of SaslAuthenticate that came as a bare token, without Kafka's headers (SaslHandshake v0)."""
@@ -72,6 +71,9 @@ class KafkaConnection(ReceiveBuffer):
 
     __slots__ = ("_apis", "takes_tokens")
 
+    can_receive_more: ClassVar[bool] = True
+    """Produce requests have a limit, which their session knows."""
+
     def __init__(self, apis: dict[int, Api] = APIS, max_request_bytes: int = MAX_REQUEST_BYTES) -> None:
         super().__init__(max_request_bytes)
         self._apis = apis
@@ -84,34 +86,46 @@ class KafkaConnection(ReceiveBuffer):
         frame = self.next_frame()
         if frame is None:
             return None
-        return self._read_token(frame) if self.takes_tokens else self._read(frame)
-
-    def _read_token(self, frame: memoryview) -> Request:
-        api = APIS[ApiKey.SASL_AUTHENTICATE]
-        return Request(api, TOKEN_VERSION, 0, None, api.request(auth_bytes=bytes(frame)), len(frame))
-
-    def _read(self, frame: memoryview) -> Request | Reading:
-        key, version, correlation_id, client_id, at = read_header(frame)
-        api = self._apis.get(key)
-        if api is None:
+        if self.takes_tokens:
+            return self._read_token(frame)
+        size = len(frame)
+        if size < _HEADER.size:
+            raise RemoteProtocolError(f"a request of {size} bytes is shorter than its header of {_HEADER.size}")
+        # What every header has. The client id has a length of 2 bytes in all versions.
+        key, version, correlation_id, length = _HEADER.unpack_from(frame)
+        client_id, at = None, _HEADER.size
+        if length != -1:
+            start, at = at, at + length
+            if length < 0 or at > size:
+                raise RemoteProtocolError(f"a client id claims {length} bytes, {size - start} are left")
+            try:
+                client_id = str(frame[start:at], "utf-8")
+            except UnicodeDecodeError as exc:
+                raise RemoteProtocolError(f"a client id is not UTF-8: {exc}") from None
+        if key not in self._apis:
             raise RemoteProtocolError(f"api key {key} is not served here", ErrorCode.UNSUPPORTED_VERSION)
+        api = self._apis[key]
         if not api.lowest_read <= version <= api.highest:
             if api.key is ApiKey.API_VERSIONS:
-                return Request(api, version, correlation_id, client_id, None, len(frame))
+                return Request(api, version, correlation_id, client_id, None, size)
             raise RemoteProtocolError(
                 f"{api.name} v{version} is not served here, only v{api.lowest_read} to v{api.highest}",
                 ErrorCode.UNSUPPORTED_VERSION,
             )
-        flexible, size = version >= api.first_flexible, len(frame)
+        flexible = version >= api.first_flexible
         is_tagged = flexible and (at >= size or frame[at] != 0)  # it nearly never is
         if is_tagged or (size > COPIED_FRAME_BYTES and api.key is not ApiKey.PRODUCE):
             return _read_in_steps(Request(api, version, correlation_id, client_id, None, size), frame, at)
         try:
-            body, _ = codec.read(api.request, version, frame, at + flexible, flexible=flexible, elements=FEW_ELEMENTS)
-        except RemoteProtocolError:  # for its many elements, or for what will be said again
+            body, _ = api.readers[version](frame, at + flexible, FEW_ELEMENTS)
+        except UNREADABLE:  # for its many elements, or for what will be said again
             return _read_in_steps(Request(api, version, correlation_id, client_id, None, size), frame, at)
         # What Request(...) makes, without its Python-level call.
         return tuple.__new__(Request, (api, version, correlation_id, client_id, body, size, False))
+
+    def _read_token(self, frame: memoryview) -> Request:
+        api = APIS[ApiKey.SASL_AUTHENTICATE]
+        return Request(api, TOKEN_VERSION, 0, None, api.request(auth_bytes=bytes(frame)), len(frame))
 
 
 def _read_in_steps(request: Request, frame: memoryview, at: int) -> Reading:
@@ -122,25 +136,6 @@ def _read_in_steps(request: Request, frame: memoryview, at: int) -> Reading:
         _, at = yield from codec.read_steps(_Tags, 0, frame, at, flexible=True)
     body, _ = yield from codec.read_steps(api.request, version, frame, at, flexible=flexible)
     return request._replace(body=body, is_large=True)
-
-
-def read_header(frame: memoryview) -> tuple[int, int, int, str | None, int]:
-    """(api key, version, correlation id, client id, position behind them) of a request: what every header has. The client id
-    has a length of 2 bytes in all versions. Raises RemoteProtocolError."""
-    size = len(frame)
-    if size < _HEADER.size:
-        raise RemoteProtocolError(f"a request of {size} bytes is shorter than its header of {_HEADER.size}")
-    key, version, correlation_id, length = _HEADER.unpack_from(frame)
-    if length == -1:
-        return key, version, correlation_id, None, _HEADER.size
-    stop = _HEADER.size + length
-    if length < 0 or stop > size:
-        raise RemoteProtocolError(f"a client id claims {length} bytes, {size - _HEADER.size} are left")
-    try:
-        client_id = str(frame[_HEADER.size : stop], "utf-8")
-    except UnicodeDecodeError as exc:
-        raise RemoteProtocolError(f"a client id is not UTF-8: {exc}") from None
-    return key, version, correlation_id, client_id, stop
 
 
 def answer_buffers(request: Request, body: object) -> list[Bytes]:
@@ -160,25 +155,24 @@ def encode_token(body: Any) -> list[Bytes]:
 
 def encode_answer(api: Api, version: int, correlation_id: int, body: object) -> list[Bytes]:
     """The buffers of an answer with this correlation id."""
-    flexible = api.is_flexible(version)
-    return framed(answer_head(api, flexible=flexible), correlation_id, codec.write(body, version, flexible=flexible))
+    parts: list[Bytes] = []
+    large: list[int] = []
+    head, write = api.writers[version]
+    write(body, parts, large)
+    return (
+        framed(head, correlation_id, codec.joined(parts, large)) if large else framed_one(head, correlation_id, b"".join(parts))
+    )
 
 
 def answer_steps(request: Request, body: object) -> Generator[None, None, list[Bytes]]:
     """`answer_buffers` of a large request, in steps."""
-    flexible = request.api.is_flexible(request.version)
-    buffers = yield from codec.write_steps(body, request.version, flexible=flexible)
-    return framed(answer_head(request.api, flexible=flexible), request.correlation_id, buffers)
-
-
-def answer_head(api: Api, *, flexible: bool) -> struct.Struct:
-    """The layout of an answer's size and header. ApiVersions has a header without tagged fields in all versions: who asks may
-    not know them."""
-    return _TAGGED_ANSWER if flexible and api.key is not ApiKey.API_VERSIONS else _ANSWER
+    api, version = request.api, request.version
+    buffers = yield from codec.write_steps(body, version, flexible=api.is_flexible(version))
+    return framed(api.answer_head(version), request.correlation_id, buffers)
 
 
 def framed(head: struct.Struct, correlation_id: int, buffers: list[Bytes]) -> list[Bytes]:
-    """An answer, of at least one buffer, with what stands before it; the list is taken over. `head`: see `answer_head`."""
+    """An answer, of at least one buffer, with what stands before it; the list is taken over. `head`: see `Api.answer_head`."""
     first, *others = buffers
     if not others:
         return framed_one(head, correlation_id, first)
@@ -199,12 +193,13 @@ def framed_one(head: struct.Struct, correlation_id: int, answer: Bytes) -> list[
 
 @attrs.define(eq=False, repr=False)
 class GivenAnswer:
-    """Writes a response that has only some of its fields given. Owner of the writers, by version, each with the layout of the
-    size and header."""
+    """Writes a response that has only some of its fields given. Owner of the writers, by version; those of any number of
+    elements each with the layout of the size and header."""
 
     response: type
     given: Given
     _writers: dict[int, tuple[GivenWriter, struct.Struct]] = attrs.field(factory=dict)
+    _single_writers: dict[int, SingleWriter] = attrs.field(factory=dict)
 
     def buffers(self, request: Request, values: tuple[Any, ...]) -> list[Bytes]:
         """The buffers of the answer, as `answer_buffers` has them for the message."""
@@ -213,10 +208,18 @@ class GivenAnswer:
         write(values, parts)
         return framed_one(head, request.correlation_id, b"".join(parts))
 
+    def single(self, request: Request, values: tuple[Any, ...]) -> list[Bytes]:
+        """The same for one element in each list. `values`: of the fields that are given, those of an element after those of its
+        structure."""
+        version = request.version
+        if version not in self._single_writers:
+            head, flexible = request.api.answer_head(version), request.api.is_flexible(version)
+            self._single_writers[version] = make_single_writer(self.response, self.given, version, head, flexible=flexible)
+        return self._single_writers[version](request.correlation_id, *values)
+
     def _made(self, api: Api, version: int) -> tuple[GivenWriter, struct.Struct]:
-        flexible = api.is_flexible(version)
-        write = make_given_writer(self.response, self.given, version, flexible=flexible)
-        made = self._writers[version] = write, answer_head(api, flexible=flexible)
+        write = make_given_writer(self.response, self.given, version, flexible=api.is_flexible(version))
+        made = self._writers[version] = write, api.answer_head(version)
         return made
 
 
@@ -231,6 +234,16 @@ PRODUCED: Final = GivenAnswer(
     Given(("throttle_time_ms",), {"responses": Given(("name", "topic_id"), {"partition_responses": _PRODUCED})}),
 )
 """Of (throttle time in ms, topics)."""
+
+_FETCHED: Final = Given(
+    ("partition_index", "high_watermark", "last_stable_offset", "log_start_offset", "records"),
+    fixed={"aborted_transactions": None},
+)
+FETCHED: Final = GivenAnswer(
+    FetchResponse,
+    Given(("throttle_time_ms", "session_id"), {"responses": Given(("topic", "topic_id"), {"partitions": _FETCHED})}),
+)
+"""Of (throttle time in ms, session id, topics), for reads of what is not committed yet."""
 
 LISTED: Final = GivenAnswer(
     ListOffsetsResponse,

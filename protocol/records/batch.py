@@ -53,7 +53,7 @@ TRANSACTIONAL_FLAG: Final = 0x10
 CONTROL_FLAG: Final = 0x20
 DELETE_HORIZON_FLAG: Final = 0x40
 
-_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 STAMP: Final = struct.Struct(">qii")
 """base_offset, batch_length, partition_leader_epoch: what `stamp` packs."""
 _LENGTH: Final = struct.Struct(">8xi")
@@ -143,7 +143,7 @@ class BatchHeader(NamedTuple):
 def parse_header(buffer: Bytes, position: int = 0) -> BatchHeader:
     """Read the header at `position`. Nothing is checked; the buffer must hold its 61 bytes."""
     # What BatchHeader._make does, without its Python-level call.
-    return tuple.__new__(BatchHeader, _HEADER.unpack_from(buffer, position))
+    return tuple.__new__(BatchHeader, HEADER.unpack_from(buffer, position))
 
 
 def iter_batches(buffer: Bytes) -> Iterator[tuple[BatchHeader, memoryview]]:

@@ -55,7 +55,7 @@ def write(value: object, version: int, *, flexible: bool) -> list[Bytes]:
     parts: list[Bytes] = []
     large: list[int] = []
     writer(value, parts, large)
-    return _joined(parts, large) if large else [b"".join(parts)]
+    return joined(parts, large)
 
 
 def write_steps(value: object, version: int, *, flexible: bool) -> Generator[None, None, list[Bytes]]:
@@ -64,11 +64,13 @@ def write_steps(value: object, version: int, *, flexible: bool) -> Generator[Non
     parts: list[Bytes] = []
     large: list[int] = []
     yield from writer(value, parts, large)
-    return _joined(parts, large) if large else [b"".join(parts)]
+    return joined(parts, large)
 
 
-def _joined(parts: list[Bytes], large: list[int]) -> list[Bytes]:
-    """`large`: the places of parts that are buffers of their own."""
+def joined(parts: list[Bytes], large: list[int]) -> list[Bytes]:
+    """The buffers of what a Writer has appended. `large`: the places of parts that are buffers of their own."""
+    if not large:
+        return [b"".join(parts)]
     buffers: list[Bytes] = []
     start = 0
     for position in large:

@@ -12,13 +12,16 @@ from typing import Any, Final
 
 import attrs
 
+from ..errors import RemoteProtocolError
 from ..limits import MAX_STRING_CHARS
 from . import primitives
 from .fields import BYTES, RECORDS, STRING, Element, Field, Primitive, all_fields, cached, fields_of
 from .source import Source
 
 Reader = Callable[[memoryview, int, int], tuple[Any, int]]
-"""(data, position) -> (value, position behind it). Raises RemoteProtocolError, struct.error, IndexError, UnicodeDecodeError."""
+"""(data, position) -> (value, position behind it). Raises UNREADABLE."""
+UNREADABLE: Final = (RemoteProtocolError, struct.error, IndexError, UnicodeDecodeError)
+"""What a Reader raises for bytes that are not its structure."""
 SteppingReader = Callable[[memoryview, int, int], Generator[None, None, tuple[Any, int]]]
 """A Reader that yields after about every ELEMENTS_PER_PAUSE elements."""
 

@@ -3,6 +3,8 @@ packing; records are not copied.
 
 `make_given_writer` makes one that writes plain tuples: no objects are built for a message whose fields are mostly at their
 defaults, such as a response without errors. Its bytes are those of `codec.write`; defaults are packed once.
+`make_single_writer` makes one for such a message that has one element in each of its lists, as most small responses do: it
+packs everything at once.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import attrs
 
+from ..types import Bytes
 from . import primitives
 from .fields import RECORDS, STRING, Element, Field, Primitive, cached, fields_of
 from .source import Source
@@ -269,11 +272,13 @@ GivenWriter = Callable[[Any, list[Any]], None]
 
 @attrs.frozen
 class Given:
-    """The given fields of a structure, as a tuple of their values in this order; all others are at their defaults."""
+    """The given fields of a structure, as a tuple of their values in this order; all others always have the same."""
 
     fields: tuple[str, ...]
     lists: Mapping[str, Given] = attrs.field(factory=dict)
     """Arrays of structures, each element of which is a tuple too. They come behind the fields."""
+    fixed: Mapping[str, Any] = attrs.field(factory=dict)
+    """Values of fields that have no default, or another one."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -298,8 +303,7 @@ class _GivenSource(WriterSource):
 
     def structure(self, cls: type, value: str) -> None:
         given = self.given
-        variables = {name: self.source.variable() for name in given.names}
-        self.source.add(f"{', '.join(variables.values())}, = {value}")
+        variables = self._variables_of(value)
         for field in fields_of(cls, self.version):
             if field.tag is not None and self.flexible:
                 assert field.name not in variables, f"{cls.__name__}.{field.name} is a tagged field"
@@ -312,16 +316,115 @@ class _GivenSource(WriterSource):
         if self.flexible:
             self.run.append(Piece(ZERO))
 
+    def _variables_of(self, value: str) -> dict[str, str]:
+        """Lines that put what is given of a structure into variables; answers them by name."""
+        variables = {name: self.source.variable() for name in self.given.names}
+        self.source.add(f"{', '.join(variables.values())}, = {value}")
+        return variables
+
     def _fixed(self, field: Field) -> None:
-        """Lines that write a field that is at its default."""
-        content = _default_bytes(field, self.version, flexible=self.flexible)
+        """Lines that write a field that always has the same value."""
+        value = self.given.fixed[field.name] if field.name in self.given.fixed else field.make_default()
+        content = _bytes_of(field, value, self.version, flexible=self.flexible)
         if content.strip(b"\0"):
             self.run.append(Piece(f"{len(content)}s", repr(content)))
         else:
             self.run.append(Piece(f"{len(content)}{ZERO}"))
 
 
-def _default_bytes(field: Field, version: int, *, flexible: bool) -> bytes:
+SingleWriter = Callable[..., list[Bytes]]
+"""(number, values) -> the buffers of a frame: one, or others around large records. Raises what a Writer raises."""
+
+
+def make_single_writer(cls: type, given: Given, version: int, head: struct.Struct, *, flexible: bool) -> SingleWriter:
+    """The writer of `cls` in a version, with one element in each list and a head before it. The arguments are the second number
+    of the head, whose first one is the size of what follows that, and the values in order: those of an element follow those of
+    its structure. Numbers, strings, records and lists can be given."""
+    source = Source(names=dict(_CALLED))
+    writer = _SingleSource(source, version, flexible, pauses=False, given=given)
+    size, number, *zeros = list(head.format.removeprefix(">"))
+    writer.run += [Piece(size, "size"), Piece(number, "number"), *map(Piece, zeros)]
+    writer.structure(cls, "")
+    writer.flush()
+    lines, source.lines = source.lines, []
+    with source.block(f"def write({', '.join(['number', *writer.parameters])}):"):
+        fixed_bytes = writer.fixed_bytes - struct.calcsize(f">{size}")
+        source.add(*lines, f"size = {' + '.join([str(fixed_bytes), *writer.sizes])}")
+        if (records := writer.records) is None:
+            source.add(f"return [{' + '.join(writer.parts)}]")
+        else:
+            place = writer.parts.index(records)
+            buffers = [" + ".join(parts) for parts in (writer.parts[:place], [records], writer.parts[place + 1 :]) if parts]
+            with source.block(f"if len({records}) >= {primitives.COPIED_BYTES}:"):
+                source.add(f"return [{', '.join(buffers)}]")
+            source.add(f"return [join([{', '.join(buffers)}])]")
+    return source.function("write", f"<writer of a single {cls.__name__} v{version}>")
+
+
+@attrs.define(eq=False, repr=False)
+class _SingleSource(_GivenSource):
+    parameters: list[str] = attrs.field(factory=list, init=False)
+    sizes: list[str] = attrs.field(factory=list, init=False)
+    """Variables with the bytes that strings and records take."""
+    parts: list[str] = attrs.field(factory=list, init=False)
+    """Expressions for what stands side by side."""
+    records: str | None = attrs.field(default=None, init=False)
+    """The part that is not copied where it is large."""
+    fixed_bytes: int = attrs.field(default=0, init=False)
+    """What everything else takes."""
+
+    def _variables_of(self, value: str) -> dict[str, str]:
+        variables = {name: self.source.variable() for name in self.given.fields}
+        self.parameters += variables.values()
+        return {**variables, **dict.fromkeys(self.given.lists, "")}
+
+    def flush(self) -> None:
+        run, self.run = self.run, []
+        if run:
+            layout = struct.Struct(">" + "".join(piece.letter for piece in run))
+            self.fixed_bytes += layout.size
+            values = [piece.value for piece in run if piece.value]
+            self.parts.append(
+                f"{self.source.constant(layout.pack)}({', '.join(values)})" if values else repr(bytes(layout.size))
+            )
+
+    def _primitive(self, kind: Primitive, value: str, *, nullable: bool) -> None:
+        if kind.format:
+            self.run.append(Piece(kind.format, value))
+            return
+        assert kind is RECORDS or (kind is STRING and not nullable), f"{kind} cannot be written so"
+        local, length = self._measured(value, "''" if kind is STRING else "b''", nullable=False)
+        if self.flexible:
+            self.flush()
+            self.parts.append(self._varint_before(length))
+        else:
+            self.run.append(Piece("h" if kind is STRING else "i", length))
+            self.flush()
+        self.sizes.append(length)
+        self.parts.append(local)
+        if kind is RECORDS:
+            assert self.records is None, "one field of records can be written so"
+            self.records = local
+
+    def _varint_before(self, length: str) -> str:
+        """Lines that put a length, which is one more than what it measures, into a variable as a varint, and count its bytes in
+        place of the one. Answers that variable."""
+        varint = self.source.variable()
+        with self.source.block(f"if {length} < 128:"):
+            self.source.add(f"{varint} = UNSIGNED_VARINTS[{length}]")
+        with self.source.block(f"elif {length} < 16384:"):
+            self.source.add(f"{varint} = bytes(({length} & 127 | 128, {length} >> 7))", f"{length} += 1")
+        with self.source.block("else:"):
+            self.source.add(f"{varint} = write_unsigned_varint({length})", f"{length} += len({varint}) - 1")
+        return varint
+
+    def _array(self, element: Element, value: str, *, nullable: bool) -> None:
+        assert isinstance(element, type), f"{element} cannot be written so"
+        self.run.append(Piece("B", "2") if self.flexible else Piece("i", "1"))
+        self.structure(element, value)
+
+
+def _bytes_of(field: Field, value: Any, version: int, *, flexible: bool) -> bytes:
     source = Source(names=dict(_CALLED))
     writer = WriterSource(source, version, flexible, pauses=False)
     with source.block("def write(value, parts, large):"):
@@ -329,5 +432,5 @@ def _default_bytes(field: Field, version: int, *, flexible: bool) -> bytes:
         writer.field(field, "value")
         writer.flush()
     parts: list[bytes] = []
-    source.function("write", f"<writer of {field.name}>")(field.make_default(), parts, [])
+    source.function("write", f"<writer of {field.name}>")(value, parts, [])
     return b"".join(parts)

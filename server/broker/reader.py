@@ -91,25 +91,24 @@ class Fetched:
 
     def room(self, asked: FetchPartition) -> int:
         """Return the largest number of bytes that may be read from a partition."""
-        return max(0, min(asked.max_bytes, self.left))
+        room = self.left if self.left < asked.max_bytes else asked.max_bytes
+        return room if room > 0 else 0
 
-    def add(self, topic_partition: TopicPartition, found: FetchedRecords) -> None:
-        """This was read of it."""
-        self.answers.append(FetchAnswer(topic_partition, found, None))
+    def add(self, topic_partition: TopicPartition, found: FetchedRecords, actor: PartitionActor | None) -> None:
+        """This was read of it. None: it was deleted meanwhile."""
+        # What FetchAnswer(...) makes, without its Python-level call.
+        self.answers.append(tuple.__new__(FetchAnswer, (topic_partition, found, None)))
         if size := len(found.records):
             self.size += size
             self.left -= size
             self.is_enough = self.is_enough or found.ends_segment
+            if actor is not None:
+                self.read.append((actor, size))
 
     def fail(self, topic_partition: TopicPartition, error: RequestError) -> None:
         """It cannot be read."""
         self.answers.append(FetchAnswer(topic_partition, None, error.as_answer()))
         self.is_enough = True
-
-    def count(self) -> None:
-        """It is answered."""
-        for actor, size in self.read:
-            actor.fetched_bytes += size
 
 
 T = TypeVar("T")
@@ -235,7 +234,8 @@ class LogReader:
                     yield partial(self._take, fetched, each, view)
             turns.done((fetched.size - before) // BYTES_PER_STEP)
         finally:
-            fetched.count()
+            for actor, size in fetched.read:
+                actor.fetched_bytes += size
         return fetched.answers, fetched.is_enough or fetched.size >= min_bytes or not partitions
 
     def _take_cached(self, fetched: Fetched, asked: FetchPartition, view: ReaderView) -> bool:
@@ -245,7 +245,7 @@ class LogReader:
         if times is not None:
             return False
         try:
-            actor = self._manager.topics.actor(topic_partition)
+            actor = self._manager.topics.partition(topic_partition).actor
             found = fetch_cached(
                 actor.snapshot(),
                 offset,
@@ -261,8 +261,7 @@ class LogReader:
             return False
         if found is None:
             return False
-        fetched.add(topic_partition, found)
-        fetched.read.append((actor, len(found.records)))
+        fetched.add(topic_partition, found, actor)
         return True
 
     async def _take(self, fetched: Fetched, asked: FetchPartition, view: ReaderView) -> None:
@@ -281,9 +280,10 @@ class LogReader:
         except RequestError as exc:
             fetched.fail(topic_partition, exc)
         else:
+            actor: PartitionActor | None = None
             with contextlib.suppress(RequestError):  # deleted meanwhile
-                fetched.read.append((self._manager.topics.actor(topic_partition), len(found.records)))
-            fetched.add(topic_partition, found)
+                actor = self._manager.topics.actor(topic_partition)
+            fetched.add(topic_partition, found, actor)
             fetched.is_enough = fetched.is_enough or times is not None
 
     async def unpack(
@@ -349,7 +349,7 @@ class LogReader:
         try:
             if not 0 <= timestamp <= INT64_MAX:
                 _check_timestamp(topic_partition, timestamp)
-            actor = self._manager.topics.actor(topic_partition)
+            actor = self._manager.topics.partition(topic_partition).actor
             snapshot, disk = actor.snapshot(), actor.disk
             sees_all = isolation is Isolation.READ_UNCOMMITTED or snapshot.last_stable_offset == snapshot.high_watermark
             if timestamp >= 0 and sees_all:

@@ -89,7 +89,11 @@ class LogWriter:
         """
         if topic_partition.topic in INTERNAL_TOPICS:
             check_not_internal(topic_partition.topic)
-        partition = self._manager.topics.writable(topic_partition)
+        # What `writable` does, without its call.
+        hosted = self._manager.topics.partition(topic_partition)
+        if (refusal := hosted.refusal or hosted.hold_refusal) is not None:
+            raise refusal.as_answer()
+        partition = hosted.actor
         prepared = self._check_in_turn(partition, records)
         if prepared is None:
             return partial(self._check_and_append, partition, records, acks, answer, expected_offset, joins_transaction)

@@ -74,7 +74,7 @@ from .listener_security import (
 )
 from .log_config import LogConfig
 from .resource_keys import GROUP_KEYS, HEARTBEAT
-from .values import DAY_MS, DEFAULT_LINES_PER_MINUTE, DataPermissions, Durability, LogLevel
+from .values import DAY_MS, DEFAULT_LINES_PER_MINUTE, DataPermissions, Durability, LogLevel, MigrationPolicy
 from .values import DEFAULT_NATIVE as DEFAULT_NATIVE
 from .values import Address as Address
 
@@ -184,6 +184,9 @@ class BrokerConfig:
     )
     http: Address | None = parsed_key(
         Address.parse, "address", "HTTP address of `POST /topics/TOPIC`, which appends records. Without it that is off."
+    )
+    schema_registry: Address | None = parsed_key(
+        Address.parse, "address", "HTTP address of the schema registry. Without it the server has none."
     )
     topic_defaults: LogConfig = attrs.field(
         factory=LogConfig,
@@ -372,6 +375,12 @@ class BrokerConfig:
     )
     group_consumer_heartbeat_interval_ms: int = group_key("consumer.heartbeat.interval.ms")
     group_consumer_session_timeout_ms: int = group_key("consumer.session.timeout.ms")
+    group_consumer_migration_policy: MigrationPolicy = enum_key(
+        MigrationPolicy.BIDIRECTIONAL,
+        "Changes of the protocol of a group that has members: from the classic protocol to `consumer` (upgrade), back "
+        "(downgrade), both (bidirectional) or none (disabled).",
+        broker_name="group.consumer.migration.policy",
+    )
     group_share_heartbeat_interval_ms: int = group_key("share.heartbeat.interval.ms")
     group_share_session_timeout_ms: int = group_key("share.session.timeout.ms")
     group_share_delivery_count_limit: int = group_key("share.delivery.count.limit", low=2, high=10)

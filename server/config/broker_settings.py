@@ -26,12 +26,12 @@ VARIABLE_PREFIX: Final = "TRIOLOG_"
 OTHER_VARIABLES: Final = frozenset(
     {
         *("TRIOLOG_TEST", "TRIOLOG_SERVER", "TRIOLOG_TLS", "TRIOLOG_TLS_CA", "TRIOLOG_TLS_CERT", "TRIOLOG_FORWARD_DIR"),
-        *("TRIOLOG_USER", "TRIOLOG_PASSWORD", "TRIOLOG_PASSWORD_FILE"),
+        *("TRIOLOG_USER", "TRIOLOG_PASSWORD", "TRIOLOG_PASSWORD_FILE", "TRIOLOG_INGEST_DIR"),
     }
 )
 """Variables of that prefix that are not the server's: the size of the test suite, settings of clients, the place of links."""
-FORWARD_TABLES: Final = ("forward", "forward_process")
-"""Links to an upstream, which another process reads and checks (`triolog forward`)."""
+LINK_TABLES: Final = ("forward", "forward_process", "ingest", "ingest_process")
+"""Links, which other processes read and check (`triolog forward`, `triolog ingest`)."""
 
 
 def read_settings(file: str | None, environment: Mapping[str, str], arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def read_settings(file: str | None, environment: Mapping[str, str], arguments: M
     if file is not None:
         document = _load_toml(file)
         topic_defaults = _topic_table(f"{file} [topic_defaults]", document.pop("topic_defaults", {}))
-        for table in FORWARD_TABLES:
+        for table in LINK_TABLES:
             document.pop(table, None)
         values |= _read_all(file, document)
     variables = {
@@ -185,12 +185,14 @@ NATIVE: Final = "native"
 KAFKA: Final = "kafka"
 METRICS: Final = "metrics"
 HTTP: Final = "http"
+REGISTRY: Final = "schema_registry"
 """Names of listeners, as keys of the configuration have them."""
 _REMEDIES: Final = {
     NATIVE: "require a login (native_security) or a client certificate (native_ssl_client_auth)",
     KAFKA: "require a login (kafka_security) or a client certificate (kafka_ssl_client_auth)",
     METRICS: "require a token with metrics_token_file",
     HTTP: "require a login (http_security)",
+    REGISTRY: "require a login without TLS (kafka_security = sasl_plaintext), or put a proxy with TLS before it",
 }
 
 
@@ -201,6 +203,7 @@ def exposed(config: BrokerConfig, addresses: Mapping[str, Address | None]) -> tu
         KAFKA: _asks_who_it_is(config, config.kafka_security, config.kafka_ssl_client_auth),
         METRICS: config.metrics_token_file is not None,
         HTTP: _asks_who_it_is(config, config.http_security, ClientAuth.NONE),
+        REGISTRY: _has_registry_logins(config),
     }
     found = {name: address for name, address in addresses.items() if address is not None and not asks[name]}
     return tuple(name for name, address in found.items() if not is_loopback(address.host))
@@ -211,6 +214,12 @@ def _asks_who_it_is(config: BrokerConfig, security: ListenerSecurity, client_aut
     if security.has_tls and client_auth is ClientAuth.REQUIRED:
         return True
     return security.has_sasl and not config.sasl_oauthbearer_unsecured_tokens
+
+
+def _has_registry_logins(config: BrokerConfig) -> bool:
+    """Return whether the registry may send passwords as they are: it requires a login, and no other listener encrypts."""
+    listeners = config.kafka_security, config.native_security
+    return any(each.has_sasl for each in listeners) and not any(each.has_tls for each in listeners)
 
 
 def check_exposure(config: BrokerConfig, addresses: Mapping[str, Address | None]) -> tuple[str, ...]:

@@ -50,6 +50,23 @@ class RecordValidation(enum.Enum):
     HEADER = "header"
 
 
+class MigrationPolicy(enum.Enum):
+    """Conversions of groups with members from one protocol of consumers to the other (KIP-848)."""
+
+    DISABLED = "disabled"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    BIDIRECTIONAL = "bidirectional"
+
+    @property
+    def upgrades(self) -> bool:
+        return self in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
+
+    @property
+    def downgrades(self) -> bool:
+        return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
+
+
 class DiskFullPolicy(enum.Enum):
     """The reaction of a topic to a lack of space: its device has less left than `disk_reserve_bytes`, all logs together exceed
     `log_max_bytes`, or a hold is at its bounds."""

@@ -309,6 +309,7 @@ class AioBroker(AioThread[EmbeddedBroker], EmbeddedThread):
 
     crash = awaited(EmbeddedBroker.crash)
     restart = awaited(EmbeddedBroker.restart)
+    start_schema_registry = awaited(EmbeddedBroker.start_schema_registry)
     reset = awaited(EmbeddedBroker.reset)
     snapshot = awaited(EmbeddedBroker.snapshot)
     apply_retention = awaited(EmbeddedBroker.apply_retention)

@@ -318,6 +318,12 @@ class BlockingBroker(BlockingThread[EmbeddedBroker], EmbeddedThread):
         """Return the issuer of the tokens with which users log in by OAUTHBEARER. Raises RuntimeError without one."""
         return BlockingTokens(self._target.tokens, self)
 
+    @property
+    def schema_registry_url(self) -> str:
+        """Return the URL of the schema registry, which starts when this is first read (extra `registry`). Raises
+        InvalidConfigError without the packages of the extra."""
+        return self.call(self._target.start_schema_registry)
+
     def log(self, topic: str) -> BlockingLog:
         """The records of a topic."""
         return BlockingLog(self._target.log(topic), self)

@@ -31,7 +31,7 @@ from ..fake.views.streams_groups_view import StreamsGroupsView
 from ..listeners.addresses import Addresses
 from ..loop.procedures import perform
 from .follow import ReadOn
-from .living import directory_like, living
+from .living import LOCALHOST, directory_like, living
 from .records import TIMEOUT_MS, Transaction, from_offset, partition_of, range_of_times
 
 T = TypeVar("T")
@@ -121,6 +121,14 @@ class EmbeddedBroker:
             raise RuntimeError("the broker issues no tokens; open it for tests with oauth=True")
         return self.life.tokens
 
+    async def start_schema_registry(self) -> str:
+        """Start the schema registry on a port of 127.0.0.1, unless it is started, and return its URL (extra `registry`).
+
+        It speaks Confluent's REST API and keeps schemas in the topic `_schemas`. It serves until the broker's block ends, also
+        after `restart` and `reset`. Raises InvalidConfigError without the packages of the extra.
+        """
+        return f"http://{await self.life.serve_registry(LOCALHOST)}"
+
     def log(self, topic: str) -> LogView:
         """The records of a topic."""
         return LogView(lambda: self.core, topic)
@@ -163,7 +171,14 @@ class EmbeddedBroker:
         life = self.life
         _ = life.core
         await life.snapshot(Path(directory), durable=False)
-        config = attrs.evolve(life.config, data_dirs=(directory,), durable=False, kafka_advertised=None, metrics=None)
+        config = attrs.evolve(
+            life.config,
+            data_dirs=(directory,),
+            durable=False,
+            kafka_advertised=None,
+            metrics=None,
+            schema_registry=None,
+        )
         ports = Addresses(*(None if each is None else Address(each.host, 0) for each in (self.native, self.kafka)))
         clock = life.clock.copy()
         tokens = None if life.tokens is None else life.tokens.copy(clock.now_ms)

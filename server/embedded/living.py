@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import trio
 
 from ..config.broker_config import Address, BrokerConfig
-from ..config.broker_settings import KAFKA, METRICS, NATIVE, check_exposure
+from ..config.broker_settings import KAFKA, METRICS, NATIVE, REGISTRY, check_exposure
 from ..fake.clock import MovedClock
 from ..fake.life import Life, told_over_http
 from ..listeners.addresses import Addresses
@@ -48,7 +48,8 @@ async def living(
 ) -> AsyncIterator[Living]:
     """`life_of` makes it. Rules go before it stops: a test that ends with a full disk is not about a stop on one. Raises what
     keeps it from starting."""
-    check_exposure(settings, {NATIVE: wanted.native, KAFKA: wanted.kafka, METRICS: settings.metrics})
+    others = {METRICS: settings.metrics, REGISTRY: settings.schema_registry}
+    check_exposure(settings, {NATIVE: wanted.native, KAFKA: wanted.kafka, **others})
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
         life = life_of(settings, wanted, nursery, clock)
@@ -56,6 +57,8 @@ async def living(
         try:
             metrics = await nursery.start(_tell, settings, life)
             await life.start()
+            if settings.schema_registry is not None:
+                await life.serve_registry(settings.schema_registry)
             yield Living(life, metrics)
         except trio.Cancelled:
             raise

@@ -89,6 +89,8 @@ class Life:
     nodes: Nodes | None = None
     protocols: dict[str, ProtocolCounters] = attrs.field(factory=dict)
     """What connections have counted, over all lives."""
+    registry: Address | None = None
+    """The address of the schema registry, once it was started. It stays through all lives."""
     starts: int = 0
     torn_files: list[str] = attrs.field(factory=list)
     """What the last crash took bytes from."""
@@ -298,6 +300,16 @@ class Life:
         self._serving.cancel()
         await self.stop()
         self.torn_files = await trio.to_thread.run_sync(self._fs.tear) if self.disk_faults.is_active else []
+
+    async def serve_registry(self, address: Address) -> Address:
+        """Start the schema registry, unless it is started, and return its address. It serves through all lives. Raises
+        InvalidConfigError, OSError."""
+        if self.registry is None:
+            from ..registry.opening import serve_registry  # most brokers do without
+
+            self.registry = await self.nursery.start(serve_registry, address, lambda: self._core)
+        assert self.registry is not None
+        return self.registry
 
     def close(self) -> None:
         """Give the ports back."""

@@ -24,7 +24,7 @@ import trio
 
 from ...protocol.errors import InvalidConfigError
 from ..config.broker_config import Address, BrokerConfig
-from ..config.broker_settings import KAFKA, METRICS, NATIVE, check_exposure, is_loopback
+from ..config.broker_settings import HTTP, KAFKA, METRICS, NATIVE, REGISTRY, check_exposure, is_loopback
 from ..listeners.opening import Addresses
 from .api import MAX_CONTROL_BODY_BYTES, ControlApi, answer
 from .clock import MovedClock
@@ -50,8 +50,8 @@ async def serve_for_tests(
     """Run a server until a signal stops it. `rules`: a file, see `rules_file`. `nodes`, `emulate`: see `Life`. `control_token`:
     the token that users of the port must send. Raises the error that prevents the start.
     """
-    doors = {NATIVE: wanted.native, KAFKA: wanted.kafka, METRICS: config.metrics, HTTP: wanted.http}
-    check_exposure(config, doors)
+    others = {METRICS: config.metrics, REGISTRY: config.schema_registry, HTTP: wanted.http}
+    check_exposure(config, {NATIVE: wanted.native, KAFKA: wanted.kafka, **others})
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:
             life = Life(config, wanted, nursery, clock, node_count=nodes, kafka_version=emulate, issues_tokens=True)
@@ -60,12 +60,14 @@ async def serve_for_tests(
                 LOGGER.warning("%d fault rules are active. This server is for tests only.", add_rules(rules, api.faults))
             async with _controlled(api, control, control_token) as address, told_over_http(config, life) as metrics:
                 await life.start()
-                started(attrs.evolve(life.addresses, control=address, metrics=metrics))
+                registry = None if config.schema_registry is None else await life.serve_registry(config.schema_registry)
+                started(attrs.evolve(life.addresses, control=address, metrics=metrics, schema_registry=registry))
                 LOGGER.info("serving for tests %s control=%s", life.addresses, address)
                 name = signal.Signals(await anext(signals)).name
                 LOGGER.info("stopping signal=%s", name)
                 await life.stop()
             life.close()
+            nursery.cancel_scope.cancel()
     LOGGER.info("stopped")
 
 

@@ -19,6 +19,8 @@ class Addresses:
     """HTTP; its listener is not among `Listeners`, because it is there before the broker."""
     http: Address | None = None
     """HTTP, for records."""
+    schema_registry: Address | None = None
+    """HTTP; its listener is not among `Listeners`, because it is a client of the broker."""
     control: Address | None = None
     """HTTP, for tests; its listener outlives the broker."""
     console: Address | None = None

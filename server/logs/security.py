@@ -89,6 +89,8 @@ class Security:
     _users: dict[str, ConfiguredUser] = attrs.field(factory=dict)
     _derived: dict[CredentialKey, ScramCredential] = attrs.field(factory=dict)
     """From passwords of the configuration, made when first needed."""
+    _checking: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(1))
+    """Wrong passwords take at most one processor."""
     _salt_secret: bytes = attrs.field(factory=lambda: secrets.token_bytes(32), repr=False)
     """Stored with the first change: before that nothing has a salt that outlives the process."""
     _shapes: dict[ScramMechanism, dict[Shape, int]] = attrs.field(factory=dict)
@@ -152,7 +154,7 @@ class Security:
             if known is None or mechanism.sasl_name not in mechanisms:
                 continue
             make = partial(ScramCredential.from_password, mechanism, known.iterations, known.salt)
-            made = await trio.to_thread.run_sync(make, password)
+            made = await trio.to_thread.run_sync(make, password, limiter=self._checking)
             if hmac.compare_digest(made.stored_key, known.stored_key):
                 return True
         return False

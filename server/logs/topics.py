@@ -167,14 +167,13 @@ class Topics:
     def name_of(self, topic_id: bytes) -> str:
         """Return the name of the topic with an id of 16 bytes. Raises RequestError: UNKNOWN_TOPIC_ID, or LogOfflineError for a
         topic that is half deleted."""
-        name = self._names.get(topic_id)
-        if name is None:
+        if topic_id not in self._names:
             for half in self.half_deleted.values():
                 if half.id_bytes == topic_id:
                     raise half_deleted_error(half)
             topic = encode_uuid(uuid.UUID(bytes=topic_id))
             raise RequestError(f"there is no topic with id {topic}. It may have been deleted", ErrorCode.UNKNOWN_TOPIC_ID)
-        return name
+        return self._names[topic_id]
 
     def find(self, name: str) -> HostedTopic | None:
         return self._topics.get(name)
@@ -203,13 +202,17 @@ class Topics:
     def partition(self, topic_partition: TopicPartition) -> HostedPartition:
         """Raises UnknownTopicOrPartitionError, or the error of a partition that is offline."""
         name, number = topic_partition
-        hosted = self._topics.get(name) or self.get(name)
-        if not 0 <= number < len(hosted.partitions):
+        partitions = self._topics[name].partitions if name in self._topics else self.get(name).partitions
+        try:
+            partition = partitions[number]
+        except IndexError:
+            number = -1
+        if number < 0:
             raise UnknownTopicOrPartitionError(
-                f"topic {topic_partition.topic!r} has partitions 0 to {len(hosted.partitions) - 1}, not {number}"
+                f"topic {name!r} has partitions 0 to {len(partitions) - 1}, not {topic_partition.partition}"
             )
-        partition = hosted.partitions[number]
-        if isinstance(partition, OfflinePartition):
+        if partition.__class__ is not HostedPartition:
+            assert isinstance(partition, OfflinePartition)
             raise partition.error.as_answer()
         return partition
 

@@ -105,10 +105,11 @@ class Reactor:
                         session.on_next_turn()
                     except Exception as exc:
                         self._end(session, exc)
+                all_watched = self._watched
                 for descriptor, events in self._watcher.ready():
-                    watched = self._watched.get(descriptor)
-                    if watched is None:
+                    if descriptor not in all_watched:
                         continue
+                    watched = all_watched[descriptor]
                     try:
                         if watched.session.state == READING:
                             watched.session.on_bytes()

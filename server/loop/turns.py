@@ -82,34 +82,23 @@ class Gathering:
     is_open: bool = False
     """Whether something may be put off."""
     _depth: int = 0
-    _writers: dict[PutOff, None] = attrs.field(factory=dict)
-    _senders: dict[PutOff, None] = attrs.field(factory=dict)
-
-    def add_writer(self, who: PutOff) -> None:
-        """Have `end_turn` called before the turn ends, once however often this is asked."""
-        self._writers[who] = None
-
-    def add_sender(self, who: PutOff) -> None:
-        """The same, when nobody has anything to write any more: that is where answers come from."""
-        self._senders[who] = None
+    writers: dict[PutOff, None] = attrs.field(factory=dict)
+    """Those whose `end_turn` is called before the turn ends, once however often they were put in."""
+    senders: dict[PutOff, None] = attrs.field(factory=dict)
+    """The same, when nobody has anything to write any more: that is where answers come from."""
 
     def __enter__(self) -> None:
         self._depth += 1
         self.is_open = True
 
     def __exit__(self, *_: object) -> None:
+        """End the turn of all writers and senders. That can defer more work: a session continues when its responses have
+        left."""
         try:
-            if self._depth == 1:
-                self._end()
+            while self._depth == 1 and (waiting := self.writers or self.senders):
+                for who in tuple(waiting):
+                    del waiting[who]
+                    who.end_turn()
         finally:
             self._depth -= 1
             self.is_open = self._depth > 0
-
-    def _end(self) -> None:
-        """End the turn of all writers and senders. That can defer more work: a session continues when its responses have
-        left."""
-        while self._writers or self._senders:
-            waiting = self._writers or self._senders
-            for who in tuple(waiting):
-                del waiting[who]
-                who.end_turn()

@@ -25,38 +25,32 @@ class Expires(Protocol):
         """Its time is over. Called once, unless it was removed before. Raises nothing: others wait for the same task."""
 
 
-@attrs.define(eq=False, repr=False)
-class Deadlines:
-    """Deadlines of all connections of a listener. Owner: the listener; `run` is its task. The task checks once a second, and
-    never while nothing waits. A new entry reads no clock: the next check does."""
+class Deadlines(dict[Expires, float]):
+    """Deadlines of all connections of a listener, by what waits. Owner: the listener; `run` is its task. The task checks once a
+    second, and never while nothing waits. A new entry reads no clock: the next check does.
 
-    _new: dict[Expires, float] = attrs.field(factory=dict)
-    """What began to wait since the last look, and for how many seconds: its time begins with the next one, however far the
-    clock has gone meanwhile."""
-    _waiting: dict[Expires, float] = attrs.field(factory=dict)
-    """By what waits, when its time is over, in trio's time."""
-    _first: trio.Event | None = None
-    """Set when something begins to wait, while nothing does."""
+    A deadline is in trio's time. Below 0 it is -1 less the seconds of an entry that no check has seen: its time begins with the
+    next one, however far the clock has gone meanwhile. What waits no longer is popped.
+    """
 
-    def __len__(self) -> int:
-        return len(self._new) + len(self._waiting)
+    __slots__ = ("_first",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._first: trio.Event | None = None
+        """Set when something begins to wait, while nothing does."""
 
     def add(self, who: Expires, seconds: float) -> None:
         """Have `expire` called after so long, and at most two checks; below 0 is as 0."""
         if self._first is not None:
             self._first.set()
             self._first = None
-        self._new[who] = seconds
-
-    def remove(self, who: Expires) -> None:
-        """It waits no longer."""
-        if self._new.pop(who, None) is None:
-            self._waiting.pop(who, None)
+        self[who] = -1.0 - seconds if seconds > 0 else -1.0
 
     async def run(self) -> None:
         """Tell who has waited for too long, until cancelled."""
         while True:
-            if not (self._new or self._waiting):
+            if not self:
                 first = self._first = trio.Event()
                 await first.wait()
             await trio.sleep(CHECK_S)
@@ -64,12 +58,14 @@ class Deadlines:
 
     def _look(self, now: float) -> None:
         """Apart from `run`, whose frame would keep who expired last, with its connection, until the next one does."""
-        over = [who for who, deadline in self._waiting.items() if deadline <= now]
-        for who, seconds in self._new.items():
-            self._waiting[who] = now + seconds
-        self._new.clear()
+        over = []
+        for who, deadline in self.items():
+            if deadline < 0:
+                self[who] = now - 1.0 - deadline
+            elif deadline <= now:
+                over.append(who)
         for who in over:
-            if self._waiting.pop(who, None) is not None:
+            if self.pop(who, None) is not None:
                 who.expire()
 
 
@@ -78,13 +74,13 @@ class Waiters:
     """Events of readers that wait for a partition's high watermark to move. Readers add and remove theirs, the partition's
     actor sets them: synchronously, and all of them."""
 
-    _events: set[trio.Event] = attrs.field(factory=set)
+    events: set[trio.Event] = attrs.field(factory=set)
 
     def __len__(self) -> int:
-        return len(self._events)
+        return len(self.events)
 
     def wake_all(self) -> None:
-        for event in self._events:
+        for event in self.events:
             event.set()
 
 
@@ -92,7 +88,7 @@ class Waiters:
 def waiting_on(waiters: Iterable[Waiters]) -> Iterator[trio.Event]:
     """An event that is set when any of the partitions moves. Make it before looking: nothing is missed then."""
     event = trio.Event()
-    joined = [each._events for each in waiters]
+    joined = [each.events for each in waiters]
     for events in joined:
         events.add(event)
     try:

@@ -151,21 +151,31 @@ class OffsetsTopic(InternalTopic):
         await self.append(topic_partition, builder.build(), on_stored)
 
     async def store(
-        self, group: str, records: Sequence[RawRecord], on_stored: Callable[[], None], *, replaces_classic: bool
+        self,
+        group: str,
+        records: Sequence[RawRecord],
+        on_stored: Callable[[], None],
+        *,
+        replaces_classic: bool,
+        classic: GroupMetadataValue | None = None,
     ) -> None:
         """Keep records of a group whose assignments the server makes in one batch; `on_stored` is called in log order.
-        `replaces_classic`: the record of a classic group of that name is deleted in the same batch; its offsets stay. Raises
-        RequestError; then none of them is in the log."""
+        `replaces_classic`: the record of a classic group of that name is deleted in the same batch; its offsets stay.
+        `classic`: the record of the classic group that takes the group's place. Raises RequestError; then none of them is in
+        the log."""
         topic_partition = self.partition_of(group)
         offsets, now_ms, builder = self.contents(topic_partition), self.now_ms(), batch_builder()
         if replaces_classic and offsets.has_group_record(group):
             builder.append(now_ms, GroupMetadataKey(group).encode(), None)
         for key, value in records:
             builder.append(now_ms, key, value)
+        if classic is not None:
+            classic.current_state_timestamp = now_ms
+            builder.append(now_ms, GroupMetadataKey(group).encode(), classic.encode())
 
         def stored(result: AppendResult) -> None:
-            if replaces_classic:
-                offsets.put_group(group, None)
+            if replaces_classic or classic is not None:
+                offsets.put_group(group, classic)
             on_stored()
 
         await self.append(topic_partition, builder.build(), stored)

@@ -149,7 +149,9 @@ class Appender:
                 return FailedGroup(plan, appends, exc)
             self._room.wrote(size)
             self._commit(plan, appends)
-        self._acknowledge(plan, appends)
+        self.flusher.after_unsynced_write()
+        for answer, append in zip(plan.answers, appends, strict=True):
+            append.answer(answer)
         return True
 
     async def settle(self, group: FailedGroup) -> None:
@@ -215,15 +217,18 @@ class Appender:
             self._commit(plan, appends)
         if self.log.config.durability.mode is not DurabilityMode.FSYNC:
             self.flusher.syncs += plan.sync and plan.writes
+            self.flusher.after_unsynced_write()
             with self.disk.gathering:
-                self._acknowledge(plan, appends)
+                for answer, append in zip(plan.answers, appends, strict=True):
+                    append.answer(answer)
             return
         if plan.sync and self.log.recovery_point == self.log.log_end_offset:
             self.flusher.syncs += plan.writes
             self.flusher.note_write()
             self.flusher.advance_high_watermark()
             with self.disk.gathering:
-                _answer_all(plan, appends)
+                for answer, append in zip(plan.answers, appends, strict=True):
+                    append.answer(answer)
             return
         self.flusher.note_write()
         with self.disk.gathering:
@@ -243,12 +248,6 @@ class Appender:
         self.appended_bytes += plan.segment.size - size
         self.appends += len(appends)
         self.groups += 1
-
-    def _acknowledge(self, plan: AppendPlan, appends: list[AppendCommand]) -> None:
-        """Answer a group where a write is enough: it is read from now on, and synced later."""
-        self.flusher.advance_high_watermark()
-        self.flusher.after_unsynced_write()
-        _answer_all(plan, appends)
 
     async def _fail(self, plan: AppendPlan, appends: list[AppendCommand], failure: OperationFailedError | OSError) -> None:
         """Take back what a failed group wrote and answer it."""
@@ -326,11 +325,6 @@ class Appender:
 def _leading_markers(pending: Iterable[AppendCommand]) -> int:
     """Return the number of leading appends that end transactions: the reserve is for them."""
     return sum(1 for _ in takewhile(lambda append: append.prepared.marker is not None, pending))
-
-
-def _answer_all(plan: AppendPlan, appends: list[AppendCommand]) -> None:
-    for answer, append in zip(plan.answers, appends, strict=True):
-        append.answer(answer)
 
 
 def _failed_path(operation: Any, plan: AppendPlan) -> str:

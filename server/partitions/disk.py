@@ -134,6 +134,8 @@ class Lanes:
     writers: trio.CapacityLimiter
     readers: trio.CapacityLimiter
     others: trio.CapacityLimiter
+    writing: int = 0
+    """How many write or sync at the moment. A limiter would have to be asked."""
 
     @classmethod
     def of(cls, budget: DescriptorBudget) -> Lanes:
@@ -195,32 +197,41 @@ class Disk:
         """As they are now."""
         return attrs.evolve(self._counts, descriptors=self.budget.held, syncs=self._counts.syncs.copy())
 
-    async def run(self, operations: Sequence[DiskOp], files: Sequence[FileHandle]) -> None:
-        """Run operations in one hop, or on the spot, `files` open and leased meanwhile. Raises OperationFailedError."""
-        if self.try_run(operations, files):
+    async def run(self, operations: Sequence[DiskOp], files: Sequence[FileHandle], *, syncs: bool = False) -> None:
+        """Run operations in one hop, or on the spot, `files` open and leased meanwhile. `syncs`: one of them is a sync, so they
+        need the hop. Raises OperationFailedError."""
+        if not syncs and self.try_run(operations, files):
             return
-        async with self._lanes_at(files[0].path).writers if files else self._rest.writers:
-            with self.files.leased(files):
-                for file in files:
-                    if file.fd is None:
-                        await self.files.open(file)
-                self._counts.hops += 1
-                sync_times: list[float] = []
-                try:
-                    await trio.to_thread.run_sync(_run_all, self.fs, operations, sync_times, limiter=self._threads)
-                except OperationFailedError as exc:
-                    self._counts.failed_syncs += isinstance(exc.cause, SyncFailedError)
-                    raise
-                finally:
-                    for seconds in sync_times:
-                        self._counts.syncs.add(seconds)
+        lanes = self._lanes_at(files[0].path) if files else self._rest
+        async with lanes.writers:
+            lanes.writing += 1
+            try:
+                with self.files.leased(files):
+                    for file in files:
+                        if file.fd is None:
+                            await self.files.open(file)
+                    await self._run_in_thread(operations)
+            finally:
+                lanes.writing -= 1
+
+    async def _run_in_thread(self, operations: Sequence[DiskOp]) -> None:
+        self._counts.hops += 1
+        sync_times: list[float] = []
+        try:
+            await trio.to_thread.run_sync(_run_all, self.fs, operations, sync_times, limiter=self._threads)
+        except OperationFailedError as exc:
+            self._counts.failed_syncs += isinstance(exc.cause, SyncFailedError)
+            raise
+        finally:
+            for seconds in sync_times:
+                self._counts.syncs.add(seconds)
 
     def try_run(self, operations: Sequence[DiskOp], files: Sequence[FileHandle]) -> bool:
         """Run operations on the spot; False, and nothing is done, where that could take long. Raises OperationFailedError."""
         lanes = self._only
         if lanes is None:
             lanes = self._lanes_at(files[0].path) if files else self._rest
-        if lanes.writers.borrowed_tokens:  # somebody writes or syncs there at the moment, which could hold up this too
+        if lanes.writing:  # which could hold up this too
             return False
         for file in files:
             if file.fd is None:
@@ -230,8 +241,13 @@ class Disk:
         for file in files:
             file.used = True
         self._counts.writes_at_once += 1
+        writes: Any = operations  # as `suits` has found
         try:
-            _run_all(self.fs, operations, [])
+            for operation in writes:  # what `Write.run` does, without its call
+                self.fs.write(operation.file.fd, operation.buffers, operation.position)
+        except OSError as exc:
+            name_file(exc, operation)
+            raise OperationFailedError(operation, exc) from exc
         finally:
             self.at_once.done()
         return True
@@ -239,8 +255,13 @@ class Disk:
     async def drive(self, procedure: Procedure[T], at: str = "") -> T:
         """Run a procedure of the log's owner, every operation in a thread. OSErrors are the procedure's to see first. `at`: the
         log's directory."""
-        async with self._lanes_at(at).writers:
-            return await self._advance(procedure, self._run_one)
+        lanes = self._lanes_at(at)
+        async with lanes.writers:
+            lanes.writing += 1
+            try:
+                return await self._advance(procedure, self._run_one)
+            finally:
+                lanes.writing -= 1
 
     async def call(self, function: Callable[..., T], *args: Any, at: str = "") -> T:
         """Run a blocking function that touches files of nobody who is running. `at`: the log directory, or a path in it, where

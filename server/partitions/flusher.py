@@ -99,7 +99,8 @@ class Flusher:
     def advance_high_watermark(self) -> None:
         """All that is in the log may be read."""
         self.log.high_watermark_to_end()
-        self.waiters.wake_all()
+        if self.waiters.events:
+            self.waiters.wake_all()
 
     def note_write(self) -> bool:
         """Something was written, or forced to the device. Answers whether there is something that is not there yet."""
@@ -145,7 +146,7 @@ class Flusher:
         except trio.WouldBlock:
             await self.lock.acquire()
         try:
-            await self.disk.run(plan.operations, plan.files)
+            await self.disk.run(plan.operations, plan.files, syncs=True)
         finally:
             self.lock.release()
 
@@ -154,7 +155,7 @@ class Flusher:
         if not plan.operations:
             return None
         try:
-            await self.disk.run(plan.operations, plan.files)
+            await self.disk.run(plan.operations, plan.files, syncs=True)
         except (OperationFailedError, OSError) as exc:
             cause = exc.cause if isinstance(exc, OperationFailedError) else exc
             if (is_final(cause) or isinstance(cause, FileNotFoundError)) and not self.is_deleted:
@@ -165,11 +166,18 @@ class Flusher:
         return None
 
     def after_unsynced_write(self) -> None:
-        """See to it that what was written is flushed in time."""
-        if not self.note_write():
+        """Let everything in the log be read, and see to it that what was written is flushed in time."""
+        log, config = self.log, self.log.config
+        # What `advance_high_watermark` does, without its call.
+        log.high_watermark_to_end()
+        if self.waiters.events:
+            self.waiters.wake_all()
+        # What `note_write` does, without its call where an older byte waits already.
+        if (self._unsynced_since is None or log.log_end_offset == log.recovery_point) and not self.note_write():
             return
-        config = self.log.config
-        interval_ms = min(config.flush_ms, config.durability.interval_ms or INT64_MAX)
+        interval_ms, most_ms = config.flush_ms, config.durability.interval_ms
+        if most_ms and most_ms < interval_ms:
+            interval_ms = most_ms
         if interval_ms == INT64_MAX:
             return
         due = trio.current_time() + interval_ms / 1000

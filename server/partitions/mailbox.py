@@ -95,14 +95,12 @@ class Mailbox(Generic[T]):
             trio.lowlevel.reschedule(self._taker)
             self._taker = None
 
-    def try_take(self, max_bytes: int) -> list[tuple[T, int]] | None:
+    def try_take(self, max_bytes: int) -> deque[tuple[T, int]] | None:
         """All that waits, with its size, where the owner waits too: what it is about to take is its own. None where it does
         not, where nothing waits, and where there is more than `max_bytes`."""
         if self._taker is None or not self._items or self._bytes > max_bytes:
             return None
-        taken = list(self._items)
-        self._items.clear()
-        self._bytes = 0
+        taken, self._items, self._bytes = self._items, deque(), 0
         if self._waiting:
             self._let_in()
         return taken

@@ -16,7 +16,6 @@ Failures are described in `appender`. Syncs of one log run one after the other; 
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, TypeVar
@@ -81,7 +80,7 @@ class PartitionActor:
     fetched_bytes: int = 0
     """What readers were handed of the log."""
     _mailbox: Mailbox[AppendCommand | PerformCommand | FailedGroup] = attrs.field(factory=Mailbox)
-    _urgent: deque[PerformCommand] = attrs.field(factory=deque)
+    _urgent: list[PerformCommand] = attrs.field(factory=list)
     """What makes room on the disk."""
     _has_urgent: trio.Event = attrs.field(factory=trio.Event)
     _scope: trio.CancelScope = attrs.field(factory=lambda: trio.CancelScope(shield=True))
@@ -139,7 +138,7 @@ class PartitionActor:
             raise self.log.offline.as_answer()
         if self._closed_with is not None:
             raise self._closed_with.as_answer()
-        return self.log.snapshot()
+        return self.log.known_snapshot or self.log.snapshot()
 
     async def append(self, prepared: PreparedAppend, acks: int, answer: Answer) -> None:
         """Enqueue an append, waiting for room in the mailbox. Cancelled: it was not enqueued.
@@ -211,7 +210,7 @@ class PartitionActor:
     async def _perform_urgent(self) -> None:
         self._has_urgent = trio.Event()
         while self._urgent:
-            await self._perform(self._urgent.popleft())
+            await self._perform(self._urgent.pop(0))
 
     async def wait_for(self, answered: trio.Event) -> None:
         """Wait for an event that the actor sets when it answers.
@@ -295,7 +294,7 @@ class PartitionActor:
     def _has_mail(self) -> None:
         """Something came in while the task waits. With `fsync` it is the task's in any case: a sync takes a thread."""
         if self.disk.gathering.is_open and self.log.config.durability.mode is not DurabilityMode.FSYNC:
-            self.disk.gathering.add_writer(self)
+            self.disk.gathering.writers[self] = None
         else:
             self._mailbox.wake()
 

@@ -41,6 +41,7 @@ ACCOUNTS: Final = {
     "consumer groups": "members of consumer groups (KIP-848), their subscriptions and assignments",
     "fetch sessions": "partitions of fetch sessions",
     "keys of the server": "keys of brokers that were set while the server runs",
+    "registered schemas": "versions of subjects in the schema registry, and settings of subjects",
     "segment leases": "leases of segment files",
     "share groups": "members of share groups, their subscriptions and assignments",
     "share sessions": "share sessions and their partitions",

@@ -22,6 +22,7 @@ from tests.clients.kafka_python_driver import KafkaPythonDriver, kafka
 STATIC: Final = "groups: static members"
 COOPERATIVE: Final = "groups: cooperative rebalances"
 BY_SERVER: Final = "groups: assignments by the server (KIP-848)"
+ROLLING: Final = "groups: a rolling change of the protocol (KIP-848)"
 BY_TASKS: Final = "Streams groups: words are counted (KIP-1071)"
 ONLY_JAVA: Final = {BY_TASKS: "only Java has Kafka Streams"}
 GROUPS_DELETED: Final = "groups: deleted"
@@ -83,7 +84,7 @@ CLIENTS: Final = {
             running=_of_python(AiokafkaDriver, lambda: str(aiokafka.__version__)),
             cannot={
                 COOPERATIVE: "aiokafka has no cooperative assignor",
-                BY_SERVER: "aiokafka has no KIP-848",
+                **dict.fromkeys((BY_SERVER, ROLLING), "aiokafka has no KIP-848"),
                 GROUPS_DELETED: "aiokafka's admin client has no call for it",
                 **dict.fromkeys(SHARING, "aiokafka has no share groups"),
                 **ONLY_JAVA,
@@ -93,7 +94,7 @@ CLIENTS: Final = {
             name="kafka-python",
             running=_of_python(KafkaPythonDriver, lambda: str(kafka.__version__)),
             cannot={
-                BY_SERVER: "kafka-python has no KIP-848",
+                **dict.fromkeys((BY_SERVER, ROLLING), "kafka-python has no KIP-848"),
                 **dict.fromkeys(SHARING, "kafka-python has no share groups"),
                 **ONLY_JAVA,
             },
@@ -105,7 +106,7 @@ CLIENTS: Final = {
             cannot={
                 STATIC: "kafkajs has no static members",
                 COOPERATIVE: "kafkajs has no cooperative assignor",
-                BY_SERVER: "kafkajs has no KIP-848",
+                **dict.fromkeys((BY_SERVER, ROLLING), "kafkajs has no KIP-848"),
                 **dict.fromkeys(SHARING, "kafkajs has no share groups"),
                 **ONLY_JAVA,
             },
@@ -122,7 +123,11 @@ CLIENTS: Final = {
             name="sarama",
             is_program=True,
             running=program("sarama", partial(external_programs.go, "sarama")),
-            cannot={BY_SERVER: "sarama has no KIP-848", **dict.fromkeys(SHARING, "sarama has no share groups"), **ONLY_JAVA},
+            cannot={
+                **dict.fromkeys((BY_SERVER, ROLLING), "sarama has no KIP-848"),
+                **dict.fromkeys(SHARING, "sarama has no share groups"),
+                **ONLY_JAVA,
+            },
         ),
     )
 }

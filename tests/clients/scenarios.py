@@ -290,6 +290,35 @@ def _two_members_keep_what_they_may(cell: Cell, assignor: str) -> None:
     assert driver.committed(group, topic) == dict.fromkeys(range(PARTITIONS), 1)
 
 
+@feature("groups: a rolling change of the protocol (KIP-848)")
+def members_change_to_the_servers_groups_and_back_one_by_one(cell: Cell) -> None:
+    for assignor in ("range", COOPERATIVE):
+        _roll(cell, assignor)
+
+
+def _roll(cell: Cell, assignor: str) -> None:
+    """A classic member, one that the server assigns to, a classic one again: each hands its partitions over to the next, and
+    reads every record once."""
+    driver, group, topic = cell.driver, cell.name(f"group-{assignor}"), cell.topic(assignor, partitions=PARTITIONS)
+    before = None
+    for round_, each in enumerate((assignor, SERVER, assignor)):
+        member = driver.member(group, topic, assignor=each)
+        if before is not None:
+            kept, _ = before.assigned(PARTITIONS // 2)
+            assert member.assigned(PARTITIONS // 2)[0] == set(range(PARTITIONS)) - kept
+            before.leave()
+        assert member.assigned(PARTITIONS)[0] == set(range(PARTITIONS))
+        with driver.producer() as producer:
+            for partition in range(PARTITIONS):
+                producer.send(topic, messages(f"{round_}", partition=partition))
+        assert [record.value for record in member.received(PARTITIONS)] == [str(round_).encode()] * PARTITIONS
+        member.commit()
+        before = member
+    assert before is not None
+    before.leave()
+    assert driver.committed(group, topic) == dict.fromkeys(range(PARTITIONS), 3)
+
+
 @feature("groups: offsets are reset")
 def offsets_of_a_group_are_reset(cell: Cell) -> None:
     driver, group, topic = cell.driver, cell.name("group"), cell.topic()

@@ -23,6 +23,7 @@ from tests.planted_faults.planting import Copy, Fault, Verdict
 from tests.planted_faults.server_faults import (
     JOINING_FAULTS,
     OLDEST_FAULTS,
+    REGISTRY_FAULTS,
     SERVER_FAULTS,
     SHARE_FAULTS,
     TOKEN_FAULTS,
@@ -34,6 +35,7 @@ FAULTS: Final = {
     **JOINING_FAULTS,
     **OLDEST_FAULTS,
     **LOG_FAULTS,
+    **REGISTRY_FAULTS,
     **SERVER_FAULTS,
     **SHARE_FAULTS,
     **TOKEN_FAULTS,

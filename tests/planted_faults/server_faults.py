@@ -35,6 +35,38 @@ JOINING_FAULTS: Final = {
     ),
 }
 
+REGISTRY: Final = "tests/server/registry"
+REGISTRY_FAULTS: Final = {
+    "registry-writes-without-looking": Fault(
+        why="Two registries on one topic give one id to two schemas, and values are decoded with the wrong one.",
+        file="server/registry/topic.py",
+        old=", expected_offset=offset)",
+        new=")",
+        tests=(f"{REGISTRY}/test_topic.py::test_clients_that_register_at_once_never_share_an_id",),
+    ),
+    "registry-forgets-deleted-references": Fault(
+        why="A new schema refers to one that was deleted, and nothing keeps that from being deleted permanently.",
+        file="server/registry/compatibility.py",
+        old="stored.is_deleted and reference in references and not may_be_deleted",
+        new="stored.is_deleted and not references",
+        tests=(f"{REGISTRY}/test_rest.py::test_a_schema_that_others_use_is_not_deleted",),
+    ),
+    "json-schema-proves-itself": Fault(
+        why="A choice that contains itself accepts everything, so that any schema is compatible with it.",
+        file="server/registry/formats/json_schema.py",
+        old="return [] if self._depth > self._assumed[pair] else",
+        new="return [] if True else",
+        tests=(f"{REGISTRY}/formats/test_json_schema.py::test_the_table_of_rules",),
+    ),
+    "registry-without-rights": Fault(
+        why="A user without rights on the topic of the schemas changes them over HTTP.",
+        file="server/registry/rest.py",
+        old="        client.check(route.right)\n",
+        new="",
+        tests=(f"{REGISTRY}/test_access.py::test_each_call_needs_its_right_and_no_other",),
+    ),
+}
+
 TOKENS: Final = "tests/server/listeners/kafka/test_oauth.py"
 TOKEN_FAULTS: Final = {
     "session-outlives-its-token": Fault(
@@ -404,6 +436,26 @@ MEMBERS: Final = {
         new="            self._commit(plan)\n"
         "            await self._store(plan, lambda: None, replaces_classic=replaces_classic)\n",
         tests=("tests/server/groups/coordinators/test_assigned.py::test_a_member_exists_once_it_is_on_the_device",),
+    ),
+    "converted-without-the-rest": Fault(
+        why="A group that becomes classic forgets a partition that a member still reads. After the way back another has it.",
+        file="server/groups/consumer/conversion.py",
+        old="        assignment=assignment_bytes(member.held, classic, topics),\n",
+        new="        assignment=assignment_bytes(member.assigned, classic, topics),\n",
+        tests=(
+            "tests/server/groups/consumer/test_classic_members.py::"
+            "test_a_partition_that_a_member_is_giving_up_stays_its_own_over_both_conversions",
+        ),
+    ),
+    "rebalance-forgotten": Fault(
+        why="After a kill nobody reads the partitions of the member that left when the group became classic.",
+        file="server/groups/consumer/conversion.py",
+        old="        value.leader = None\n",
+        new="        pass\n",
+        tests=(
+            "tests/server/groups/coordinators/test_consumer.py::"
+            "test_a_group_that_has_become_classic_rebalances_after_a_stop_or_a_kill",
+        ),
     ),
 }
 

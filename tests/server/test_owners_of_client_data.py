@@ -33,6 +33,8 @@ ACCOUNTED: Final = {
     "fetch sessions": """FetchSessions._sessions FetchSessions._evictable FetchSession.partitions FetchSession.seen
         FetchSession.names""",
     "keys of the server": "",
+    "registered schemas": """Schemas._subjects Schemas._uses Schemas._ids Schemas._referrers Schemas._configs
+        Schemas._modes""",
     "segment leases": "SegmentLeases._leases Lease.partitions Lease.directories",
     "share groups": "ShareGroup.subscriptions",
     "share sessions": """ShareSessions._sessions ShareSessions._groups ShareSession.partitions ShareSession.moved
@@ -58,13 +60,14 @@ NOT_KEPT: Final = {
         GroupDraft.records GroupDraft.touched Effects._answers Effects._stores _Kind.partitions _Run.active _Run.standby
         Process.counts Process.tasks Acquisition._acquired Acquisition.archived
         Change.batches Change.runs Change.counted Mailbox._items
-        Mailbox._waiting PartitionActor._urgent PartitionActor._awaited Gathering._writers Gathering._senders Waiters._events
+        Mailbox._waiting PartitionActor._urgent PartitionActor._awaited Gathering.writers Gathering.senders Waiters.events
         PartitionMaker.made PartitionMaker._loads TopicChanges._unfinished TopicChanges._going
-        HangingTransactions._aborting DirectoryContents.sizes""",
+        HangingTransactions._aborting DirectoryContents.sizes _Proof._assumed _Proof._split
+        _Comparison._seen""",
     "read from a log at the start, until the coordinators have taken it": "GroupOffsets._restorable GroupOffsets._assigned",
     "belongs to a connection: 128 KiB each, see max_connections": """
-        Account.charged InFlightBudget.shares InFlightBudget._principals ConnectionTask._alarms Deadlines._new
-        Deadlines._waiting Places._listeners ListenerPlaces.connections ListenerPlaces.newcomers Reactor._watched Reactor._again
+        Account.charged InFlightBudget.shares InFlightBudget._principals ConnectionTask._alarms
+        Places._listeners ListenerPlaces.connections ListenerPlaces.newcomers Reactor._watched Reactor._again
         PortableWatcher._sockets PortableWatcher._ready
         Listener._handshakes Listener._served Transport._unsent Transport._rest UnsentAnswers._slow
         KafkaCalls._calls KafkaSession._turns Fetches._long_polls NativeSession.amends NativeSession._taken
@@ -79,7 +82,8 @@ NOT_KEPT: Final = {
         Wear._histories Wear._appended Wear._sums HangingTransactions._seen""",
     "names are cut, or replaced by digests, and the number of entries is limited": """
         GapPasses._groups GapPasses._told AclAuthorizer._decided MutationBuckets._buckets ClientQuotas._limits
-        ClientQuotas._rates Seldom._said AuditLog._lines QuotaRate._samples Topics._deleted_at Security._shapes""",
+        ClientQuotas._rates Seldom._said AuditLog._lines QuotaRate._samples Topics._deleted_at Security._shapes
+        Logins._checked""",
     "what the server's own files say": "Security._users Security._derived Each.changes",
     "records that a group holds locks on, bounded by share.partition.max.record.locks": "SharePartitionState.batches",
     "one deadline for each member of a group, counted with the member": "Timers._deadlines Timers._queued Timers._queue",

@@ -24,7 +24,9 @@ from .verdict import judge
 
 pytestmark = pytest.mark.merge  # ten worlds take 10 s
 
-SEEDS: Final = counts(500, merge=60, commit=10)
+LONG_SEEDS: Final = 500
+MERGE_SEEDS: Final = 30
+SEEDS: Final = counts(LONG_SEEDS, merge=MERGE_SEEDS, commit=10)
 """`make simulate SEEDS=20000` runs more."""
 PER_TEST: Final = 10
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -44,6 +46,19 @@ def simulation(*arguments: str) -> str:
 def test_every_promise_is_kept(first: int, tmp_path: Path) -> None:
     said = simulation("--first", str(first), "--seeds", str(PER_TEST), "--jobs", "1", "--keep", str(tmp_path))
     assert f"{PER_TEST} worlds, 0 wrong" in said
+
+
+def kinds(seeds: range) -> set[tuple[str, ...]]:
+    """The durabilities, settings of topics and kinds of steps in the worlds of these seeds."""
+    scripts = [script_of(str(seed)) for seed in seeds]
+    found: set[tuple[str, ...]] = {(script.durability, str(script.directories), str(script.rots)) for script in scripts}
+    found |= {(step.who.split()[0], step.what) for script in scripts for step in script.steps}
+    topics = [topic for script in scripts for topic in script.topics.items()]
+    return found | {(name, *setting) for name, topic in topics for setting in topic["config"].items()}
+
+
+def test_the_worlds_of_the_merge_tier_have_every_kind_of_step_and_every_setting() -> None:
+    assert kinds(range(LONG_SEEDS)) - kinds(range(MERGE_SEEDS)) == set()
 
 
 def test_a_seed_is_one_world(tmp_path: Path) -> None:

@@ -23,10 +23,10 @@ TIMEOUT_S: Final = 280.0
 
 def jvm_options() -> str:
     """With the archive, which is made when it is missing."""
-    import pyspark
     from triolog.tools.spark.java import find_java
+    from triolog.tools.spark.unpacked import unpacked_home
 
-    text = f"{find_java()} {pyspark.__version__} {pyspark.__file__} {FAST}"
+    text = f"{find_java()} {unpacked_home(os.environ)} {FAST}"
     folder = Path(tempfile.gettempdir()) / f"triolog-tests-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     archive = folder / f"spark-{hashlib.sha256(text.encode()).hexdigest()[:16]}.jsa"

@@ -18,7 +18,8 @@ from triolog.server.groups.assigned.values import (
     Partitions,
     TopicMetadata,
 )
-from triolog.server.groups.consumer.groups import ConsumerGroup, ConsumerGroups
+from triolog.server.groups.consumer.group import ConsumerGroup
+from triolog.server.groups.consumer.groups import ConsumerGroups
 from triolog.server.groups.consumer.member import ConsumerHeartbeat
 
 GROUP = "group"
@@ -35,6 +36,9 @@ class Topics:
 
     def find(self, name: str) -> TopicMetadata | None:
         return self.found.get(name)
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        return next((name for name, topic in self.found.items() if topic.topic_id == topic_id), None)
 
     def names(self) -> Iterable[str]:
         return list(self.found)

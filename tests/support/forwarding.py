@@ -14,6 +14,7 @@ from triolog.protocol.types import Record
 from triolog.server.config.broker_config import Address
 from triolog.server.embedded import BlockingBroker
 from triolog.tools.forward.link import Claims, Link
+from triolog.tools.forward.link_loop import LinkLoop
 from triolog.tools.forward.memory import Wishes
 from triolog.tools.forward.settings.forward_settings import read_link
 from triolog.tools.forward.source.server import ServerSource
@@ -76,7 +77,7 @@ class Forwarding:
 class Running:
     """A link in its thread, for the time of the block; then it is stopped."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: LinkLoop) -> None:
         self.link = link
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=f"link {link.settings.name}")
@@ -86,6 +87,10 @@ class Running:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Let it end in order."""
         self.link.wishes.stop()
         self.wait()
 

@@ -1,11 +1,13 @@
 """A streaming job that reads a topic, changes every row and writes another, to be killed: `python -m tests.support.spark_copy`.
 
-Its arguments are the server, the folder of the checkpoint, the most rows of a batch and the options of its JVM. It says
-`batch N` when a batch is over. A process that is started on the same folder goes on where the last one was.
+Its arguments are the server, the folder of the checkpoint, the most rows of a batch and the options of its JVM. On a cluster
+the master and a folder follow; a second query writes the same rows there as Parquet. It says `batch N` when a batch is over. A
+process that is started on the same folder goes on where the last one was.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -15,9 +17,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -34,13 +37,29 @@ def copied(value: str) -> str:
 
 def start_copying(spark: SparkSession, server: str, folder: Path, rows_per_batch: int) -> StreamingQuery:
     """Everything that is in the source now, in batches."""
+    writer = _copies(spark, server, rows_per_batch).writeStream.format("triolog").option("kafka.bootstrap.servers", server)
+    writer = writer.option("topic", SINK).option("checkpointLocation", str(folder))
+    return writer.outputMode("append").trigger(availableNow=True).start()
+
+
+def start_writing_parquet(spark: SparkSession, server: str, folder: Path, rows_per_batch: int, target: Path) -> StreamingQuery:
+    """The same rows, to files."""
+    writer = _copies(spark, server, rows_per_batch).writeStream.format("parquet").option("path", str(target))
+    return writer.option("checkpointLocation", str(folder)).trigger(availableNow=True).start()
+
+
+def committed_files(target: Path) -> list[Path]:
+    """The files that Spark's file sink has committed: others are of batches that were not finished."""
+    lines = [line for log in (target / "_spark_metadata").glob("[0-9]*") for line in log.read_text().splitlines()[1:]]
+    return sorted({Path(urlsplit(json.loads(line)["path"]).path) for line in lines})
+
+
+def _copies(spark: SparkSession, server: str, rows_per_batch: int) -> DataFrame:
     reader = spark.readStream.format("triolog").option("kafka.bootstrap.servers", server).option("subscribe", SOURCE)
     reader = reader.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", str(rows_per_batch))
-    rows = reader.load().selectExpr(
+    return reader.load().selectExpr(
         f"concat('{PREFIX}', upper(cast(value as string))) as value", "md5(value) as key", "timestamp"
     )
-    writer = rows.writeStream.format("triolog").option("kafka.bootstrap.servers", server).option("topic", SINK)
-    return writer.option("checkpointLocation", str(folder)).outputMode("append").trigger(availableNow=True).start()
 
 
 def batches_of(query: StreamingQuery) -> int:
@@ -50,10 +69,12 @@ def batches_of(query: StreamingQuery) -> int:
 
 
 @contextmanager
-def copying_process(server: str, folder: Path, rows_per_batch: int, jvm_options: str) -> Iterator[subprocess.Popen[str]]:
+def copying_process(
+    server: str, folder: Path, rows_per_batch: int, jvm_options: str, *cluster: str
+) -> Iterator[subprocess.Popen[str]]:
     """The job as a process, the leader of a group that has its JVM too; the block ends with SIGKILL for what is left of it."""
     log = folder.with_name(folder.name + ".log")
-    arguments = [server, str(folder), str(rows_per_batch), jvm_options]
+    arguments = [server, str(folder), str(rows_per_batch), jvm_options, *cluster]
     with log.open("ab") as stderr:
         process = subprocess.Popen(
             [sys.executable, "-m", __spec__.name, *arguments],
@@ -89,19 +110,26 @@ def wait_for_batches(process: subprocess.Popen[str], count: int) -> bool:
     return True
 
 
-def main(server: str, folder: str, rows_per_batch: str, jvm_options: str) -> None:
+def main(server: str, folder: str, rows_per_batch: str, jvm_options: str, master: str = "local[2]", target: str = "") -> None:
     """Copy everything."""
     from triolog.tools.spark.session import session
 
     config = {
         "spark.driver.extraJavaOptions": jvm_options,
+        "spark.driver.host": "127.0.0.1",
+        "spark.executor.extraJavaOptions": jvm_options,
+        "spark.executor.memory": "512m",
+        "spark.executorEnv.PYTHONPATH": os.pathsep.join(sys.path),
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.memory": "1g",
     }
-    spark = session("copy", config=config)
+    spark = session("copy", master=master, config=config)
     spark.sparkContext.setLogLevel("ERROR")
     query = start_copying(spark, server, Path(folder), int(rows_per_batch))
+    files = None
+    if target:
+        files = start_writing_parquet(spark, server, Path(folder + "-files"), int(rows_per_batch), Path(target))
     told = -1
     while query.isActive:
         if (last := batches_of(query)) > told:
@@ -110,6 +138,8 @@ def main(server: str, folder: str, rows_per_batch: str, jvm_options: str) -> Non
             sys.stdout.flush()
         time.sleep(POLL_S)
     query.awaitTermination()
+    if files is not None:
+        files.awaitTermination()
     spark.stop()
 
 

@@ -15,7 +15,7 @@ from ...protocol.types import Record, TimeRange, TopicPartition
 from .terminal.grammar import ignored, option
 from .terminal.output import flush, timezone_option, write
 from .terminal.places import POSITION_HELP, position_option, read_position, time_of, time_range
-from .terminal.record_formats import Formatter, formatter
+from .terminal.record_formats import Decode, Formatter, formatter
 from .terminal.remote import ServerAddress, call_server
 from .terminal.shapes import asks_server, only_partitions_option
 from .terminal.times import Zone
@@ -98,6 +98,12 @@ class Selection:
     type=click.Choice(["json", "raw", "table"]),
     help="JSON lines, values alone, or columns.  [default: table on a terminal, else json]",
 )
+@click.option(
+    "--schema-registry",
+    "registry_url",
+    metavar="URL",
+    help="Decode keys and values by the schemas in this registry.  [default: print them as they are]",
+)
 @ignored("-e", "--exit", "-C", "-q", "-u")
 @ignored("--timeout-ms", "--property", "--formatter-property", takes_value=True)
 @timezone_option
@@ -114,6 +120,7 @@ def command(
     follow: bool,
     max_records: int | None,
     format_name: str | None,
+    registry_url: str | None,
     zone: Zone,
     server: ServerAddress,
     as_json: bool,
@@ -139,7 +146,7 @@ def command(
     if follow and until is not None:
         raise click.UsageError("--until ends the reading and --follow does not. Give one of them")
     name = "json" if as_json else format_name or ("table" if sys.stdout.isatty() else "json")
-    printer = Printer(formatter(name, zone), selection)
+    printer = Printer(formatter(name, zone, None if registry_url is None else _decoder(registry_url)), selection)
 
     async def call(client: Client) -> None:
         from trio.lowlevel import enable_ki_protection
@@ -156,6 +163,13 @@ def command(
             flush()
 
     call_server(server, call)
+
+
+def _decoder(url: str) -> Decode:
+    """Return what decodes by a registry, whose packages are loaded here."""
+    from .terminal.schema_values import SchemaValues
+
+    return SchemaValues.of(url).decode
 
 
 async def _assign(consumer: Consumer, topic: str, selection: Selection, *, follow: bool) -> None:

@@ -76,6 +76,7 @@ SUBCOMMANDS: Final[Mapping[str, Subcommand]] = {
     "export": _cli("exporting.command", "Print records, or write them to files by day.", FILES),
     "export-kafka": _cli("export_kafka", "Move a log directory to Apache Kafka.", FILES),
     "forward": _cli("forward.command", "Forward records to a Kafka cluster, in order and exactly once.", INTEGRATIONS),
+    "ingest": _cli("ingest", "Store the messages of an MQTT broker, acknowledged when durable.", INTEGRATIONS),
     "spark": Subcommand("triolog.tools.spark.command", "Spark jobs, pipelines, a demo and a benchmark.", INTEGRATIONS),
     "completion": _cli("reference.completion", "Complete commands and options in bash, zsh or fish.", INTEGRATIONS),
     "version": _cli("version", "Print the version.", INTEGRATIONS),

@@ -7,12 +7,13 @@ import errno
 import faulthandler
 import gc
 import importlib.util
+import linecache
 import logging
 import os
 import resource
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -28,15 +29,20 @@ if TYPE_CHECKING:
     from ...server.listeners.opening import Addresses
     from ...server.service.service import Change
     from ..console.process.supervisor import ConsoleChild
+    from ..forward.settings.process_settings import LinkKind
 
 LOGGER: Final = logging.getLogger(__name__)
 
 EXIT_CANNOT_SERVE: Final = 3
+FORWARD: Final = "forward"
+INGEST: Final = "ingest"
 DEFAULT_DATA_DIR: Final = "triolog-data"
 DEFAULT_KAFKA: Final = "127.0.0.1:9092"
 USUAL: Final = gc.get_threshold()
 OPEN_MAX: Final = 10_240
 """Files that macOS accepts as a soft limit where the hard one is unlimited (setrlimit(2), its OPEN_MAX)."""
+ATTRS_METHODS: Final = "<attrs generated methods "
+"""Beginning of the names under which attrs keeps them."""
 WHILE_LOADING: Final = (10_000, *USUAL[1:])
 """What is loaded stays, but for a class behind each attrs class: 5 MiB, which the collector finds seldom enough."""
 WHILE_STARTING: Final = (100_000, *USUAL[1:])
@@ -77,6 +83,12 @@ class CannotServeError(click.ClickException):
     help=f"Listen for Kafka clients.  [default without --data-dir: {DEFAULT_KAFKA}]",
 )
 @click.option("--metrics", metavar="[HOST:]PORT", callback=_address("127.0.0.1:"), help="Serve /metrics, /livez and /readyz.")
+@click.option(
+    "--schema-registry",
+    metavar="[HOST:]PORT",
+    callback=_address("127.0.0.1:"),
+    help="Serve a schema registry with Confluent's REST API.",
+)
 @click.option("--console", metavar="[HOST:]PORT", callback=_address("127.0.0.1:"), help="Serve the console for browsers.")
 @click.option("--console-allow-changes", is_flag=True, help="Let users of the console change things.")
 @click.option("--control", metavar="HOST:PORT", help="Tests only: serve HTTP calls that control the broker.")
@@ -106,6 +118,7 @@ def command(
     native: str | None,
     kafka: str | None,
     metrics: str | None,
+    schema_registry: str | None,
     console: str | None,
     console_allow_changes: bool,
     control: str | None,
@@ -138,6 +151,7 @@ def command(
             KAFKA,
             METRICS,
             NATIVE,
+            REGISTRY,
             check_exposure,
             read_settings,
             read_topic_configs,
@@ -155,6 +169,7 @@ def command(
         "native": native,
         "kafka": kafka,
         "metrics": metrics,
+        "schema_registry": schema_registry,
         "durability": durability,
         "log_level": log_level,
         "insecure": insecure or None,
@@ -171,25 +186,28 @@ def command(
         adopted = {} if topic_config is None else read_topic_configs(topic_config)
         config = BrokerConfig(**settings, adopted_topics=adopted)
         check_open_files(config.max_connections)
-        doors = {NATIVE: config.native or DEFAULT_NATIVE, KAFKA: config.kafka, METRICS: config.metrics, HTTP: config.http}
-        check_exposure(config, doors)
+        others = {METRICS: config.metrics, REGISTRY: config.schema_registry, HTTP: config.http}
+        check_exposure(config, {NATIVE: config.native or DEFAULT_NATIVE, KAFKA: config.kafka, **others})
     except RequestError as exc:
         raise click.UsageError(exc.message) from exc
     log_lines.set(config)
     if config.metrics is not None:
         _check_metrics_extra()
+    if config.schema_registry is not None:
+        _check_registry_extra()
     if config.kafka is not None:
         with seldom_collecting(WHILE_LOADING):
             from ...server.listeners.kafka.calls import load_calls
 
             load_calls()
-    child = _forwarding(config_file)
-    state_dir = None if child is None or config_file is None else _state_dir(config_file)
+    kinds = _kinds_of_links(config_file)
+    state_dir = str(_forward_state_dir(config_file)) if config_file is not None and FORWARD in kinds else None
     shown = (
         None
         if console is None
         else _console(console, config, state_dir, control_token_file, allow_changes=console_allow_changes)
     )
+    _forget_generated_source()
     gc.freeze()
     if "max_connections" not in settings:
         _say_when_connections_are_few(config.max_connections)
@@ -197,8 +215,8 @@ def command(
         with contextlib.suppress(FileNotFoundError):
             Path(ready_file).unlink()
     if control is not None or rules is not None or nodes > 1 or emulate is not None:
-        if child is not None:
-            raise click.UsageError(f"{config_file} has links to an upstream, but a server for tests starts none")
+        if kinds:
+            raise click.UsageError(f"{config_file} has links, but a server for tests starts none")
         _serve_for_tests(config, control, control_token_file, rules, nodes, emulate, ready_file, shown)
         return
 
@@ -207,13 +225,18 @@ def command(
 
     faulthandler.enable()  # a watchdog that nobody feeds ends us with SIGABRT: the log has where every thread was
     service = Service(Supervisor.taken_from(os.environ), log_lines, read_again)
-    if child is None and config_file is not None:
-        service.parts.append(partial(_links_part, config_file))
+    if config_file is not None:
+        service.parts.append(partial(_links_part, config_file, kinds))
     bar = StartBar() if log_format == "text" and sys.stderr.isatty() else None
     try:
         with bar or contextlib.nullcontext(), seldom_collecting():
             started = partial(_started, ready_file, is_first=is_first)
-            run = serve if child is None else partial(child, serve)
+            run: Callable[..., Awaitable[None]] = serve
+            for kind in kinds.values():
+                from ..forward.process.supervisor import serve_beside
+
+                assert config_file is not None, "links come from a file"
+                run = partial(serve_beside, kind, config_file, run)
 
             async def serving(started: Callable[[Addresses], None]) -> None:
                 await run(config, started, bar, service)
@@ -280,12 +303,12 @@ def _serve_for_tests(
         raise _cannot_serve(group) from group
 
 
-def _state_dir(config_file: str) -> str:
+def _forward_state_dir(config_file: str) -> Path:
     """Return the state directory through which the links of a file can be reached."""
-    from ..forward.process.place import default_state_dir
-    from ..forward.process.supervisor import read
+    from ..forward.process.supervisor import state_dir_of
+    from ..forward.settings.forward_settings import FORWARD as kind
 
-    return read(config_file).state_dir or str(default_state_dir(os.environ))
+    return state_dir_of(kind, kind.servers(config_file))
 
 
 def _console(
@@ -314,37 +337,56 @@ def _console(
         raise CannotServeError(str(exc)) from exc
 
 
-def _forwarding(config_file: str | None) -> Callable[..., Awaitable[None]] | None:
-    """Return a function that runs a server and its forwarding process; None without links. Bad links are a usage error."""
-    if config_file is None or not _has_links(config_file):
-        return None
+def _kinds_of_links(config_file: str | None) -> Mapping[str, LinkKind]:
+    """Return the kinds of links that a file has, by name. Bad links are a usage error."""
+    names = [] if config_file is None else _link_tables(config_file)
+    if config_file is None or not names:
+        return {}
     from ..forward.errors import SettingsError
-    from ..forward.process.supervisor import read, serve_and_forward
+    from ..forward.settings.forward_settings import FORWARD as forward
+    from ..ingest.settings import INGEST as ingest
 
-    try:
-        read(config_file)
-    except SettingsError as exc:
-        raise click.UsageError(str(exc)) from exc
-    if importlib.util.find_spec("confluent_kafka") is None:
-        raise click.UsageError(f"{config_file} has links, and forwarding needs confluent_kafka: {how_to_install('forward')}")
-    return partial(serve_and_forward, config_file)
+    kinds = {kind.name: kind for kind in (forward, ingest) if kind.name in names}
+    for kind in kinds.values():
+        try:
+            kind.servers(config_file)
+        except SettingsError as exc:
+            raise click.UsageError(str(exc)) from exc
+        if importlib.util.find_spec(kind.package) is None:
+            raise click.UsageError(
+                f"{config_file} has [[{kind.name}]], which needs {kind.package}: {how_to_install(kind.extra)}"
+            )
+    return kinds
 
 
-async def _links_part(config_file: str, config: BrokerConfig) -> Change:
-    """Of a server that has begun without links."""
+async def _links_part(config_file: str, kinds: Mapping[str, LinkKind], config: BrokerConfig) -> Change:
+    """Of kinds of links that the server has begun without."""
     import trio
 
     from ...server.service.service import Change
 
-    has_links = await trio.to_thread.run_sync(_has_links, config_file)
-    return Change((), partial(LOGGER.warning, "SIGHUP: needs a restart: [[forward]] is new") if has_links else lambda: None)
+    new = [name for name in await trio.to_thread.run_sync(_link_tables, config_file) if name not in kinds]
+
+    def apply() -> None:
+        for name in new:
+            LOGGER.warning("SIGHUP: needs a restart: [[%s]] is new", name)
+
+    return Change((), apply)
 
 
-def _has_links(config_file: str) -> bool:
+def _link_tables(config_file: str) -> list[str]:
     import tomllib
 
     with open(config_file, "rb") as stream:
-        return "forward" in tomllib.load(stream)
+        document = tomllib.load(stream)
+    return [name for name in (FORWARD, INGEST) if name in document]
+
+
+def _forget_generated_source() -> None:
+    """Forget the text of the methods that attrs has generated, 1 MiB. It keeps them for tracebacks, which have the names of the
+    methods and the numbers of their lines without it."""
+    for name in [name for name in linecache.cache if name.startswith(ATTRS_METHODS)]:
+        del linecache.cache[name]
 
 
 @contextlib.contextmanager
@@ -379,6 +421,16 @@ def _check_metrics_extra() -> None:
     missing = [name for name in ("prometheus_client", "h11") if importlib.util.find_spec(name) is None]
     if missing:
         raise click.UsageError(f"--metrics needs {' and '.join(missing)}: {how_to_install('metrics')}")
+
+
+def _check_registry_extra() -> None:
+    from ...protocol.errors import InvalidConfigError
+    from ...server.registry.opening import check_extra
+
+    try:
+        check_extra()
+    except InvalidConfigError as exc:
+        raise click.UsageError(f"--schema-registry: {exc.message}") from None
 
 
 def _raise_descriptor_limit() -> None:

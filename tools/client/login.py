@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 import attrs
 
@@ -30,6 +30,7 @@ class PasswordFile:
     """A password that is read from a file at every login, so that one that has been renewed is used."""
 
     path: str
+    secret: ClassVar[str] = "password"
 
     def __call__(self) -> str:
         """Raises SaslAuthenticationError."""
@@ -37,10 +38,17 @@ class PasswordFile:
             found = Path(self.path).read_text(encoding="utf-8").rstrip("\r\n")
         except (OSError, UnicodeDecodeError) as exc:
             why = exc.strerror if isinstance(exc, OSError) else "it is not UTF-8"
-            raise SaslAuthenticationError(f"cannot read the password from {self.path}: {why}") from None
+            raise SaslAuthenticationError(f"cannot read the {self.secret} from {self.path}: {why}") from None
         if not found:
-            raise SaslAuthenticationError(f"the password in {self.path} is empty")
+            raise SaslAuthenticationError(f"the {self.secret} in {self.path} is empty")
         return found
+
+
+@attrs.frozen
+class TokenFile(PasswordFile):
+    """A bearer token that is read from a file at every login, so that a renewed one is used."""
+
+    secret: ClassVar[str] = "token"
 
 
 @attrs.frozen(kw_only=True)

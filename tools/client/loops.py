@@ -1,7 +1,7 @@
 """The parts of an event loop that the client is written against, so that one source serves trio, asyncio and blocking programs.
 
-`trio_loop` has trio's own parts, so the choice costs nothing there; `asyncio_loop` has anyio's, whose scopes and task groups
-behave as trio's; `blocking.loop` has its own, for tasks that run only inside a call. Each is imported only where it runs.
+`trio_loop` has trio's own parts, so the choice costs nothing there; `asyncio_loop` has asyncio's, with scopes and nurseries of
+`asyncio_tasks`; `blocking.loop` has its own, for tasks that run only inside a call. Each is imported only where it runs.
 
 Ctrl-C: under trio it interrupts no function that is marked `uninterrupted`; `asyncio.run` turns it into a cancellation of the
 main task; in a blocking program it interrupts the call that waits. The client's own tasks continue.

@@ -1,11 +1,7 @@
-"""A link for the lifetime of its process: sessions, and the pauses, closed windows and backoff between them.
-
-It runs in a thread of its own, because librdkafka's calls and the client of the source block.
-"""
+"""A link to a Kafka upstream for the lifetime of its process: where it begins, its sessions, and its backlog between them."""
 
 from __future__ import annotations
 
-import logging
 import random
 import threading
 import time
@@ -14,18 +10,11 @@ from typing import Final
 
 from ...protocol.types import LATEST_TIMESTAMP, TopicPartition
 from ..client.procedures.groups import CommittedOffset
-from .errors import (
-    ForwardError,
-    LinkStoppedError,
-    RecordsRefusedError,
-    SettingsError,
-    SourceFailedError,
-    TopicStoppedError,
-    TryAgainError,
-)
+from .errors import ForwardError, RecordsRefusedError, SourceFailedError, TopicStoppedError
+from .link_loop import LinkLoop
 from .memory import LinkMemory, RateCap, TopicIds, Wishes
 from .opening import open_upstream, trouble
-from .pacing import Failure, Retry, StretchSize, opens_in_s
+from .pacing import StretchSize, opens_in_s
 from .progress import LinkEvent, LinkProgress, LinkState
 from .session import KEEP_S, Session
 from .settings.link_settings import LinkSettings, wanted_topics
@@ -79,15 +68,15 @@ def note_beginning(memory: LinkMemory) -> None:
     memory.begun |= {part: begins.get(part) for part in unknown}
 
 
-LOGGER: Final = logging.getLogger(__name__)
-LOOK_S: Final = 2.0
-"""How often a link that sends nothing looks how long its backlog is."""
 QUICK_TRIES: Final = 64
 """Sessions in a row that end to begin again at once, before one is made to wait as after a failure."""
 
 
-class Link:
-    """Owner: its thread, which runs `run`. Others ask `progress` and tell `wishes`."""
+class Link(LinkLoop):
+    """A link to an upstream."""
+
+    settings: LinkSettings
+    progress: LinkProgress
 
     def __init__(
         self,
@@ -101,104 +90,53 @@ class Link:
         now_ms: Callable[[], float] = lambda: time.time() * 1000,
         jitter: random.Random | None = None,
     ) -> None:
-        self.settings: Final = settings
-        self.wishes: Final = wishes
-        self.progress: Final = LinkProgress(settings.name, settings.to, settings.delivery.value)
-        self.error: ForwardError | None = None
-        """Why it has failed."""
+        super().__init__(settings, LinkProgress(settings.name, settings.to, settings.delivery.value), wishes, jitter)
         self._node = node
         self._open_source = open_source
         self._claims = claims
         self._topic_ids = topic_ids or TopicIds()
         self._now_ms = now_ms
-        self._retry = Retry(jitter or random.Random())
         self._memory: LinkMemory | None = None
-        self._seen = -1
         self._quick_tries = 0
         self._kept_s = time.monotonic()
 
-    def run(self) -> None:
-        """Until it is told to stop, is drained and was to end then, or has failed. An unhandled exception fails it alone."""
-        try:
-            source = self._open_source()
-            try:
-                while not self.progress.state.is_final:
-                    self._go_on(source)
-            finally:
-                source.close()
-        except Exception as exc:
-            LOGGER.exception("unhandled exception: link=%s failed, the others continue", self.settings.name)
-            self.error = LinkStoppedError(
-                f"unhandled exception ({exc!r}). Send SIGHUP to start the link again, and please report this"
-            )
-            self.progress.failed(str(self.error))
-            if not self.progress.state.is_final:
-                self._happened(LinkEvent.FAIL)
+    def release(self) -> None:
+        self._claims.release(self.settings.name)
 
     # ---- inside --------------------------------------------------------------------------------------------------------
 
-    def _go_on(self, source: Source) -> None:
-        if self.wishes.version != self._seen and self._memory is not None:
-            self._memory.troubles.look_now(time.monotonic())
-        self._seen = self.wishes.version
-        if self.wishes.is_stopping:
-            self._happened(LinkEvent.STOP)
-        elif self.wishes.is_paused:
-            self._rest(LinkEvent.PAUSE, LinkState.PAUSED, LinkEvent.RESUME, None, source)
-        elif wait_s := self._closed_for_s():
-            self._rest(LinkEvent.WINDOW_CLOSES, LinkState.WAITING, LinkEvent.WINDOW_OPENS, wait_s, source)
-        else:
-            self._connect_and_run(source)
+    def _open(self) -> None:
+        self._source = self._open_source()
 
-    def _connect_and_run(self, source: Source) -> None:
-        """Run one session; its end decides the next event."""
+    def _close(self) -> None:
+        self._source.close()
+
+    def _wanted_anew(self) -> None:
+        if self._memory is not None:
+            self._memory.troubles.look_now(time.monotonic())
+
+    def _session(self) -> None:
         session: Session | None = None
         error: ForwardError | None = None
-        if self.progress.state is not LinkState.CONNECTING:
-            self._happened(LinkEvent.RECONNECT)
         try:
-            memory = self._remember(source)
+            memory = self._remember(self._source)
             note_beginning(memory)
             session = Session(memory, open_upstream(memory, self._clients(memory)))
             self._connected()
             self._run(session)
-        except TopicStoppedError as exc:
+        except ForwardError as exc:
             error = exc
-            assert self._memory is not None
-            trouble(self._memory, exc.topic, exc.message)
-        except (LinkStoppedError, SettingsError) as exc:
-            error = self.error = exc
-        except (TryAgainError, RecordsRefusedError) as exc:
-            error = exc
-        except Exception as exc:
-            LOGGER.exception("unhandled exception: link=%s; the link retries, the others continue", self.settings.name)
-            error = TryAgainError(f"unhandled exception ({exc!r}). The log has a traceback, please report this")
+            if isinstance(exc, TopicStoppedError):
+                assert self._memory is not None
+                trouble(self._memory, exc.topic, exc.message)
+            raise
         finally:
             if session is not None:
                 session.close(error)
-        self._after(None if error is None else error.bare(), source)
 
-    def _after(self, error: ForwardError | None, source: Source) -> None:
-        if self.error is not None:
-            self.progress.failed(str(self.error))
-            self._happened(LinkEvent.FAIL)
-            return
+    def _must_wait(self, error: ForwardError | None) -> bool:
         self._quick_tries = self._quick_tries + 1 if isinstance(error, TopicStoppedError | RecordsRefusedError) else 0
-        if isinstance(error, TryAgainError) or self._quick_tries > QUICK_TRIES:
-            self.progress.failed(str(error))
-            if self.wishes.is_stopping:
-                return
-            failure = error.failure if isinstance(error, TryAgainError) else Failure.REFUSED
-            pause_s = self._retry.pause_s(failure, is_awaited=self.wishes.drains_since_s is not None)
-            level = logging.WARNING if self._retry.is_news(str(error)) else logging.DEBUG
-            LOGGER.log(level, "link %s: %s, trying again in %.1f s", self.settings.name, error, pause_s)
-            self._rest(
-                LinkEvent.LOST,
-                LinkState.BACKING_OFF,
-                LinkEvent.TRY_AGAIN,
-                pause_s,
-                None if isinstance(error, SourceFailedError) else source,
-            )
+        return super()._must_wait(error) or self._quick_tries > QUICK_TRIES
 
     def _run(self, session: Session) -> None:
         """Stretch by stretch, until something else is to be done."""
@@ -247,22 +185,9 @@ class Link:
             return 0.0
         return opens_in_s(self.settings.windows, self._now_ms() / 1000, self.settings.timezone)
 
-    def _rest(self, event: LinkEvent, state: LinkState, ends: LinkEvent, wait_s: float | None, source: Source | None) -> None:
-        """Send nothing for so long, or until somebody wants something else, and look at the backlog meanwhile."""
-        if self.progress.state is not state:
-            self._happened(event)
-        until_s = float("inf") if wait_s is None else time.monotonic() + wait_s
-        while (left_s := until_s - time.monotonic()) > 0:
-            if source is not None:
-                self._look(source)
-            if self.wishes.wait(min(left_s, LOOK_S), self._seen):
-                break
-        if self.wishes.is_stopping:
-            return
-        self._happened(ends)
-
-    def _look(self, source: Source) -> None:
+    def _look(self) -> None:
         """Update the size of the backlog, and commit the link's offsets in the source again so that it keeps them."""
+        source = self._source
         try:
             memory = self._remember(source)
             note_beginning(memory)
@@ -276,9 +201,3 @@ class Link:
                 self._kept_s = time.monotonic()
         except SourceFailedError:
             return
-
-    def _happened(self, event: LinkEvent) -> None:
-        before = self.progress.state
-        self.progress.happened(event)
-        if event not in (LinkEvent.RECONNECT, LinkEvent.LOST, LinkEvent.TRY_AGAIN):  # why it is lost has been said
-            LOGGER.info("link %s is %s, was %s", self.settings.name, self.progress.state.value, before.value)

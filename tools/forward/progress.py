@@ -48,23 +48,19 @@ class _Sample:
     backlog_bytes: int
 
 
-class LinkProgress:
-    """Thread-safe. Changed by the link."""
+class Progress:
+    """State, latest failure, counts and rates of any link. Thread-safe. Changed by the link."""
 
-    def __init__(self, name: str, to: str, delivery: str) -> None:
+    def __init__(self, facts: Mapping[str, Any], counts: Iterable[str]) -> None:
         self._lock = threading.Lock()
-        self._facts: Final = {"link": name, "to": to, "delivery": delivery}
+        self._facts: Final = facts
         self._state = LinkState.CONNECTING
         self._since_ms = _now_ms()
-        self._partitions: dict[TopicPartition, _Partition] = {}
         self._troubles: dict[str, str] = {}
         self._error: str | None = None
         self._error_ms = -1
-        self._counts = dict.fromkeys(
-            ("records", "bytes", "transactions", "failures", "lost_records", "avoided_records", "dead_letter_records"), 0
-        )
+        self._counts = dict.fromkeys(("records", "bytes", "failures", *counts), 0)
         self._samples: deque[_Sample] = deque()
-        self.node = ""
 
     @property
     def state(self) -> LinkState:
@@ -87,6 +83,55 @@ class LinkProgress:
         with self._lock:
             self._troubles = dict(troubles)
 
+    def snapshot(self) -> dict[str, Any]:
+        """Everything, in base units."""
+        with self._lock:
+            return self._snapshot()
+
+    # ---- for subclasses, which hold the lock -----------------------------------------------------------------------------
+
+    def _snapshot(self) -> dict[str, Any]:
+        records_rate, bytes_rate, _ = self._rates()
+        return {
+            **self._facts,
+            "state": self._state.value,
+            "since_ms": self._since_ms,
+            "error": self._error,
+            "error_ms": self._error_ms,
+            "troubles": dict(self._troubles),
+            "records_per_second": records_rate,
+            "bytes_per_second": bytes_rate,
+            **self._counts,
+        }
+
+    def _sample(self, backlog_bytes: int = 0) -> None:
+        now_s = time.monotonic()
+        self._samples.append(_Sample(now_s, self._counts["records"], self._counts["bytes"], backlog_bytes))
+        while len(self._samples) > 2 and self._samples[1].at_s < now_s - RATE_S:
+            self._samples.popleft()
+
+    def _rates(self) -> tuple[float, float, float]:
+        """Records and bytes a second, and how fast the backlog shrinks."""
+        if not self._samples:
+            return 0.0, 0.0, 0.0
+        first, last = self._samples[0], self._samples[-1]
+        took_s = max(LEAST_RATE_S, time.monotonic() - first.at_s)
+        return (
+            (last.records - first.records) / took_s,
+            (last.bytes - first.bytes) / took_s,
+            (first.backlog_bytes - last.backlog_bytes) / took_s,
+        )
+
+
+class LinkProgress(Progress):
+    """The progress of a link to an upstream."""
+
+    def __init__(self, name: str, to: str, delivery: str) -> None:
+        counts = ("transactions", "lost_records", "avoided_records", "dead_letter_records")
+        super().__init__({"link": name, "to": to, "delivery": delivery}, counts)
+        self._partitions: dict[TopicPartition, _Partition] = {}
+        self.node = ""
+
     def begins(self, partition: TopicPartition, target: str, offset: int, there: OffsetRange, avoided: int) -> None:
         """A session goes on with this partition."""
         with self._lock:
@@ -105,7 +150,7 @@ class LinkProgress:
                     known = self._partitions.get(TopicPartition(topic.name, number))
                     if known is not None:
                         known.there = there
-            self._sample()
+            self._sample(self._backlog_bytes)
 
     def committed(
         self, offsets: Mapping[TopicPartition, int], times: Mapping[TopicPartition, int], records: int, sent_bytes: int
@@ -119,7 +164,7 @@ class LinkProgress:
             self._counts["records"] += records
             self._counts["bytes"] += sent_bytes
             self._counts["transactions"] += 1
-            self._sample()
+            self._sample(self._backlog_bytes)
 
     def lost(self, partition: TopicPartition, gap: Gap) -> None:
         """The upstream has been told of a gap."""
@@ -137,61 +182,36 @@ class LinkProgress:
         with self._lock:
             self._counts["dead_letter_records"] += 1
 
-    def snapshot(self) -> dict[str, Any]:
-        """Everything, in base units."""
-        with self._lock:
-            parts = self._partitions.values()
-            backlog_bytes = sum(part.backlog_bytes for part in parts)
-            behind = [part.timestamp for part in parts if part.backlog_records and part.timestamp >= 0]
-            records_rate, bytes_rate, shrinking = self._rates()
-            return {
-                **self._facts,
-                "node": self.node,
-                "state": self._state.value,
-                "since_ms": self._since_ms,
-                "error": self._error,
-                "error_ms": self._error_ms,
-                "troubles": dict(self._troubles),
-                "backlog_records": sum(part.backlog_records for part in parts),
-                "backlog_bytes": backlog_bytes,
-                "backlog_ms": max(0, _now_ms() - min(behind)) if behind else 0,
-                "records_per_second": records_rate,
-                "bytes_per_second": bytes_rate,
-                "eta_s": backlog_bytes / shrinking if shrinking > 0 and backlog_bytes else None,
-                **self._counts,
-                "partitions": [
-                    {
-                        "topic": partition.topic,
-                        "partition": partition.partition,
-                        "target": part.target,
-                        "offset": part.offset,
-                        "end_offset": part.there.end_offset,
-                        "backlog_records": part.backlog_records,
-                        "backlog_bytes": part.backlog_bytes,
-                        "lost_records": part.lost_records,
-                    }
-                    for partition, part in sorted(self._partitions.items())
-                ],
-            }
+    @property
+    def _backlog_bytes(self) -> int:
+        return sum(part.backlog_bytes for part in self._partitions.values())
 
-    def _sample(self) -> None:
-        now_s = time.monotonic()
-        backlog = sum(part.backlog_bytes for part in self._partitions.values())
-        self._samples.append(_Sample(now_s, self._counts["records"], self._counts["bytes"], backlog))
-        while len(self._samples) > 2 and self._samples[1].at_s < now_s - RATE_S:
-            self._samples.popleft()
-
-    def _rates(self) -> tuple[float, float, float]:
-        """Records and bytes a second, and how fast the backlog shrinks."""
-        if not self._samples:
-            return 0.0, 0.0, 0.0
-        first, last = self._samples[0], self._samples[-1]
-        took_s = max(LEAST_RATE_S, time.monotonic() - first.at_s)
-        return (
-            (last.records - first.records) / took_s,
-            (last.bytes - first.bytes) / took_s,
-            (first.backlog_bytes - last.backlog_bytes) / took_s,
-        )
+    def _snapshot(self) -> dict[str, Any]:
+        parts = self._partitions.values()
+        backlog_bytes = self._backlog_bytes
+        behind = [part.timestamp for part in parts if part.backlog_records and part.timestamp >= 0]
+        shrinking = self._rates()[2]
+        return {
+            **super()._snapshot(),
+            "node": self.node,
+            "backlog_records": sum(part.backlog_records for part in parts),
+            "backlog_bytes": backlog_bytes,
+            "backlog_ms": max(0, _now_ms() - min(behind)) if behind else 0,
+            "eta_s": backlog_bytes / shrinking if shrinking > 0 and backlog_bytes else None,
+            "partitions": [
+                {
+                    "topic": partition.topic,
+                    "partition": partition.partition,
+                    "target": part.target,
+                    "offset": part.offset,
+                    "end_offset": part.there.end_offset,
+                    "backlog_records": part.backlog_records,
+                    "backlog_bytes": part.backlog_bytes,
+                    "lost_records": part.lost_records,
+                }
+                for partition, part in sorted(self._partitions.items())
+            ],
+        }
 
 
 def _now_ms() -> int:

@@ -18,6 +18,7 @@ SUBCOMMANDS: Final[Mapping[str, Subcommand]] = {
     "profile": Subcommand("triolog.tools.spark.jobs.profile_command", "Show rates, sizes, keys and lateness of topics."),
     "init": Subcommand("triolog.tools.spark.init", "Write a declarative pipeline that reads from and writes to triolog."),
     "pack": Subcommand("triolog.tools.spark.pack", "Write the Python packages of executors to an archive."),
+    "home": Subcommand("triolog.tools.spark.home", "Print a SPARK_HOME with which Spark's Python starts faster."),
     "demo": Subcommand(
         "triolog.tools.spark.demo.command", "A year of flights through a job that is killed twice.", is_in_clone=True
     ),

@@ -8,12 +8,14 @@ Spark itself tries for a minute, and then says that its context has stopped.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import os
 import pkgutil
 import shutil
 import sys
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -22,6 +24,7 @@ from ...protocol.errors import TriologError
 from ...protocol.extras import how_to_install
 from .java import JavaNotFoundError, cache_folder, find_java, shim
 from .masters import MasterError, check_master, check_remote
+from .unpacked import unpacked_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,8 +34,12 @@ LOCAL_DEFAULTS: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
 }
 DEFAULTS: Final = {"spark.ui.showConsoleProgress": "false"}
-QUIET: Final = {"spark.log.level": "OFF", "spark.executorEnv.PYTHONWARNINGS": "ignore"}
+QUIET: Final = {"spark.executorEnv.PYTHONWARNINGS": "ignore"}
 """Of a session whose program prints results for people."""
+LOG_LEVEL: Final = "spark.log.level"
+"""For a Java that runs already. Spark prints a line about it."""
+LOG4J: Final = Path(__file__).with_name("quiet_log4j2.properties")
+JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 DEFAULT_MASTER: Final = "local[2]"
 REMOTE: Final = "SPARK_REMOTE"
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
@@ -40,6 +47,7 @@ SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 SOURCES: Final = ("pyspark_triolog", "pyspark_triolog_segments")
 """The modules that Spark looks for by itself, where they are files of an installed package."""
 WORKERS_PYTHON: Final = "PYSPARK_PYTHON"
+SPARK_HOME: Final = "SPARK_HOME"
 
 
 class SparkMissingError(TriologError):
@@ -60,8 +68,9 @@ def session(
     executors need triolog, this process only the packages of Spark Connect. Without `remote` and `master` the master is that
     of `spark-submit`, otherwise `local[2]`. With `is_quiet` Java, pandas and Spark's log write nothing to the screen.
 
-    Sets JAVA_HOME and PYSPARK_PYTHON in this process's environment, because Spark's launcher looks for them there and nowhere
-    else; a PYSPARK_PYTHON that is set stays. In a session that runs already, only settings that can change have an effect.
+    Sets JAVA_HOME, SPARK_HOME (see `unpacked`) and PYSPARK_PYTHON in this process's environment, because Spark's launcher looks
+    for them there and nowhere else; a SPARK_HOME or PYSPARK_PYTHON that is set stays. In a session that runs already, only
+    settings that can change have an effect.
     Raises JavaNotFoundError, SparkMissingError, MasterError.
     """
     try:
@@ -77,11 +86,15 @@ def session(
         master = DEFAULT_MASTER
     is_local = master is not None and master.startswith("local")
     settings = DEFAULTS | (LOCAL_DEFAULTS if is_local else {}) | (QUIET if is_quiet else {}) | dict(config or {})
+    if is_quiet:
+        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     if SparkContext._active_spark_context is None:
         if master is not None:
             check_master(master)
         if SUBMITTED not in os.environ:
-            _set_java(is_quiet)
+            _prepare_launch(master or "", settings, is_quiet)
+        elif is_quiet:
+            settings[LOG_LEVEL] = "OFF"
         os.environ.setdefault(WORKERS_PYTHON, sys.executable)
     builder = SparkSession.builder.appName(app_name)
     if master is not None:
@@ -110,13 +123,19 @@ def _remote_session(remote: str, master: str | None, config: Mapping[str, str]) 
         raise SparkMissingError(f"Spark Connect's packages are not installed: {how_to_install('pipelines')}") from exc
 
 
-def _set_java(is_quiet: bool) -> None:
+def _prepare_launch(master: str, settings: dict[str, str], is_quiet: bool) -> None:
+    """Set what Spark's launcher takes from the environment, and Java's options."""
     home = find_java().home
     if is_quiet:
         home = _quiet_home(home)
         os.environ["PYTHONWARNINGS"] = "ignore"
+        quiet = f"-Dlog4j2.configurationFile={LOG4J.resolve().as_uri()}"
+        settings[JAVA_OPTIONS] = f"{settings.get(JAVA_OPTIONS, '')} {quiet}".strip()
     if home is not None:
         os.environ["JAVA_HOME"] = str(home)
+    if master.startswith(("local", "spark://")):
+        with contextlib.suppress(OSError):  # a slower start is better than no session
+            os.environ.setdefault(SPARK_HOME, str(unpacked_home(os.environ)))
 
 
 def _quiet_home(home: Path | None) -> Path | None:

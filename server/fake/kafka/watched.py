@@ -71,7 +71,7 @@ class Watch:
         if isinstance(door, NodeDoor):
             serve = partial(self._serve_as_node, door, serve)
         noted = self.requests.begin(self.now_ms(), request.version, subject, request.size_bytes)
-        turn.noted = partial(self._answered, noted)
+        turn.noted, turn.needs_body = partial(self._answered, noted), True
         if self.faults.is_active and (fault := self.faults.decide(subject)) is not None:
             noted.fault = fault.number
             return FaultyCall(door, fault, turn, serve, subject).carry_out
@@ -124,10 +124,7 @@ class CapturedTurn(Turn):
     body: Any = None
     """None: the request has no answer."""
     done: trio.Event = attrs.field(factory=trio.Event)
-
-    @property
-    def needs_body(self) -> bool:
-        return True
+    needs_body: bool = True
 
     def charge(self) -> int:
         """The turn counts that it stands for."""

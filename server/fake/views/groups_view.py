@@ -193,7 +193,7 @@ class GroupsView:
         if assigned is not None:
             await assigned.heartbeat(HEARTBEATS[assigned.KIND](group_id=group, member_id=member_id, member_epoch=LEAVE_EPOCH))
             return
-        answer = self.core().groups.leave(group, [LeavingMember(member_id)])
+        answer = await self.core().groups.leave(group, [LeavingMember(member_id)])
         for code in (answer.error, *(each.error for each in answer.members)):
             if code:
                 raise RequestError(f"member {member_id} of group {group} cannot be removed: {code.name}", code)

@@ -285,9 +285,10 @@ class GroupDraft(Generic[G]):
             self.put(key, None)
         self.touched.add(member_id)
 
-    def fence(self, member_id: str) -> None:
-        """Take a member out. The others get its assignment with their next heartbeats."""
-        self.remove_member(member_id)
+    def fence(self, member_ids: Iterable[str]) -> None:
+        """Take members out. The others get their assignments with their next heartbeats."""
+        for member_id in member_ids:
+            self.remove_member(member_id)
         self.bump_epoch()
 
     # ---- epochs and targets ----------------------------------------------------------------------------------------------

@@ -39,6 +39,10 @@ class Plan(Generic[G]):
     """What a Streams group remembers without a record."""
     begins_delay: bool = False
     """A Streams group waits for more members from now on."""
+    joined: str | None = None
+    """The member that has joined with the classic protocol, and has to request its assignment."""
+    downgrade: Any = None
+    """The classic group that takes the place of a consumer group."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -92,7 +96,10 @@ class AssignedGroups(Generic[G]):
         self.check(request)
         if request.is_leaving:
             return self.leave(request, wall_ms)
-        draft = self.DRAFT(self._group_for(request), self.topics, wall_ms)
+        return self.continue_heartbeat(self.DRAFT(self._group_for(request), self.topics, wall_ms), request)
+
+    def continue_heartbeat(self, draft: Any, request: Any) -> Plan[G]:
+        """Plan what the heartbeat of a member that stays leads to in its group."""
         known = self.speaker(draft, request)
         member = known.updated(request)
         if member is not known or member.member_id not in draft.group.members:
@@ -111,12 +118,16 @@ class AssignedGroups(Generic[G]):
                     f"{self.GROUP.KIND.capitalize()} group {request.group_id} not found.", ErrorCode.GROUP_ID_NOT_FOUND
                 )
             group = self.new_group(request.group_id)
+        self.check_space(group, request)
+        return group
+
+    def check_space(self, group: G, request: Any) -> None:
+        """Raises GROUP_MAX_SIZE_REACHED."""
         if len(group.members) >= self.settings.max_size and self.needs_space(group, request):
             raise RequestError(
                 f"The {self.GROUP.KIND} group has reached its maximum capacity of {self.settings.max_size} members.",
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
             )
-        return group
 
     def new_group(self, group_id: str) -> G:
         """Return a group that nobody has joined. Raises POLICY_VIOLATION."""
@@ -141,10 +152,15 @@ class AssignedGroups(Generic[G]):
 
     def leave(self, request: Any, wall_ms: int) -> Plan[G]:
         """Take a member out that says so. Raises GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID."""
-        draft = self.DRAFT(self.known(request.group_id), self.topics, wall_ms)
-        draft.base.member(request.member_id)
-        draft.fence(request.member_id)
-        return self.plan(draft, self.farewell(request))
+        group = self.known(request.group_id)
+        group.member(request.member_id)
+        return self.fence(group, [request.member_id], wall_ms, self.farewell(request))
+
+    def fence(self, group: G, member_ids: Collection[str], wall_ms: int, answer: Any | None = None) -> Plan[G]:
+        """Plan to take members out."""
+        draft = self.DRAFT(group, self.topics, wall_ms)
+        draft.fence(member_ids)
+        return self.plan(draft, answer)
 
     def farewell(self, request: MemberHeartbeat) -> Any:
         """Return the answer to a member that leaves."""
@@ -188,9 +204,9 @@ class AssignedGroups(Generic[G]):
         if plan.seen_version is not None:
             group.seen_version = plan.seen_version
         for member_id in plan.touched:
-            self._time_rebalance(group, member_id, now_ms)
+            self.time_member(group, member_id, now_ms)
         if plan.alive is not None:
-            self._time_session(group.group_id, plan.alive, now_ms)
+            self.time_session(group.group_id, plan.alive, now_ms)
 
     # ---- time ------------------------------------------------------------------------------------------------------------
 
@@ -217,11 +233,10 @@ class AssignedGroups(Generic[G]):
             return None
         if key.kind is TimerKind.REBALANCE and not member.is_revoking:
             return None
-        draft = self.DRAFT(group, self.topics, wall_ms)
-        draft.fence(key.member_id)
-        return self.plan(draft)
+        return self.fence(group, [key.member_id], wall_ms)
 
-    def _time_rebalance(self, group: G, member_id: str, now_ms: int) -> None:
+    def time_member(self, group: G, member_id: str, now_ms: int) -> None:
+        """Begin or end the timers of a member that has another assignment, or is gone."""
         key = TimerKey(group.group_id, member_id, TimerKind.REBALANCE)
         member = group.members.get(member_id)
         if member is not None and member.is_revoking:
@@ -231,8 +246,13 @@ class AssignedGroups(Generic[G]):
         if member is None:
             self.timers.cancel(key._replace(kind=TimerKind.SESSION))
 
-    def _time_session(self, group_id: str, member_id: str, now_ms: int) -> None:
-        timeout_ms = self.times_of(group_id).session_timeout_ms
+    def session_timeout_ms(self, group_id: str, member_id: str) -> int:
+        timeout_ms: int = self.times_of(group_id).session_timeout_ms
+        return timeout_ms
+
+    def time_session(self, group_id: str, member_id: str, now_ms: int) -> None:
+        """Begin the session of a member again."""
+        timeout_ms = self.session_timeout_ms(group_id, member_id)
         self.timers.set(TimerKey(group_id, member_id, TimerKind.SESSION), now_ms + max(timeout_ms, 1))
 
     # ---- the log ---------------------------------------------------------------------------------------------------------
@@ -254,8 +274,8 @@ class AssignedGroups(Generic[G]):
         """Begin the sessions of all members."""
         for group in self._groups.values():
             for member_id in group.members:
-                self._time_rebalance(group, member_id, now_ms)
-                self._time_session(group.group_id, member_id, now_ms)
+                self.time_member(group, member_id, now_ms)
+                self.time_session(group.group_id, member_id, now_ms)
 
 
 def unknown_group(group_id: str) -> RequestError:

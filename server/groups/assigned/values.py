@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 
 import attrs
 
+from ...config.values import MigrationPolicy
 from ..values import GroupState
 
 JOIN_EPOCH: Final = 0
@@ -50,13 +51,15 @@ def epochs_in(
         yield from ((first, number, epoch) for number, epoch in zip(numbers, epochs, strict=True))
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class AssignedGroupSettings:
     """Limits of one kind of group."""
 
     max_size: int = 10_000
     """Members of a group."""
     max_groups: int = 10_000
+    migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+    """Of consumer groups."""
 
 
 @attrs.frozen
@@ -83,6 +86,9 @@ class TopicImage(Protocol):
         """Changes with every topic that is created, deleted or grows."""
 
     def find(self, name: str) -> TopicMetadata | None: ...
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        """None for a topic that does not exist."""
 
     def names(self) -> Iterable[str]: ...
 
@@ -138,6 +144,10 @@ class TimerKind(enum.Enum):
     """Ends when a member has not given up its partitions or tasks in time."""
     INITIAL = enum.auto()
     """Ends when a Streams group has waited long enough for more members."""
+    JOIN = enum.auto()
+    """Ends when a member that uses the classic protocol has not joined again in time."""
+    SYNC = enum.auto()
+    """Ends when that member has joined, and has not requested its assignment in time."""
 
 
 class TimerKey(NamedTuple):
@@ -162,6 +172,8 @@ class AssignedMemberDescription:
     client_host: str
     topic_names: tuple[str, ...]
     topic_regex: str | None = None
+    is_classic: bool = False
+    """It uses the classic protocol in a consumer group."""
     assignment: Partitions = NO_PARTITIONS
     target_assignment: Partitions = NO_PARTITIONS
 

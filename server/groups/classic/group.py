@@ -82,6 +82,8 @@ class ClassicGroup:
     """(delay that is running, what may follow it), ms, while an empty group waits for more members."""
     assignment_ticket: int | None = None
     """The leader's assignment for this generation is being stored."""
+    is_converting: bool = False
+    """A consumer group is being stored in its place: it does not change until that has succeeded or failed."""
     member_bytes: int = 0
     """Memory of its members, without their assignments."""
     assignment_bytes: int = 0
@@ -123,6 +125,11 @@ class ClassicGroup:
     @property
     def has_all_joined(self) -> bool:
         return self.awaiting_join_count == len(self.members) and not self.pending_joins
+
+    def charge_to(self, usage: Usage) -> None:
+        """Count the members of a group that was built alone among those of all groups."""
+        usage.metadata_bytes += self.usage.metadata_bytes
+        self.usage = usage
 
     def begin_generation(self) -> None:
         """Begin the next generation, with the present members."""

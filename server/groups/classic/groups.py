@@ -63,9 +63,13 @@ class ClassicGroups:
 
     # ---- members come and go ---------------------------------------------------------------------------------------------
 
+    def check(self, request: Join) -> ErrorCode:
+        """Return why a join is invalid, whatever its group."""
+        return check_join(self.settings, request)
+
     def join(self, request: Join, token: Token, now_ms: int) -> Outcome:
         """Join a group. The token gets a JoinAnswer: at once, or when the next generation begins."""
-        error = check_join(self.settings, request)
+        error = self.check(request)
         group = self._groups.get(request.group_id)
         if error is ErrorCode.NONE and group is None:
             error = self._check_new_group(request)
@@ -181,7 +185,9 @@ class ClassicGroups:
         timers = self._rebalance.timers
         while (key := timers.pop_due(now_ms)) is not None:
             group = self._groups.get(key.group_id)
-            if group is not None:
+            if group is not None and group.is_converting:
+                timers.set(key, now_ms + RETRY_MS)
+            elif group is not None:
                 with isolate(key.group_id):
                     try:
                         self._rebalance.came_due(group, key, now_ms)
@@ -235,6 +241,41 @@ class ClassicGroups:
             self._rebalance.expect_heartbeat(group, member, now_ms)
         if len(group.members) > self.settings.max_size:
             self._rebalance.prepare(group, now_ms, f"it has {len(group.members)} members, {self.settings.max_size} are allowed")
+        elif group.members and value.leader is None:
+            self._rebalance.prepare(group, now_ms, DOWNGRADED)
+        return self._outcome(group)
+
+    # ---- conversion ------------------------------------------------------------------------------------------------------
+
+    def with_members(self, group_id: str) -> ClassicGroup | None:
+        """Return a group that has members. It is not to be changed."""
+        group = self._groups.get(group_id)
+        return group if group is not None and group.members else None
+
+    def begin_conversion(self, group_id: str) -> None:
+        """Let a group with members be as it is until `end_conversion`. Until then there must be no join, sync or leave."""
+        self._groups[group_id].is_converting = True
+
+    def end_conversion(self, group_id: str, *, is_converted: bool) -> Outcome:
+        """Forget a group in whose place a consumer group is stored, or let it continue. Waiting members have to join again."""
+        group = self._groups[group_id]
+        group.is_converting = False
+        if is_converted:
+            for member in list(group.members.values()):
+                self._rebalance.answer_parked(group, member, ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
+            self._rebalance.forget_group(group)
+            del self._groups[group_id]
+            self._account.drop(group_id)
+        return self._outcome()
+
+    def adopt(self, group: ClassicGroup, now_ms: int, *, must_rebalance: bool) -> Outcome:
+        """Adopt a group whose record is stored in place of a consumer group. Sessions of its members begin now."""
+        self._groups[group.group_id] = group
+        group.charge_to(self._usage)
+        for member in group.members.values():
+            self._rebalance.expect_heartbeat(group, member, now_ms)
+        if must_rebalance:
+            self._rebalance.prepare(group, now_ms, DOWNGRADED)
         return self._outcome(group)
 
     # ---- deletion --------------------------------------------------------------------------------------------------------
@@ -354,6 +395,7 @@ def subscribed_error(group_id: str, topic_partition: TopicPartition) -> RequestE
     )
 
 
+DOWNGRADED: Final = "it was a consumer group"
 Isolate = Callable[[str], AbstractContextManager[object]]
 """From a group's name to a block that contains what it raises."""
 RETRY_MS: Final = 1_000

@@ -117,6 +117,13 @@ class Rebalance:
         """Cancel the timer of a member id."""
         self.timers.cancel(TimerKey(TimerKind.MEMBER, group.group_id, member_id))
 
+    def forget_group(self, group: ClassicGroup) -> None:
+        """Dismiss all members of a group that ends, and cancel its timers."""
+        for member_id in [*group.members, *group.pending_joins]:
+            self.dismiss(group, member_id)
+        for kind in (TimerKind.JOIN, TimerKind.SYNC):
+            self.timers.cancel(TimerKey(kind, group.group_id))
+
     def answer_parked(self, group: ClassicGroup, member: Member, error: ErrorCode, member_id: str) -> None:
         """Answer the callers that wait for a member with an error."""
         if member.is_awaiting_join:

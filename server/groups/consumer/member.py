@@ -1,5 +1,7 @@
 """A member of a consumer group: its heartbeats and their check, its subscription, its partitions, and its steps towards its
 target (KIP-848; Kafka: ConsumerGroupMember, CurrentAssignmentBuilder, ConsumerGroupHeartbeat without its versions).
+
+A member may use the classic protocol: then it joins, syncs and sends heartbeats of that protocol (see `classic_members`).
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ from typing import Any, ClassVar, Final
 import attrs
 
 from ....protocol.coordinator.consumer_group_records import (
+    ConsumerGroupClassicMemberMetadata,
+    ConsumerGroupClassicProtocol,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupCurrentPartitions,
     ConsumerGroupMemberMetadataValue,
@@ -29,6 +33,7 @@ from ..assigned.values import (
     by_first,
     epochs_in,
 )
+from ..classic.values import Protocols
 from .assignors import ASSIGNORS
 
 CONSUMER_TYPE: Final = "consumer"
@@ -106,6 +111,24 @@ class MemberState(enum.IntEnum):
 _STATES: Final = {int(state): state for state in MemberState}
 
 
+@attrs.frozen
+class ClassicSide:
+    """Facts about a member that only the classic protocol has."""
+
+    session_timeout_ms: int
+    protocols: Protocols
+    """The first one names the protocol in responses, and has the subscription."""
+
+    @classmethod
+    def of(cls, value: ConsumerGroupClassicMemberMetadata) -> ClassicSide:
+        protocols = tuple((protocol.name, protocol.metadata) for protocol in value.supported_protocols)
+        return cls(value.session_timeout_ms, protocols)
+
+    def value(self) -> ConsumerGroupClassicMemberMetadata:
+        protocols = [ConsumerGroupClassicProtocol(name=name, metadata=metadata) for name, metadata in self.protocols]
+        return ConsumerGroupClassicMemberMetadata(session_timeout_ms=self.session_timeout_ms, supported_protocols=protocols)
+
+
 @attrs.frozen(kw_only=True)
 class ConsumerMember(AssignedMember):
     """See the module."""
@@ -124,6 +147,8 @@ class ConsumerMember(AssignedMember):
     """It was told to give these up, and has not confirmed it. No other member gets them."""
     since: PartitionEpochs = NO_EPOCHS
     """Of both: at which epoch each partition became the member's."""
+    classic: ClassicSide | None = None
+    """None for a member that uses this protocol, and not the classic one."""
 
     UNASSIGNED: ClassVar[Mapping[str, Any]] = {
         "state": MemberState.STABLE,
@@ -137,8 +162,17 @@ class ConsumerMember(AssignedMember):
         return self.assigned | self.revoking
 
     @property
-    def is_revoking(self) -> bool:
+    def is_classic(self) -> bool:
+        return self.classic is not None
+
+    @property
+    def has_to_revoke(self) -> bool:
         return self.state is MemberState.UNREVOKED_PARTITIONS
+
+    @property
+    def is_revoking(self) -> bool:
+        """A member that uses the classic protocol has time to join and to sync instead."""
+        return self.has_to_revoke and not self.is_classic
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == assignment_epoch
@@ -151,6 +185,10 @@ class ConsumerMember(AssignedMember):
             "topic_names": None if request.topic_names is None else tuple(sorted(set(request.topic_names))),
             "topic_regex": request.topic_regex,
         }
+
+    def updated(self, request: MemberHeartbeat) -> ConsumerMember:
+        member = super().updated(request)
+        return attrs.evolve(member, classic=None) if member.is_classic else member
 
     def has_all_of(self, request: ConsumerHeartbeat) -> bool:
         return request.owned is not None and request.owned <= self.assigned
@@ -203,11 +241,20 @@ class ConsumerMember(AssignedMember):
     # ---- records ---------------------------------------------------------------------------------------------------------
 
     def subscription(self) -> dict[str, Any]:
-        return {"subscribed_topic_names": list(self.topic_names), "subscribed_topic_regex": self.topic_regex}
+        return {
+            "subscribed_topic_names": list(self.topic_names),
+            "subscribed_topic_regex": self.topic_regex,
+            "classic_member_metadata": None if self.classic is None else self.classic.value(),
+        }
 
     def subscription_of(self, value: ConsumerGroupMemberMetadataValue) -> dict[str, Any]:
         names = tuple(sorted(set(value.subscribed_topic_names)))
-        return {"topic_names": names, "topic_regex": value.subscribed_topic_regex}
+        classic = value.classic_member_metadata
+        return {
+            "topic_names": names,
+            "topic_regex": value.subscribed_topic_regex,
+            "classic": None if classic is None else ClassicSide.of(classic),
+        }
 
     def current_value(self) -> ConsumerGroupCurrentMemberAssignmentValue:
         return ConsumerGroupCurrentMemberAssignmentValue(

@@ -10,7 +10,7 @@ stop before the partitions' actors, and a block that is shielded here ends by it
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, ClassVar, Final, Generic, NamedTuple, Self, TypeVar
@@ -58,6 +58,12 @@ class ServerTopics:
         topic = self.topics.get(name).topic
         return TopicMetadata(topic.topic_id.bytes, topic.partitions)
 
+    def name_of(self, topic_id: bytes) -> str | None:
+        try:
+            return self.topics.name_of(topic_id)
+        except RequestError:
+            return None
+
     def names(self) -> Iterable[str]:
         return [hosted.topic.name for hosted in self.topics]
 
@@ -66,6 +72,10 @@ def member_times(kind: str, configs: GroupConfigs, group: str) -> MemberTimes:
     """Return the times of a group's members."""
     config = configs.of_group(group)
     return MemberTimes(config[f"{kind}.heartbeat.interval.ms"], config[f"{kind}.session.timeout.ms"])
+
+
+async def _is_stored(group: str) -> None:
+    """Nothing is on its way."""
 
 
 class _RecordSize(NamedTuple):
@@ -103,6 +113,8 @@ class AssignedCoordinator(Generic[G, A, D]):
     """An empty classic group makes way for one of this kind; None: it does not."""
     is_of_another_kind: Callable[[str], bool] = lambda _: False
     """Whether a group of that name is of a kind that does not make way for this one."""
+    classic_is_stored: Callable[[str], Awaitable[None]] = _is_stored
+    """Waits until no record of a classic group of that name is on its way to the log."""
     _alarm: Alarm = attrs.field(factory=Alarm, init=False)
     _is_closed: bool = attrs.field(default=False, init=False)
     _sizes: dict[str, dict[int, int]] = attrs.field(factory=dict, init=False)
@@ -211,11 +223,16 @@ class AssignedCoordinator(Generic[G, A, D]):
         self._check_serving(request.group_id)
         async with self._locks.hold(request.group_id):
             self._check_kind(request.group_id)
-            plan = self._groups.heartbeat(request, self._wall_ms())
+            await self.classic_is_stored(request.group_id)
+            plan = self._plan(request)
             async with self._in_place_of_classic(request.group_id) as is_new:
                 await self._carry_out(plan, replaces_classic=is_new)
         answer: A = plan.answer
         return answer
+
+    def _plan(self, request: Any) -> Plan[Any]:
+        """Plan what a heartbeat leads to. Raises RequestError."""
+        return self._groups.heartbeat(request, self._wall_ms())
 
     @asynccontextmanager
     async def _in_place_of_classic(self, group: str) -> AsyncIterator[bool]:
@@ -261,7 +278,8 @@ class AssignedCoordinator(Generic[G, A, D]):
         try:
             with trio.CancelScope(shield=True):
                 await self._topic.ensure()
-                await self._topic.store(group, encoded, stored, replaces_classic=replaces_classic)
+                classic = None if plan.downgrade is None else plan.downgrade.value
+                await self._topic.store(group, encoded, stored, replaces_classic=replaces_classic, classic=classic)
         except RequestError as exc:
             code = exc.code if isinstance(exc.code, ErrorCode) else ErrorCode.UNKNOWN_SERVER_ERROR
             raise RequestError(
@@ -317,7 +335,11 @@ class AssignedCoordinator(Generic[G, A, D]):
         while self.is_concerned_with(group):
             async with self._locks.hold(group):
                 if group in self._groups:
-                    await self._store(self._groups.plan_removal(group), lambda: self._groups.forget(group))
+                    await self._remove_empty(group)
+
+    async def _remove_empty(self, group: str) -> None:
+        """Take a group without members out; the caller holds its lock. Raises RequestError: NON_EMPTY_GROUP."""
+        await self._store(self._groups.plan_removal(group), lambda: self._groups.forget(group))
 
     async def make_way(self, group: str) -> ErrorCode:
         """Remove a group without members, so that a classic one can have its name. Returns the reason why that cannot be."""

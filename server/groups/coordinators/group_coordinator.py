@@ -21,7 +21,6 @@ from typing import Any, ClassVar, Final
 import attrs
 import trio
 
-from ....protocol.coordinator.consumer_group_records import CONSUMER_GROUP_RECORDS
 from ....protocol.coordinator.fields import RecordKinds
 from ....protocol.coordinator.streams_group_records import STREAMS_GROUP_RECORDS
 from ....protocol.errors import ErrorCode, RequestError, UnknownTopicOrPartitionError
@@ -33,7 +32,7 @@ from ...offsets.committed_offsets import OFFSETS_PER_BATCH, AnswerCommit, Commit
 from ...offsets.offsets_topic import OffsetsTopic, check_group
 from ...system.clock import NowMs
 from ..assigned.groups import Plan
-from ..assigned.values import AssignedGroupDescription, AssignedGroupSettings, HeartbeatAnswer
+from ..assigned.values import AssignedGroupSettings, HeartbeatAnswer
 from ..classic.groups import ClassicGroups, subscribed_error
 from ..classic.values import (
     GroupDescription,
@@ -48,14 +47,14 @@ from ..classic.values import (
     SyncAnswer,
     Token,
 )
-from ..consumer.groups import ConsumerGroups
-from ..consumer.member import CONSUMER_TYPE, ConsumerHeartbeat
+from ..consumer.member import ConsumerHeartbeat
 from ..streams.group import StreamsGroup
 from ..streams.groups import StreamsGroups
 from ..streams.values import STREAMS_TYPE, StreamsGroupDescription, StreamsHeartbeat, StreamsHeartbeatAnswer, StreamsTimes
 from ..values import CommittingMember, GroupListing, GroupState
 from .assigned import AssignedCoordinator
 from .classic_records import GroupRecords
+from .consumer import ConsumerCoordinator
 from .share import ShareCoordinator
 
 GROUPS_PER_PAUSE: Final = 256
@@ -102,12 +101,15 @@ class GroupCoordinator:
         members = ClassicGroups(settings, account=account)
         shared = offsets.topic, now_ms, KeyedLocks[str](), configs
         sizes = config.group_max_size, config.group_share_max_size, config.group_streams_max_size
-        limits = [AssignedGroupSettings(max_size=size, max_groups=config.max_groups) for size in sizes]
+        policy = config.group_consumer_migration_policy
+        limits = [AssignedGroupSettings(size, config.max_groups, policy) for size in sizes]
         consumers = ConsumerCoordinator.of(*shared, limits[0], members)
         share = ShareCoordinator.of(*shared, limits[1])
         streams = StreamsCoordinator.of(*shared, limits[2], members)
         records = GroupRecords(offsets.topic, now_ms)
         coordinator = cls(offsets, offsets.topic, members, records, consumers, share, streams, (consumers, streams, share))
+        consumers.classic_is_stored = streams.classic_is_stored = coordinator._classic_is_stored
+        consumers.settle = coordinator._settle
         consumers.is_of_another_kind = lambda group: group in share or group in streams
         streams.is_of_another_kind = lambda group: group in share or group in consumers
         share.is_of_another_kind = coordinator._is_not_shared
@@ -166,18 +168,23 @@ class GroupCoordinator:
     # ---- members ---------------------------------------------------------------------------------------------------------
 
     async def join(self, request: Join) -> JoinAnswer:
-        """Be in the next generation of a group; waits for the other members. A group of another kind without members becomes a
-        classic one. Cancelled: the member has joined all the same."""
-        error = self._refusal(request.group_id)
+        """Be in the next generation of a group; waits for the other members. A consumer group with members accepts the member
+        as it is; any other group without members becomes a classic one. Cancelled: the member has joined all the same."""
+        error = self._refusal(request.group_id) or self._members.check(request)
         while error is ErrorCode.NONE and (other := self._in_the_way(request.group_id)) is not None:
-            error = await other.make_way(request.group_id) or self._refusal(request.group_id)
+            if other is self.consumers:
+                if (answer := await self.consumers.join(request)) is not None:
+                    return answer
+            else:
+                error = await other.make_way(request.group_id)
+            error = error or self._refusal(request.group_id)
         if error is ErrorCode.NONE and request.group_id in self.share:
             error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if error is not ErrorCode.NONE:
             return JoinAnswer(error=error, member_id=request.member_id)
-        answer = await self._wait_for(partial(self._members.join, request))
-        assert isinstance(answer, JoinAnswer)
-        return answer
+        joined = await self._wait_for(partial(self._members.join, request))
+        assert isinstance(joined, JoinAnswer)
+        return joined
 
     def _in_the_way(self, group: str) -> AssignedCoordinator[Any, Any, Any] | None:
         """Return the coordinator that has, or may be about to have, a group of that name, and removes it when it is empty."""
@@ -189,9 +196,11 @@ class GroupCoordinator:
         error = self._refusal(request.group_id)
         if error is not ErrorCode.NONE:
             return SyncAnswer(error=error)
-        answer = await self._wait_for(partial(self._members.sync, request))
-        assert isinstance(answer, SyncAnswer)
-        return answer
+        if (answer := await self.consumers.sync(request)) is not None:
+            return answer
+        synced = await self._wait_for(partial(self._members.sync, request))
+        assert isinstance(synced, SyncAnswer)
+        return synced
 
     async def _wait_for(self, command: Callable[[Token, int], Outcome]) -> JoinAnswer | SyncAnswer | None:
         number, caller = next(self._numbers), _Caller()
@@ -206,21 +215,21 @@ class GroupCoordinator:
     def heartbeat(self, request: Heartbeat) -> ErrorCode:
         """Extend the session of a member. REBALANCE_IN_PROGRESS: it has to join again."""
         error = self._refusal(request.group_id)
+        if error is ErrorCode.NONE and request.group_id in self.consumers:
+            return self.consumers.beat(request)
         if error is ErrorCode.NONE:
             error = self._members.heartbeat(request, deadline_now_ms())
             self._settle(Outcome())
         return error
 
     async def consumer_heartbeat(self, request: ConsumerHeartbeat) -> HeartbeatAnswer:
-        """Join a consumer group (KIP-848), stay in it, or leave it. Raises RequestError. A classic group without members
-        becomes a consumer group."""
-        await self._classic_is_stored(request.group_id)
+        """Join a consumer group (KIP-848), stay in it, or leave it. Raises RequestError. A classic group becomes a consumer
+        group when a member joins."""
         return await self.consumers.heartbeat(request)
 
     async def streams_heartbeat(self, request: StreamsHeartbeat) -> StreamsHeartbeatAnswer:
         """Join a Streams group (KIP-1071), stay in it, or leave it. Raises RequestError. A classic group without members
         becomes a Streams group."""
-        await self._classic_is_stored(request.group_id)
         return await self.streams.heartbeat(request)
 
     async def _classic_is_stored(self, group: str) -> None:
@@ -239,11 +248,13 @@ class GroupCoordinator:
         """Return whether a group of that name exists and is not a share group."""
         return group not in self.share and (self.is_managed(group) or self.describe(group).state is not GroupState.DEAD)
 
-    def leave(self, group: str, members: Sequence[LeavingMember]) -> LeaveAnswer:
+    async def leave(self, group: str, members: Sequence[LeavingMember]) -> LeaveAnswer:
         """Remove members from a group. Returns an answer for each."""
         error = self._refusal(group)
         if error is not ErrorCode.NONE:
             return LeaveAnswer(error=error)
+        if (left := await self.consumers.leave(group, members)) is not None:
+            return left
         answer, outcome = self._members.leave(group, members, deadline_now_ms())
         self._settle(outcome)
         return answer
@@ -414,15 +425,6 @@ class GroupCoordinator:
                 if not self._topic.is_known(group):
                     self._members.forget(group)
         return count
-
-
-@attrs.define(eq=False, repr=False)
-class ConsumerCoordinator(AssignedCoordinator[ConsumerGroups, HeartbeatAnswer, AssignedGroupDescription]):
-    """The coordinator of consumer groups (KIP-848)."""
-
-    KIND: ClassVar[str] = CONSUMER_TYPE
-    GROUPS: ClassVar[type[Any]] = ConsumerGroups
-    RECORDS: ClassVar[RecordKinds[Any, Any]] = CONSUMER_GROUP_RECORDS
 
 
 def _streams_times(kind: str, configs: GroupConfigs, group: str) -> StreamsTimes:

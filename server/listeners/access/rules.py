@@ -128,10 +128,7 @@ class Asker:
     guard: Security | None
     """Who knows what a principal may do; None: everybody may do everything."""
     session: Session[Any]
-
-    @property
-    def broker(self) -> Broker:
-        raise NotImplementedError
+    broker: Broker
 
     def authorize(
         self, operation: AclOperation, kind: ResourceType, name: str = CLUSTER_NAME, *, quietly: bool = False

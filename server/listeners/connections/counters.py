@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import traceback
+from collections import defaultdict
 from collections.abc import Awaitable, Generator, Hashable, Iterable
 from time import perf_counter
 from types import coroutine
@@ -92,10 +93,9 @@ class ApiCounters:
     errors: dict[int, int] = attrs.field(factory=dict)
     """Answers with an error of this code in it, by code. An answer with two different ones counts for both."""
 
-    def answered(self, seconds: float, errors: Iterable[int] = ()) -> None:
-        """Count one response and the error codes in it."""
-        self.durations.add(seconds)
-        for code in errors:
+    def note_errors(self, codes: Iterable[int]) -> None:
+        """Count the error codes of a response, each of which is there once."""
+        for code in codes:
             self.errors[code] = self.errors.get(code, 0) + 1
 
 
@@ -118,18 +118,12 @@ class ProtocolCounters:
     """Requests, and connections, that ended with an error that nobody expected."""
     said: Seldom = attrs.field(factory=Seldom)
     """Of those, of connections that were ended, and of what goes wrong with accepting."""
-    apis: dict[str, ApiCounters] = attrs.field(factory=dict)
+    apis: dict[str, ApiCounters] = attrs.field(factory=lambda: defaultdict(ApiCounters))
+    """Those of an API that the server has, by its name."""
 
     def end(self, why: str) -> None:
         """Count one connection that the server ends."""
         self.ended[why] = self.ended.get(why, 0) + 1
-
-    def api(self, name: str) -> ApiCounters:
-        """The counters of an API that the server has."""
-        found = self.apis.get(name)
-        if found is None:
-            found = self.apis[name] = ApiCounters()
-        return found
 
 
 def report_bug(counters: ProtocolCounters, what: str, error: BaseException) -> None:

@@ -62,10 +62,14 @@ class Received(Protocol):
     end_received: bool
 
     @property
+    def can_receive_more(self) -> bool:
+        """Return whether the protocol accepts more requests now."""
+
+    @property
     def unread_bytes(self) -> int: ...
     @property
     def missing_bytes(self) -> int: ...
-    def receive_data(self, data: Bytes) -> None: ...
+    def receive_data(self, data: Bytes) -> int: ...
     def drop(self) -> int: ...
 
 
@@ -151,12 +155,9 @@ class Session(ABC, Generic[RequestT]):
         """The next request; None where there is none, or work to be done first (`work_on`), or the reading has ended."""
 
     @abstractmethod
-    def may_take(self, request: RequestT) -> bool:
-        """Return whether a request can start now. If not, it waits for `go_on`."""
-
-    @abstractmethod
-    def take(self, request: RequestT) -> None:
-        """Take a request up. Expected errors are answers; work that it waits for is given to `work_on`."""
+    def take(self, request: RequestT) -> bool:
+        """Take a request up. False: it cannot start now, and waits for `go_on`. Expected errors are answers; work that it waits
+        for is given to `work_on`."""
 
     @abstractmethod
     def let_go(self, request: RequestT) -> None:
@@ -338,8 +339,7 @@ class Session(ABC, Generic[RequestT]):
             if data is None:
                 return
             share = self.share
-            self.connection.receive_data(data)
-            share.held += len(data)
+            share.held += self.connection.receive_data(data)
             if share.held > FREE_BYTES and not share.try_charge():
                 self.work_on(self._charge, ends_with_reading=True)
             self._go_on()
@@ -366,53 +366,45 @@ class Session(ABC, Generic[RequestT]):
         self._has_more = False
         self.go_on()
 
-    def _go_on(self, limit: int = REQUESTS_PER_TURN) -> None:
-        self._is_going = True
+    def _go_on(self, left: int = REQUESTS_PER_TURN) -> None:
+        """Take up requests, at most `left` of them, and then receive more unless one of them has to wait."""
+        self._is_going, is_held_up = True, False
+        transport, connection = self.transport, self.connection
         try:
-            wants_bytes = self._take_requests(limit)
+            while self.state == READING or self.state == HELD:
+                request = self._held_up
+                if request is None:
+                    if is_held_up := transport.unsent_bytes > 0 and transport.is_full:
+                        break
+                    request = self.next_request()
+                    if request is None:
+                        break
+                    self.share.is_whole = True
+                if is_held_up := not left:
+                    self._held_up, self._has_more = request, True
+                    self._is_awaited = not self.reactor.again(self)
+                    if self._is_awaited:
+                        self.task.wake()
+                    break
+                self._held_up = None
+                self.taken_count += 1
+                if is_held_up := not self.take(request):
+                    self._held_up = request
+                    self.taken_count -= 1
+                    break
+                left -= 1
+                if self._has_left is None and not (connection.unread_bytes or connection.end_received):
+                    break  # nothing is left that could be a request, nor an end to be told of
         finally:
             self._is_going = False
         state = self.state
-        if state == READING and not wants_bytes:
-            self.state = TRANSITIONS[state][HOLD]
-        elif state == HELD and wants_bytes:
-            self.state = TRANSITIONS[state][RESUME]
+        if state == READING:
+            if is_held_up or not connection.can_receive_more:
+                state = self.state = TRANSITIONS[state][HOLD]
+        elif state == HELD and not is_held_up and connection.can_receive_more:
+            state = self.state = TRANSITIONS[state][RESUME]
             self.reactor.expect(self)
-        self.share.is_receiving = self.state == READING
-
-    def _take_requests(self, left: int) -> bool:
-        """Take up requests, at most `left` of them. Return whether none is left, and nothing but its state can keep the session
-        from receiving more."""
-        transport = self.transport
-        while self.state == READING or self.state == HELD:
-            request = self._held_up
-            if request is None:
-                if transport.unsent_bytes and transport.is_full:
-                    return False
-                request = self.next_request()
-                if request is None:
-                    break
-                self.share.is_whole = True
-            if not self.may_take(request):
-                self._held_up = request
-                return False
-            if not left:
-                self._held_up, self._has_more = request, True
-                self._is_awaited = not self.reactor.again(self)
-                if self._is_awaited:
-                    self.task.wake()
-                return False
-            left -= 1
-            self._held_up = None
-            self.taken_count += 1
-            self.take(request)
-            if self._has_left is None and not (self.connection.unread_bytes or self.connection.end_received):
-                break  # nothing is left that could be a request, nor an end to be told of
-        return self.may_receive()
-
-    def may_receive(self) -> bool:
-        """Return whether the protocol accepts more requests now."""
-        return True
+        self.share.is_receiving = state == READING
 
     def work_on(self, work: Work, *, ends_with_reading: bool = False) -> None:
         """Have the task wait for something before the next request is taken up. `ends_with_reading`: nobody wants it when no

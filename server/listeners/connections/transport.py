@@ -14,8 +14,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import ClassVar, Final
 
 import attrs
@@ -147,7 +146,7 @@ class Transport:
     _counted_bytes: int = 0
     """By `answers`."""
     _sending: trio.CancelScope | None = None
-    _unsent: deque[Bytes] = attrs.field(factory=deque)
+    _unsent: list[Bytes] = attrs.field(factory=list)
     _rest: list[memoryview] = attrs.field(factory=list)
     """What the kernel did not take of what it was given, in the form that goes over the wire."""
     _rest_of: int = 0
@@ -214,17 +213,17 @@ class Transport:
 
     # ---- sending -------------------------------------------------------------------------------------------------------
 
-    def send(self, buffers: Iterable[Bytes]) -> None:
+    def send(self, buffers: Collection[Bytes]) -> None:
         """Let buffers follow those that wait; they must not change any more."""
         if self._peer_is_gone:
             return
+        self._unsent += buffers
         for buffer in buffers:
-            self._unsent.append(buffer)
             self.unsent_bytes += len(buffer)
         if not self._has_writer:
             gathering = self.gathering
             if gathering.is_open:
-                gathering.add_sender(self)
+                gathering.senders[self] = None
             else:
                 self.end_turn()
         if self.unsent_bytes > FREE_BYTES or self._counted_bytes:
@@ -277,8 +276,7 @@ class Transport:
         trio.BrokenResourceError."""
         unsent = self._unsent
         if (size := self.unsent_bytes) <= SENT_AT_ONCE_BYTES and len(unsent) <= SENT_BUFFERS:
-            pieces = list(unsent)
-            unsent.clear()
+            pieces, self._unsent = unsent, []
         else:
             pieces, size = self._next_pieces()
         data = self.encrypted(pieces) if self.encrypts else pieces
@@ -386,16 +384,18 @@ class Transport:
 
     def _next_pieces(self) -> tuple[list[Bytes], int]:
         """Return the pieces of one system call and their total size."""
-        pieces: list[Bytes] = []
-        size, unsent = 0, self._unsent
-        while unsent and size < SENT_AT_ONCE_BYTES and len(pieces) < SENT_BUFFERS:
-            piece = unsent.popleft()
+        unsent, size = self._unsent, 0
+        pieces = unsent[:SENT_BUFFERS]
+        for count, piece in enumerate(pieces):
             if (room := SENT_AT_ONCE_BYTES - size) < len(piece):
-                view = memoryview(piece)
-                unsent.appendleft(view[room:])
-                piece = view[:room]
-            pieces.append(piece)
+                del unsent[:count], pieces[count:]
+                if room:
+                    view = memoryview(piece)
+                    unsent[0] = view[room:]
+                    pieces.append(view[:room])
+                return pieces, SENT_AT_ONCE_BYTES
             size += len(piece)
+        del unsent[: len(pieces)]
         return pieces, size
 
     # ---- end -----------------------------------------------------------------------------------------------------------

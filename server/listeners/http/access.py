@@ -43,8 +43,8 @@ class HttpAccess:
     accepts_untyped: bool = False
     """Whether a change without `Content-Type` is accepted, as curl -X POST, Java and Go send it. A page can have a browser send
     one, too, but then its Origin is beside it."""
-    types: tuple[str, ...] = ("application/json",)
-    """Content types of changes. None of them is one that a foreign page sends without asking first."""
+    more_types: tuple[str, ...] = ()
+    """Content types of a change beside JSON's, in small letters. No page can have a browser send them without asking first."""
     takes_links: bool = False
     """Whether a link on another site may lead here: to a page that nobody else can read, or show inside his."""
 
@@ -65,8 +65,8 @@ class HttpAccess:
             return HttpAnswer.text(403, "requests of other sites are refused")
         changes = request.method not in WITHOUT_BODY or bool(request.body)
         content_type = headers.get("content-type", JSON if self.accepts_untyped else "").partition(";")[0].strip().lower()
-        if changes and content_type not in self.types:
-            return HttpAnswer.text(415, f"a {request.method} needs Content-Type: {' or '.join(self.types)}")
+        if changes and content_type != JSON and content_type not in self.more_types:
+            return HttpAnswer.text(415, f"a {request.method} needs Content-Type: {JSON}")
         if self.token is not None and not _has_token(headers.get("authorization", ""), self.token):
             answer = HttpAnswer.text(401, "Authorization: Bearer TOKEN is missing, or has another token")
             return answer._replace(headers=(("www-authenticate", "Bearer"),))
@@ -125,13 +125,15 @@ class HttpRefusalError(Exception):
 
 
 class HttpRequest(NamedTuple):
-    """`path` and `query` are as they came, without the `?` between them. `headers` have names in small letters."""
+    """`path` and `query` are as they came, without the `?` between them. `headers` have names in small letters. `peer` is the
+    address of the client, HOST:PORT."""
 
     method: str
     path: str
     query: str
     headers: dict[str, str]
     body: bytes
+    peer: str = ""
     receive: Receive | None = None
     """Where the listener hands over requests without their bodies: returns the next piece, empty at the end. Raises
     HttpRefusalError."""

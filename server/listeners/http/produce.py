@@ -48,6 +48,8 @@ from .stream import TransportStream
 JSON_V2: Final = "application/vnd.kafka.json.v2+json"
 BINARY_V2: Final = "application/vnd.kafka.binary.v2+json"
 NDJSON: Final = "application/x-ndjson"
+TYPES: Final = (JSON_V2, BINARY_V2, NDJSON)
+"""No foreign page has a browser send them without asking first."""
 ANSWER_V2: Final = "application/vnd.kafka.v2+json"
 PATH: Final = re.compile(r"/topics/([^/]+)(?:/partitions/(\d{1,9}))?/?")
 CLIENT_ID: Final = "http"
@@ -87,7 +89,7 @@ OTHER_BODY: Final = "this Idempotency-Key came with another body before. Use a n
 
 def produce_listener(broker: Broker, address: Address, admission: Admission) -> Listener:
     """The listener of one address. Its connections have places and memory like those of the other listeners."""
-    access, turns = HttpAccess(HttpAccess.of(address).is_loopback, types=(JSON_V2, BINARY_V2, NDJSON)), itertools.count()
+    access, turns = HttpAccess(HttpAccess.of(address).is_loopback, more_types=TYPES), itertools.count()
 
     def open_session(transport: Transport) -> Served:
         share = admission.budget.open_share()
@@ -173,6 +175,9 @@ class HttpProduce:
             raise HttpRefusalError(404, "use POST /topics/TOPIC, or /topics/TOPIC/partitions/N")
         if request.method != "POST":
             raise HttpRefusalError(405, f"{request.path[:100]} takes POST")
+        content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if content_type not in TYPES:
+            raise HttpRefusalError(415, f"use Content-Type: {' or '.join(TYPES)}")
         if (refused := self.access.refusal(request)) is not None:
             raise HttpRefusalError(refused.status, refused.body.decode().strip())
         if request.headers.get("content-encoding", "identity") != "identity":
@@ -180,7 +185,6 @@ class HttpProduce:
         await self.login.check(request.headers.get("authorization", ""))
         self.transport.became_known()
         target = self._target(unquote(path[1]), path[2], request.headers.get("idempotency-key"))
-        content_type = request.headers["content-type"].partition(";")[0].strip().lower()
         if content_type == NDJSON:
             return await self._produce_lines(request, target)
         return await self._produce_body(request, target, is_binary=content_type == BINARY_V2)

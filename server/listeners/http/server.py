@@ -14,16 +14,21 @@ from ...system.open_files import http_connections
 from ..connections.counters import report_bug
 from ..connections.sockets import Admission, Listener, Served
 from ..connections.transport import Transport
-from .access import Answer
+from .access import Answer, HttpAnswer
 from .session import MAX_BODY_BYTES, HttpSession
 
 
 def http_listener(
-    address: Address, answer: Answer, *, max_body_bytes: int = MAX_BODY_BYTES, changes_nothing: bool = False
+    address: Address,
+    answer: Answer,
+    *,
+    max_body_bytes: int = MAX_BODY_BYTES,
+    too_large: HttpAnswer | None = None,
+    changes_nothing: bool = False,
 ) -> Listener:
     """HTTP on one address, with connections of its own: clients of the log cannot take their places. For a further one the
     connection that was idle for longest ends; with `changes_nothing`, which says that about answers, one that is being answered
-    if none is idle."""
+    if none is idle. `too_large`: see `HttpSession`."""
     connections = http_connections()
 
     def open_session(transport: Transport) -> Served:
@@ -34,6 +39,7 @@ def http_listener(
             answer,
             report,
             max_body_bytes,
+            too_large,
             became_busy=transport.became_known,
             became_idle=transport.became_idle,
         )

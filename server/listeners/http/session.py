@@ -58,6 +58,8 @@ class HttpSession:
     max_body_bytes: int = MAX_BODY_BYTES
     leaves_bodies: bool = False
     """Whether `answer` gets requests before their bodies, and receives those itself."""
+    too_large: HttpAnswer | None = None
+    """The response to a body above the limit, if it is not the usual one."""
     became_busy: Callable[[], None] = _nothing
     """Called when a whole request has come."""
     became_idle: Callable[[], None] = _nothing
@@ -111,7 +113,8 @@ class HttpSession:
             try:
                 return await self._receive_request()
             except _TooLargeError:
-                refusal = HttpAnswer.text(413, f"a body of more than {self.max_body_bytes} bytes is not taken")
+                usual = HttpAnswer.text(413, f"a body of more than {self.max_body_bytes} bytes is not taken")
+                refusal = self.too_large or usual
             except h11.RemoteProtocolError as exc:
                 refusal = HttpAnswer.text(exc.error_status_hint, f"the request is not HTTP: {exc}")
             finally:
@@ -133,7 +136,7 @@ class HttpSession:
                 body += piece
         path, _, query = head.target.decode("latin-1").partition("?")
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
-        return HttpRequest(head.method.decode("latin-1"), path, query, headers, bytes(body), receive)
+        return HttpRequest(head.method.decode("latin-1"), path, query, headers, bytes(body), self.peer, receive)
 
     async def _next_piece(self) -> bytes:
         """Return the next bytes of a body, empty at its end."""

@@ -67,7 +67,6 @@ IN_TURN: Final[dict[ApiKey, Callable[[Call, Any], Any]]] = {
     ApiKey.TXN_OFFSET_COMMIT: offsets.txn_offset_commit,
     ApiKey.OFFSET_FETCH: offsets.offset_fetch,
     ApiKey.HEARTBEAT: groups.heartbeat,
-    ApiKey.LEAVE_GROUP: groups.leave_group,
     ApiKey.DESCRIBE_CLUSTER: cluster.describe_cluster,
     ApiKey.SASL_HANDSHAKE: security.sasl_handshake,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: consumer_groups.consumer_group_heartbeat,
@@ -88,6 +87,7 @@ IN_TASK: Final[dict[ApiKey, Callable[[Call, Any], Awaitable[Any]]]] = {
     ApiKey.OFFSET_FOR_LEADER_EPOCH: list_offsets.offset_for_leader_epoch,
     ApiKey.JOIN_GROUP: groups.join_group,
     ApiKey.SYNC_GROUP: groups.sync_group,
+    ApiKey.LEAVE_GROUP: groups.leave_group,
     ApiKey.DESCRIBE_GROUPS: groups.describe_groups,
     ApiKey.LIST_GROUPS: groups.list_groups,
     ApiKey.DELETE_GROUPS: groups.delete_groups,
@@ -173,21 +173,18 @@ class KafkaCalls:
     def serve(self, turn: Turn) -> Work | None:
         """The same, without noting the request or applying fault rules."""
         request = turn.request
-        call = self._calls.get(request.version)
-        if call is None:
-            call = self._calls[request.version] = Call(
-                self.door, self.session, request.version, self.login, self.watch is not None or self.door.guard is not None
-            )
-        key = request.api.key
+        if request.version not in self._calls:
+            needs_message = self.watch is not None or self.door.guard is not None
+            self._calls[request.version] = Call(self.door, self.session, request.version, self.login, needs_message)
+        call, key = self._calls[request.version], request.api.key
         if key is ApiKey.PRODUCE:
             return take_produce(call, turn, request.body)
         if key is not ApiKey.FETCH:
             PAYER.set(self.session.client or self.session.known_client())  # `pay`, with one call less for each request
-        handler = IN_TURN.get(key)
-        if handler is None or request.is_large or (self.door.guard is not None and request.body is not None):
+        if key not in IN_TURN or request.is_large or (self.door.guard is not None and request.body is not None):
             return partial(self._serve_in_task, turn, call)
         try:
-            answer = handler(call, request.body)
+            answer = IN_TURN[key](call, request.body)
             if answer.__class__ is GeneratorType:
                 wait = answer.send(None)
                 if wait.__class__ is not Reply:
@@ -261,8 +258,13 @@ def _failure(request: Request, error: RequestError) -> Any:
 
 
 def _answer_given(turn: Turn, given: Given) -> None:
+    form, elements, is_single = given
     throttle_ms = turn.charge() if turn.session.quotas.is_active else 0
-    turn.answer(None, given.form.buffers(turn.request, (throttle_ms, given.elements)), ())
+    if is_single:
+        buffers = form.single(turn.request, (throttle_ms, *elements))
+    else:
+        buffers = form.buffers(turn.request, (throttle_ms, elements))
+    turn.leave(buffers)
 
 
 def listener_of(door: KafkaDoor, address: Address, admission: Admission, watch: Watch | None = None) -> Listener:

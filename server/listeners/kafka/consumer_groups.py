@@ -18,8 +18,9 @@ from ...loop.procedures import Procedure, in_turns
 from .door import Call, check_subscription, filled, reported
 
 FIRST_WITH_MEMBER_ID: Final = 1
+CLASSIC_MEMBER: Final = 0
 CONSUMER_MEMBER: Final = 1
-"""A member that speaks this protocol, and not the classic one."""
+"""The protocol that a member uses."""
 
 
 def consumer_group_heartbeat(
@@ -95,7 +96,7 @@ def _member(call: Call, member: AssignedMemberDescription) -> messages.ConsumerG
         subscribed_topic_regex=member.topic_regex or "",
         assignment=_assignment(call, member.assignment),
         target_assignment=_assignment(call, member.target_assignment),
-        member_type=CONSUMER_MEMBER,
+        member_type=CLASSIC_MEMBER if member.is_classic else CONSUMER_MEMBER,
     )
 
 

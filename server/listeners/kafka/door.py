@@ -111,6 +111,8 @@ class Given(NamedTuple):
 
     form: GivenAnswer
     elements: Sequence[Any]
+    is_single: bool
+    """Whether each list of the answer has one element. `elements` has its numbers then, side by side."""
 
 
 @attrs.frozen
@@ -126,10 +128,8 @@ class Call(Asker):
     """Whether somebody looks at the answer before it leaves, so that it must not be `Given`."""
     guard: Security | None = attrs.field(init=False, default=attrs.Factory(lambda call: call.door.guard, takes_self=True))
     """The door's."""
-
-    @property
-    def broker(self) -> Broker:
-        return self.door.broker
+    broker: Broker = attrs.field(init=False, default=attrs.Factory(lambda call: call.door.broker, takes_self=True))
+    """The door's."""
 
     def authorized_operations(self, kind: ResourceType, name: str = CLUSTER_NAME) -> int:
         """Return the client's permitted operations on a resource, as the bit field of responses."""

@@ -260,10 +260,9 @@ def error_codes(response: Any) -> tuple[int, ...]:
     """The codes of the errors that are anywhere in an answer, each once."""
     found: dict[int, None] = {}
     cls = type(response)
-    collect = _collectors.get(cls)
-    if collect is None:
-        collect = _collectors[cls] = _made_collector(_plan(cls), cls.__name__)
-    collect(response, found)
+    if cls not in _collectors:
+        _collectors[cls] = _made_collector(_plan(cls), cls.__name__)
+    _collectors[cls](response, found)
     return tuple(found)
 
 

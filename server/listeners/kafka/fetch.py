@@ -24,6 +24,7 @@ from ....protocol.errors import (
     UnsupportedCompressionTypeError,
 )
 from ....protocol.kafka.authorization import AclOperation, ResourceType
+from ....protocol.kafka.connection import FETCHED
 from ....protocol.kafka.messages.records import (
     FetchableTopicResponse,
     FetchAbortedTransaction,
@@ -40,7 +41,8 @@ from ....protocol.limits import MIB
 from ....protocol.types import CompressionType, Isolation, TopicPartition
 from ...broker import CONSUMER_BYTE_RATE, DEFAULT_VIEW, FetchAnswer, FetchPartition, ReaderView, note_gaps
 from ...loop.procedures import Procedure, mapped
-from .door import Call
+from ..connections.transport import FREE_BYTES
+from .door import Call, Given
 from .fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, Asked, FetchSession, Key, Seen
 from .list_offsets import NOT_CHECKED, check_leader_epoch
 from .session import KEPT_PARTITION_BYTES
@@ -61,18 +63,12 @@ class _Question(NamedTuple):
     max_bytes: int
     min_bytes: int
     view: ReaderView
+    wanted_bytes: int
+    """The largest possible size of the response."""
 
     def within(self, room: int) -> _Question:
         """The same, where there is memory for less than is wanted."""
         return self._replace(max_bytes=room, min_bytes=min(self.min_bytes, room))
-
-    @property
-    def wanted_bytes(self) -> int:
-        """Return the largest possible size of the response, in bytes."""
-        size = 0
-        for each in self.partitions:
-            size += each.max_bytes
-        return min(self.max_bytes, size)
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -87,21 +83,46 @@ class _Fetch:
     """Whether only what is new is told."""
 
     def question(self, wanted: Sequence[WantedPartition]) -> _Question:
-        body = self.body
-        readable = {
-            each.topic_partition: FetchPartition(each.topic_partition, each.asked.fetch_offset, each.asked.partition_max_bytes)
-            for each in wanted
-            if each.topic_partition is not None and each.can_be_read
-        }
-        max_bytes = max(0, min(body.max_bytes, MAX_FETCH_BYTES))
+        body, max_bytes = self.body, self.body.max_bytes
+        readable: dict[TopicPartition, FetchPartition] = {}
+        for _, asked, topic_partition, error, diverging in wanted:
+            if topic_partition is not None and error is None and diverging is None:
+                # What FetchPartition(...) makes, without its Python-level call.
+                readable[topic_partition] = tuple.__new__(
+                    FetchPartition, (topic_partition, asked.fetch_offset, asked.partition_max_bytes, None)
+                )
+        max_bytes = 0 if max_bytes < 0 else MAX_FETCH_BYTES if max_bytes > MAX_FETCH_BYTES else max_bytes
         if self.call.session.quotas.is_active:
             max_bytes = self._within_quota(max_bytes)
         view = ReaderView(Isolation.READ_COMMITTED) if body.isolation_level else DEFAULT_VIEW
-        return _Question(list(readable.values()), max_bytes, min(body.min_bytes, max_bytes), view)
+        partitions, wanted_bytes = list(readable.values()), 0
+        for each in partitions:
+            wanted_bytes += each.max_bytes
+        min_bytes = max_bytes if max_bytes < body.min_bytes else body.min_bytes
+        wanted_bytes = max_bytes if max_bytes < wanted_bytes else wanted_bytes
+        # What _Question(...) makes, without its Python-level call.
+        return tuple.__new__(_Question, (partitions, max_bytes, min_bytes, view, wanted_bytes))
 
-    def waits(self, wanted: Sequence[WantedPartition], *, is_enough: bool) -> bool:
-        """Return whether the response waits: the data is not enough, the client allows it, and every partition is readable."""
-        return not is_enough and self.body.max_wait_ms > 0 and all(each.can_be_read for each in wanted)
+    def may_wait(self, wanted: Sequence[WantedPartition]) -> bool:
+        """Return whether the response may wait: the client allows it, and every partition is readable."""
+        return self.body.max_wait_ms > 0 and all(each.can_be_read for each in wanted)
+
+    def single(self, wanted: WantedPartition, answer: FetchAnswer) -> Given | None:
+        """Return the answer of the only partition, if there is something to tell of it and no error, nor an aborted
+        transaction."""
+        fetched, session, key = answer.fetched, self.session, wanted.key
+        if fetched is None or self.body.isolation_level or self.call.version < FIRST_WITH_ZSTD:
+            return None
+        records, high_watermark, start = fetched.records, fetched.high_watermark, fetched.log_start_offset
+        session_id = NO_SESSION
+        if session is not None:
+            session_id = session.session_id
+            is_news = session.is_news(key, Seen(high_watermark, start, 0), has_records=len(records) > 0)
+            if self.is_incremental and not is_news:
+                return None
+        values = (session_id, *key, high_watermark, fetched.last_stable_offset, start, records)
+        # What Given(...) makes, without its Python-level call.
+        return tuple.__new__(Given, (FETCHED, values, True))
 
     def tell(self, topics: Topics, answers: Answers, each: WantedPartition) -> None:
         """Put what is told of a partition into an answer, if anything is."""
@@ -151,7 +172,7 @@ class _Fetch:
         return FetchResponse(session_id=session_id, responses=list(topics.values()))
 
 
-def fetch(call: Call, body: FetchRequest) -> Procedure[FetchResponse]:
+def fetch(call: Call, body: FetchRequest) -> Procedure[FetchResponse | Given]:
     """A full answer, or an incremental one within a fetch session."""
     pairs = [(topic, each) for topic in body.topics for each in topic.partitions]
     named = dict((yield from mapped(_asked, pairs)))
@@ -162,7 +183,7 @@ def fetch(call: Call, body: FetchRequest) -> Procedure[FetchResponse]:
     wanted = yield from mapped(partial(resolve, call, body, begun.session), begun.partitions.items())
     question = begun.question(wanted)
     answers, is_enough = yield from _read(call, question)
-    if begun.waits(wanted, is_enough=is_enough):
+    if not is_enough and begun.may_wait(wanted):
         del answers
         yield partial(_park, call, body, question, len(wanted))
         answers, _ = yield from _read(call, question._replace(min_bytes=0))
@@ -172,6 +193,12 @@ def fetch(call: Call, body: FetchRequest) -> Procedure[FetchResponse]:
         if answer.fetched is None or answer.fetched.passed:  # seldom: a call for each fetch would cost more than the look
             begun.note_gaps(answers)
             break
+    if (
+        len(wanted) == len(answers) == 1
+        and not call.needs_message
+        and (single := begun.single(wanted[0], answers[0])) is not None
+    ):
+        return single
     by_partition = {answer.topic_partition: answer for answer in answers}
     topics: Topics = {}
     yield from mapped(partial(begun.tell, topics, by_partition), wanted)
@@ -220,8 +247,9 @@ def _begin(call: Call, body: FetchRequest, named: dict[Key, Asked]) -> _Fetch:
 
 def _asked(pair: tuple[FetchTopic, RequestedPartition]) -> tuple[Key, Asked]:
     topic, each = pair
-    asked = Asked(each.fetch_offset, each.partition_max_bytes, each.current_leader_epoch, each.last_fetched_epoch)
-    return Key(topic.topic, topic.topic_id, each.partition), asked
+    # What Key(...) and Asked(...) make, without their Python-level calls.
+    asked = each.fetch_offset, each.partition_max_bytes, each.current_leader_epoch, each.last_fetched_epoch
+    return tuple.__new__(Key, (topic.topic, topic.topic_id, each.partition)), tuple.__new__(Asked, asked)
 
 
 # ---- what is read ----------------------------------------------------------------------------------------------------------
@@ -229,15 +257,14 @@ def _asked(pair: tuple[FetchTopic, RequestedPartition]) -> tuple[Key, Asked]:
 
 def _read(call: Call, question: _Question) -> Procedure[tuple[list[FetchAnswer], bool]]:
     """Read what is available now, as far as there is memory for it."""
-    transport, wanted = call.session.transport, question.wanted_bytes
+    transport, wanted, read = call.session.transport, question.wanted_bytes, call.broker.reader.read
+    if wanted <= FREE_BYTES:
+        partitions, max_bytes, min_bytes, view, _ = question
+        return (yield from read(partitions, max_bytes=max_bytes, min_bytes=min_bytes, view=view))
     room = transport.reserve(wanted)
     asked = question if room >= wanted else question.within(room)
     try:
-        return (
-            yield from call.broker.reader.read(
-                asked.partitions, max_bytes=asked.max_bytes, min_bytes=asked.min_bytes, view=asked.view
-            )
-        )
+        return (yield from read(asked.partitions, max_bytes=asked.max_bytes, min_bytes=asked.min_bytes, view=asked.view))
     finally:
         transport.unreserve(room)
 
@@ -278,31 +305,34 @@ def resolve(call: Call, body: FetchRequest, session: FetchSession | None, wanted
     key, asked = wanted
     topic_partition = None
     try:
-        name = key.topic if call.version < FIRST_WITH_TOPIC_IDS else _topic_name(call, session, key)
-        topic_partition = TopicPartition(name, key.partition)
-        call.check_authorized(AclOperation.READ, ResourceType.TOPIC, name)
-        replica_id = max(body.replica_id, body.replica_state.replica_id)
-        if replica_id > CONSUMER:
+        if call.version < FIRST_WITH_TOPIC_IDS:
+            name = key.topic
+        else:
+            name = call.broker.topics.named(key.topic_id) if session is None else _topic_name(call, session, key)
+        # What TopicPartition(...) makes, without its Python-level call.
+        topic_partition = tuple.__new__(TopicPartition, (name, key.partition))
+        if call.guard is not None:
+            call.check_authorized(AclOperation.READ, ResourceType.TOPIC, name)
+        if body.replica_id > CONSUMER or body.replica_state.replica_id > CONSUMER:
+            replica_id = max(body.replica_id, body.replica_state.replica_id)
             raise InvalidRequestError(f"{topic_partition}: replica {replica_id} cannot fetch here: this is the only broker")
         if asked.partition_max_bytes < 0 or body.max_bytes < 0:
             raise InvalidRequestError(f"{topic_partition}: the maximum size of the response is negative")
         if asked.current_leader_epoch != NOT_CHECKED:
             check_leader_epoch(call.broker, topic_partition, asked.current_leader_epoch)
         if asked.last_fetched_epoch < 0:
-            return WantedPartition(key, asked, topic_partition)
+            return tuple.__new__(WantedPartition, (key, asked, topic_partition, None, None))
         return WantedPartition(key, asked, topic_partition, None, _diverging(call, topic_partition, asked))
     except RequestError as exc:
         return WantedPartition(key, asked, topic_partition, exc.as_answer())
 
 
-def _topic_name(call: Call, session: FetchSession | None, key: Key) -> str:
-    """The name of what is asked for by its id. In a session the id keeps its name: when a topic of that name was made anew it
-    is told so, and when there is none that it is unknown (Kafka: CachedPartition). Raises RequestError."""
-    if session is None:
-        return call.topic_name(key.topic, key.topic_id, by_id=True)
+def _topic_name(call: Call, session: FetchSession, key: Key) -> str:
+    """The name of what is asked for by its id in a session. There the id keeps its name: when a topic of that name was created
+    again the client is told so, and when there is none that it is unknown (Kafka: CachedPartition). Raises RequestError."""
     known = session.names.get(key)
     try:
-        name = session.names[key] = call.topic_name(key.topic, key.topic_id, by_id=True)
+        name = session.names[key] = call.broker.topics.named(key.topic_id)
     except RequestError:
         if known is None:
             raise

@@ -112,13 +112,13 @@ def heartbeat(call: Call, body: messages.HeartbeatRequest) -> messages.Heartbeat
     return messages.HeartbeatResponse(error_code=call.broker.groups.heartbeat(asked))
 
 
-def leave_group(call: Call, body: messages.LeaveGroupRequest) -> messages.LeaveGroupResponse:
+async def leave_group(call: Call, body: messages.LeaveGroupRequest) -> messages.LeaveGroupResponse:
     """Leave a group; from version 3 on several members at once, each with its own error."""
     is_several = call.version >= FIRST_LEAVE_OF_SEVERAL
     leaving = [LeavingMember(body.member_id)]
     if is_several:
         leaving = [LeavingMember(each.member_id, each.group_instance_id, each.reason) for each in body.members]
-    answer = call.broker.groups.leave(body.group_id, leaving)
+    answer = await call.broker.groups.leave(body.group_id, leaving)
     code = answer.error
     if not is_several and not code and answer.members:
         code = answer.members[0].error

@@ -81,7 +81,7 @@ def take_produce(call: Call, turn: Turn, request: ProduceRequest) -> Work | None
     """Offer the partitions of a request their records, or return what does it."""
     entries = [(topic, asked) for topic in request.topic_data for asked in topic.partition_data]
     count = len(entries)
-    produce = KafkaProduce(request, count, [None] * count, entries, call, turn)
+    produce = KafkaProduce(request, count, [None] * count, entries, count == 1, call, turn)
     if request.acks and not turn.is_answered:
         # Nothing is waited for but the device, so that a timeout of 0, which some clients send, must not be over before the
         # append was tried: the deadlines are not that exact.
@@ -89,7 +89,7 @@ def take_produce(call: Call, turn: Turn, request: ProduceRequest) -> Work | None
         turn.session.deadlines.add(produce, request.timeout_ms / 1000)
     if request.transactional_id is not None:
         return partial(produce.join_and_offer, request.transactional_id)
-    for _, asked in entries:
+    for _, asked in () if produce.is_single else entries:  # all are refused, or none: a single one when it is checked
         records = asked.records
         if records and len(records) >= RECORD_BATCH_OVERHEAD and records[FLAGS_POSITION] & TRANSACTIONAL_FLAG:
             produce.refuse_all()
@@ -105,6 +105,8 @@ class KafkaProduce(PendingProduce):
 
     entries: Sequence[Entry]
     """By slot."""
+    is_single: bool
+    """Whether it has one partition."""
     call: Call
     turn: Turn
     _log_starts: dict[int, int] = attrs.field(factory=dict)
@@ -119,22 +121,29 @@ class KafkaProduce(PendingProduce):
         except RequestError as exc:
             self.put(slot, exc.as_answer(), by_log=False)
             return None
-        return self.call.door.broker.writer.offer(topic_partition, records, self.request.acks, partial(self.put, slot))
+        return self.call.broker.writer.offer(topic_partition, records, self.request.acks, partial(self.put, slot))
 
     def _offer_joined(self, slot: int, checked: Checked) -> Work | None:
         """The same for a partition whose producer names its transaction."""
         topic_partition, records = checked
         joins = self.call.version >= FIRST_THAT_JOINS and bool(records[FLAGS_POSITION] & TRANSACTIONAL_FLAG)
-        answer, writer = partial(self.put, slot), self.call.door.broker.writer
+        answer, writer = partial(self.put, slot), self.call.broker.writer
         return writer.offer(topic_partition, records, self.request.acks, answer, joins_transaction=joins)
 
     def _checked(self, topic: ProduceTopic, asked: ProducePartition) -> Checked:
         """Return the partition and its records. Raises the RequestError that is its answer, in Kafka's order."""
         call, request, records = self.call, self.request, asked.records
         version = call.version
+        is_one_batch = False
+        if records and (size := len(records)) >= RECORD_BATCH_OVERHEAD:
+            length, magic, attributes = _FRAMING.unpack_from(records)
+            if attributes & TRANSACTIONAL_FLAG and request.transactional_id is None:
+                raise _without_id()
+            is_one_batch = magic == MAGIC and size == LOG_OVERHEAD + length
+            is_one_batch &= attributes & COMPRESSION_MASK != ZSTD or version >= FIRST_WITH_ZSTD
         if version >= FIRST_WITH_TOPIC_IDS:
             try:
-                name = call.door.broker.topics.named(topic.topic_id)
+                name = call.broker.topics.named(topic.topic_id)
             except RequestError:
                 _check_readable(f"{topic.topic_id.hex()}-{asked.index}", records or b"")
                 raise
@@ -146,11 +155,6 @@ class KafkaProduce(PendingProduce):
             if request.transactional_id is not None:
                 call.check_authorized(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
             call.check_authorized(AclOperation.WRITE, ResourceType.TOPIC, name)
-        is_one_batch = False
-        if records and (size := len(records)) >= RECORD_BATCH_OVERHEAD:
-            length, magic, attributes = _FRAMING.unpack_from(records)
-            is_one_batch = magic == MAGIC and size == LOG_OVERHEAD + length
-            is_one_batch &= attributes & COMPRESSION_MASK != ZSTD or version >= FIRST_WITH_ZSTD
         if not is_one_batch or request.acks not in ACKS:
             _check_odd_records(call, request.acks, topic_partition, records or b"")
         if request.transactional_id is not None:
@@ -158,11 +162,8 @@ class KafkaProduce(PendingProduce):
         return topic_partition, records or b""
 
     def refuse_all(self) -> None:
-        """Refuse all partitions, with the authorization error that Kafka has for a missing transactional id."""
-        error = RequestError(
-            "a batch is transactional, but the request names no transactional id",
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        )
+        """Refuse all partitions because one of them has a transactional batch, but the request no transactional id."""
+        error = _without_id()
         for slot in range(len(self.results)):
             self.put(slot, error, by_log=False)
 
@@ -224,15 +225,21 @@ class KafkaProduce(PendingProduce):
             self.turn.session.fail(f"a produce with acks=0 failed: {error}")
 
     def respond(self) -> None:
-        turn = self.turn
+        turn, results = self.turn, self.results
         if turn.is_answered:
             return
-        topics = None if turn.needs_body else self._produced()
-        if topics is not None:
+        result = results[0] if self.is_single else None
+        if result.__class__ is AppendResult and not turn.needs_body:
+            [(topic, asked)] = self.entries
+            offset, _, append_time, log_start_offset = result
             throttle_ms = turn.charge() if turn.session.quotas.is_active else 0
-            turn.answer(None, PRODUCED.buffers(turn.request, (throttle_ms, topics)), ())
+            values = (throttle_ms, topic.name, topic.topic_id, asked.index, offset, append_time, log_start_offset)
+            turn.leave(PRODUCED.single(turn.request, values))
+        elif not turn.needs_body and (topics := self._topics_appended()) is not None:
+            throttle_ms = turn.charge() if turn.session.quotas.is_active else 0
+            turn.leave(PRODUCED.buffers(turn.request, (throttle_ms, topics)))
         else:
-            codes = {result.code: None for result in self.results if isinstance(result, RequestError)}
+            codes = {result.code: None for result in results if isinstance(result, RequestError)}
             turn.answer(self._message(), errors=tuple(codes))
 
     def discard(self) -> None:
@@ -241,7 +248,7 @@ class KafkaProduce(PendingProduce):
     def met_bug(self, error: Exception) -> None:
         self.turn.met_bug(error)
 
-    def _produced(self) -> list[TopicProduced] | None:
+    def _topics_appended(self) -> list[TopicProduced] | None:
         """Return the results for the response if every append succeeded; None if one failed."""
         results, slot = self.results, 0
         topics: list[TopicProduced] = []
@@ -292,6 +299,14 @@ class KafkaProduce(PendingProduce):
             ],
             error_message=result.message,
         )
+
+
+def _without_id() -> RequestError:
+    """The authorization error that Kafka has for a missing transactional id."""
+    return RequestError(
+        "a batch is transactional, but the request names no transactional id",
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    )
 
 
 def _check_odd_records(call: Call, acks: int, topic_partition: TopicPartition, records: Bytes) -> None:

@@ -53,6 +53,8 @@ class Turn:
     is_answered: bool = False
     noted: Callable[[object | None], None] | None = None
     """Told the answer, or None, before it leaves."""
+    needs_body: bool = False
+    """Whether other code, such as `noted`, reads the response before it leaves. If not, its buffers are enough."""
     started_s: float = attrs.field(factory=perf_counter)
     given_back_bytes: int = 0
     """Of its frame, before it is answered."""
@@ -68,32 +70,27 @@ class Turn:
         """Bytes that it counts as in its connection's share."""
         return self.request.size_bytes + LENGTH_BYTES - self.given_back_bytes
 
-    @property
-    def needs_body(self) -> bool:
-        """Return whether other code reads the response before it leaves. If not, its buffers are enough."""
-        return self.noted is not None
-
     def answer(self, body: object, buffers: list[Bytes] | None = None, errors: Sequence[int] | None = None) -> None:
         """Answer the request; its buffers leave when everything before it has been answered. What comes later, or when the
-        connection was given up, has no effect. `buffers`: what is sent instead of what the body makes, which may then be None
-        where nobody `needs_body`. `errors`: its codes, where they are known."""
+        connection was given up, has no effect. `buffers`: what is sent instead of what the body makes. `errors`: its
+        codes, where they are known."""
         if not self.is_answered:
             if self.session.quotas.is_active and not self.is_charged:
                 body = self.charged(body)
             codes = error_codes(body) if errors is None else errors
-            self._end(body, codes, answer_buffers(self.request, body) if buffers is None else buffers)
+            self.leave(answer_buffers(self.request, body) if buffers is None else buffers, codes, body)
 
     def discard(self) -> None:
         """The request has no answer (acks 0)."""
         if not self.is_answered:
             if self.session.quotas.is_active and not self.is_charged:
                 self.charge()
-            self._end(None, (), [])
+            self.leave([])
 
     def forget_deadline(self) -> None:
         """Nothing waits any more, and nothing is kept of what did: its records would stay until a collection of garbage."""
         if self.expires is not None:
-            self.session.deadlines.remove(self.expires)
+            self.session.deadlines.pop(self.expires, None)
             self.expires = None
 
     def charged(self, body: Any) -> Any:
@@ -121,15 +118,21 @@ class Turn:
         report_bug(session.transport.counters, f"the response to a {self.request.api.name} of {session.peer}", error)
         session.fail("unhandled exception in the server while sending its response")
 
-    def _end(self, body: object | None, errors: Sequence[int], buffers: list[Bytes]) -> None:
+    def leave(self, buffers: list[Bytes], errors: Sequence[int] = (), body: object = None) -> None:
+        """Answer with these buffers a request that its client was charged for, if quotas are active. `body`: the message that
+        they were made of, where other code `needs_body`. `errors`: its codes."""
+        if self.is_answered:
+            return
         session, name = self.session, self.request.api.name
         if self.expires is not None:
-            session.deadlines.remove(self.expires)
+            session.deadlines.pop(self.expires, None)
             self.expires = None
         if self.noted is not None:
             self.noted(body)
-        counters = session.transport.counters
-        (counters.apis.get(name) or counters.api(name)).answered(perf_counter() - self.started_s, errors)
+        counters = session.transport.counters.apis[name]
+        counters.durations.add(perf_counter() - self.started_s)
+        if errors:
+            counters.note_errors(errors)
         self.buffers, self.is_answered = buffers, True
         session.send_answers()
 
@@ -194,8 +197,9 @@ class KafkaSession(Session[Request]):
             if self.connection.end_received:
                 self.end_reading()
             return None
-        if isinstance(request, Request):
+        if request.__class__ is Request:
             return request
+        assert not isinstance(request, Request)
         self.share.is_whole = True
         self.work_on(partial(self._read_large, request), ends_with_reading=True)
         return None
@@ -213,19 +217,15 @@ class KafkaSession(Session[Request]):
             self.protocol_broken(str(error))
         self.stop_reading()
 
-    def may_take(self, request: Request) -> bool:
+    def take(self, request: Request) -> bool:
         turns = self._turns
-        if not turns:
-            return True
-        is_produce = request.api.key is ApiKey.PRODUCE
-        return is_produce and len(turns) < MAX_PRODUCES_IN_FLIGHT and turns[-1].request.api.key is ApiKey.PRODUCE
-
-    def take(self, request: Request) -> None:
+        if turns and not self._starts_beside(request, turns):
+            return False
         if self.taken_count == 1 and not self.logs_in:
             self.transport.known()
         self.client_id = request.client_id or "-"
         turn = Turn(self, request)
-        self._turns.append(turn)
+        turns.append(turn)
         try:
             if self.quotas.counts_time:
                 turn.meter = Meter()
@@ -238,6 +238,13 @@ class KafkaSession(Session[Request]):
                 turn.meter.pause()
             if work is not None:
                 self.work_on(partial(self._finish, work, turn))
+        return True
+
+    @staticmethod
+    def _starts_beside(request: Request, turns: Sequence[Turn]) -> bool:
+        """Return whether a request can start while others are in progress."""
+        is_produce = request.api.key is ApiKey.PRODUCE
+        return is_produce and len(turns) < MAX_PRODUCES_IN_FLIGHT and turns[-1].request.api.key is ApiKey.PRODUCE
 
     async def _finish(self, work: Work, turn: Turn) -> None:
         try:

@@ -98,17 +98,21 @@ class NativeProduce(PendingProduce):
         if self._is_answered:
             return
         self._is_answered = True
-        entries = []
+        entries: list[messages.ProducePartitionResponse] = []
+        codes: list[int] = []
         for each, result in zip(self.request.partitions, self.results, strict=True):
             if isinstance(result, AppendResult):
                 response = messages.ProducePartitionResponse(
                     each.topic, each.partition, None, result.base_offset, result.log_append_time, result.log_start_offset
                 )
             else:
+                assert result is not None
                 end = result.log_end_offset if isinstance(result, ExpectedOffsetError) else None
                 response = messages.ProducePartitionResponse(each.topic, each.partition, result, log_end_offset=end)
+                if result.code not in codes:
+                    codes.append(result.code)
             entries.append(response)
-        self.session.respond(self.correlation_id, None, messages.ProduceResponse(tuple(entries)).to_body())
+        self.session.respond(self.correlation_id, None, messages.ProduceResponse(tuple(entries)).to_body(), codes)
 
     def discard(self) -> None:
         if not self.session.failed:

@@ -94,12 +94,16 @@ class NativeSession(Session[NativeRequest]):
 
     # ---- answers: called from any task, never wait -------------------------------------------------------------------
 
-    def respond(self, correlation_id: int, error: RequestError | None, body: Body | None) -> None:
-        """Answer a request. An answer that is larger than a frame may be becomes an error."""
+    def respond(
+        self, correlation_id: int, error: RequestError | None, body: Body | None, codes: Sequence[int] | None = None
+    ) -> None:
+        """Answer a request. An answer that is larger than a frame may be becomes an error. `codes`: the errors in the body,
+        each once, where they are known."""
         if correlation_id not in self._taken:
             return
         if self.amends:
             self._amend(correlation_id, body)
+            codes = None
         try:
             pieces = self.connection.send_response(correlation_id, error, body)
         except LocalProtocolError as exc:
@@ -108,7 +112,11 @@ class NativeSession(Session[NativeRequest]):
             error, body = too_large, None
         if self.quotas.is_active and self._taken[correlation_id].api in CONSUMING:
             self._use_quota(CONSUMER_BYTE_RATE, sum(map(len, pieces)))
-        self._settle(correlation_id, (error.code,) if error is not None else error_codes(body))
+        if error is not None:
+            codes = (error.code,)
+        elif codes is None:
+            codes = error_codes(body)
+        self._settle(correlation_id, codes)
         self.transport.send(pieces)
 
     def _amend(self, correlation_id: int, body: Body | None) -> None:
@@ -158,15 +166,14 @@ class NativeSession(Session[NativeRequest]):
     def _settle(self, correlation_id: int, errors: Sequence[int] = ()) -> None:
         taken = self._taken.pop(correlation_id)
         if (who := self._expiring.pop(correlation_id, None)) is not None:
-            self.deadlines.remove(who)
+            self.deadlines.pop(who, None)
         self.give_back(taken.held_bytes)
-        taken.counters.answered(perf_counter() - taken.started_s, errors)
+        taken.counters.durations.add(perf_counter() - taken.started_s)
+        if errors:
+            taken.counters.note_errors(errors)
         self.go_on()
 
     # ---- requests ------------------------------------------------------------------------------------------------------
-
-    def may_receive(self) -> bool:
-        return self.connection.can_receive_more
 
     def next_request(self) -> NativeRequest | None:
         try:
@@ -194,16 +201,14 @@ class NativeSession(Session[NativeRequest]):
             self.connection.refuse()
             self._broke_protocol(exc)
 
-    def may_take(self, request: NativeRequest) -> bool:
-        return True
-
-    def take(self, request: NativeRequest) -> None:
+    def take(self, request: NativeRequest) -> bool:
         name = request.api if request.api in messages.REQUESTS else UNKNOWN_API
-        counters = self.transport.counters.api(name)
+        counters = self.transport.counters.apis[name]
         self._taken[request.correlation_id] = Taken(request.size_bytes + LENGTH_BYTES, counters, perf_counter(), name)
         work = self._take_up_charged(request) if self.quotas.is_active else self._take_up(request)
         if work is not None:
             self.work_on(work)
+        return True
 
     def _take_up_charged(self, request: NativeRequest) -> Work | None:
         """The same, where it counts for the quotas of the client, who is not told: this protocol has no word for it. What makes
@@ -275,7 +280,7 @@ class NativeSession(Session[NativeRequest]):
 
     def _forget_timeouts(self) -> None:
         for who in self._expiring.values():
-            self.deadlines.remove(who)
+            self.deadlines.pop(who, None)
         self._expiring.clear()
 
     def forget_unanswered(self) -> None:

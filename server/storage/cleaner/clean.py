@@ -296,10 +296,11 @@ class CleanedSegment:
         remove_cleaned(self._fs, [file.path for file in self._all_files])
 
     def _write(self) -> None:
-        for file in self.segment.files_for(self._cursor):
+        writes, files = self.segment.writes_for(self._cursor)
+        for file in files:
             if file.fd is None:
                 file.fd = Open(file).run(self._fs)
-        execute(self._fs, self.segment.writes_for(self._cursor))
+        execute(self._fs, writes)
         self.segment.commit(self._cursor)
         self._cursor = self.segment.cursor()
         self._spend(self._pending)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ....protocol.errors import ExpectedOffsetError, OutOfOrderSequenceError, RecordBatchTooLargeError, RequestError
-from ....protocol.records.batch import STAMP, with_timestamp
+from ....protocol.records.batch import LOG_OVERHEAD, STAMP, with_timestamp
 from ....protocol.types import NO_OFFSET, NO_TIMESTAMP, AppendResult, TimestampType
 from ..disk.diskops import DiskOp, FileHandle, Sync, SyncDirectory, Truncate
 from ..producers.producer_cursor import AppendOrigin, ProducerCursor, StoredBatches
@@ -33,7 +33,6 @@ class AppendPlan(NamedTuple):
     """
 
     answers: list[AppendResult | RequestError]
-    taken: int
     roll: str | None
     segment: LogSegment
     cursor: SegmentCursor
@@ -47,6 +46,10 @@ class AppendPlan(NamedTuple):
     """How many of the log's names the sync covers."""
     snapshot: int | None
     """The producer snapshot that it covers."""
+
+    @property
+    def taken(self) -> int:
+        return len(self.answers)
 
     @property
     def writes(self) -> bool:
@@ -63,8 +66,11 @@ def plan_append(log: Log, appends: Sequence[PreparedAppend], *, sync: bool) -> A
     segment, config, log_start_offset = log.segments.active, log.config, log.log_start_offset
     cursor = segment.cursor()
     producers: ProducerCursor | None = None
-    next_offset, epoch, now_ms = log.log_end_offset, log.leader_epoch, log.now_ms()
-    append_time = now_ms if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME else None
+    next_offset, epoch = log.log_end_offset, log.leader_epochs.latest_epoch or 0
+    stamps, first_timestamp = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME, cursor.rolling_based_timestamp
+    # The clock is needed for stamps, and for the age of a segment whose first batch says nothing of it.
+    now_ms = log.now_ms() if stamps or first_timestamp is None or first_timestamp < 0 else NO_TIMESTAMP
+    append_time = now_ms if stamps else None
     told_time = NO_TIMESTAMP if append_time is None else append_time
     answers: list[AppendResult | RequestError] = []
     roll: str | None = None
@@ -89,8 +95,7 @@ def plan_append(log: Log, appends: Sequence[PreparedAppend], *, sync: bool) -> A
         # What AppendResult(...) makes, without its Python-level call.
         answers.append(tuple.__new__(AppendResult, (base_offset, last_offset, told_time, log_start_offset)))
         next_offset = last_offset + 1
-    operations = segment.writes_for(cursor)
-    files = segment.files_for(cursor)
+    operations, files = segment.writes_for(cursor)
     if sync and cursor.buffers:
         _add_sync(log, segment, operations, files)
     # What AppendPlan(...) makes, without its Python-level call.
@@ -98,7 +103,6 @@ def plan_append(log: Log, appends: Sequence[PreparedAppend], *, sync: bool) -> A
         AppendPlan,
         (
             answers,
-            len(answers),
             roll,
             segment,
             cursor,
@@ -231,7 +235,7 @@ def _plan_batches(
             offset_of_max_timestamp=last_offset,
             least_timestamp=append.least_timestamp if append_time is None else append_time,
             buffers=(STAMP.pack(offset, header.batch_length, epoch), data[STAMPED_BYTES:]),
-            size=len(data),
+            size=LOG_OVERHEAD + header.batch_length,
         )
         if append.has_producer:
             assert producers is not None
@@ -255,7 +259,7 @@ def commit_append(log: Log, plan: AppendPlan) -> None:
     else:
         producers.commit(plan.producers, plan.log_end_offset, log.max_producers // KEYED_SHARE)
     log.modified = True
-    log.changed()
+    log.known_snapshot = None
     if plan.sync and plan.writes:
         log.recovery_point = plan.log_end_offset
         log.producers.on_recovery_point(log.recovery_point)

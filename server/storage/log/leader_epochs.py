@@ -26,10 +26,12 @@ class EpochEntry(NamedTuple):
 class LeaderEpochs:
     """Entries with ascending epochs and non-decreasing start offsets. Owner: the log."""
 
-    __slots__ = ("_entries",)
+    __slots__ = ("_entries", "latest_epoch")
 
     def __init__(self, entries: list[EpochEntry] | None = None) -> None:
         self._entries: list[EpochEntry] = []
+        self.latest_epoch: int | None = None
+        """Of the last entry. Every append asks for it."""
         for entry in entries or ():
             self.assign(*entry)
 
@@ -42,10 +44,6 @@ class LeaderEpochs:
         """Return the start offset of the first known epoch, 0 when none is known. The log has nothing before it."""
         return self._entries[0].start_offset if self._entries else 0
 
-    @property
-    def latest_epoch(self) -> int | None:
-        return self._entries[-1].epoch if self._entries else None
-
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Note that `epoch` starts at `start_offset`; entries that contradict it go. True when something changed."""
         if epoch < 0 or start_offset < 0:
@@ -57,6 +55,7 @@ class LeaderEpochs:
         while self._entries and (self._entries[-1].epoch >= epoch or self._entries[-1].start_offset >= start_offset):
             self._entries.pop()
         self._entries.append(EpochEntry(epoch, start_offset))
+        self.latest_epoch = epoch
         return True
 
     def begin(self, epoch: int, start_offset: int) -> None:
@@ -69,6 +68,7 @@ class LeaderEpochs:
         kept = len(self._entries)
         while end_offset >= 0 and self._entries and self._entries[-1].start_offset >= end_offset:
             self._entries.pop()
+        self.latest_epoch = self._entries[-1].epoch if self._entries else None
         return len(self._entries) != kept
 
     def go_on_from(self, end_offset: int) -> bool:
@@ -95,6 +95,7 @@ class LeaderEpochs:
     def clear(self) -> bool:
         changed = bool(self._entries)
         self._entries.clear()
+        self.latest_epoch = None
         return changed
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:

@@ -105,7 +105,8 @@ class Log:
     waiting: WaitsForSpaceError | None = None
     """Why it takes no appends and changes no file until it is opened again; readers are served (see `space_wait`)."""
     _inactive: tuple[tuple[SegmentView, ...], tuple[int, ...], tuple[int, ...]] | None = None
-    _snapshot: LogSnapshot | None = None
+    known_snapshot: LogSnapshot | None = None
+    """The log as it is now; None when something has changed since the last one was taken."""
 
     @property
     def active(self) -> LogSegment:
@@ -138,11 +139,11 @@ class Log:
 
     def snapshot(self) -> LogSnapshot:
         """The log as it is now; the same object until something changes."""
-        if self._snapshot is None:
+        if self.known_snapshot is None:
             if self._inactive is None:
                 self._inactive = self._view_inactive()
             views, bases, largest = self._inactive
-            self._snapshot = LogSnapshot(
+            self.known_snapshot = LogSnapshot(
                 self.topic_partition,
                 self.log_start_offset,
                 self.last_stable_offset,
@@ -162,7 +163,7 @@ class Log:
                 self.leader_epochs.entries,
                 self.config.fetch_check_crcs,
             )
-        return self._snapshot
+        return self.known_snapshot
 
     def _view_inactive(self) -> tuple[tuple[SegmentView, ...], tuple[int, ...], tuple[int, ...]]:
         views = tuple(segment.view() for segment in self.segments)[:-1]
@@ -182,7 +183,7 @@ class Log:
 
     def changed(self, *, segments: bool = False) -> None:
         """Forget the snapshot; with `segments`, also what it says of inactive ones."""
-        self._snapshot = None
+        self.known_snapshot = None
         if segments:
             self._inactive = None
 
@@ -195,7 +196,7 @@ class Log:
             self.producers.on_high_watermark(offset)
         if not self.sync_metadata:
             self.producers.on_recovery_point(offset)
-        self._snapshot = None
+        self.known_snapshot = None
 
     def high_watermark_to_end(self) -> None:
         active = self.segments.active
@@ -492,7 +493,10 @@ class LogSnapshot:
 
     def readable_end(self, slot: int) -> int:
         """Position up to which the segment's bytes lie below the high watermark."""
-        view = self.segment(slot)
+        return self.readable_end_of(self.segment(slot))
+
+    def readable_end_of(self, view: SegmentView) -> int:
+        """The same for a segment of the snapshot."""
         if view.base_offset < self.readable_segment:
             return view.size
         return self.readable_position if view.base_offset == self.readable_segment else 0

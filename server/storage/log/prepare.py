@@ -18,6 +18,7 @@ from ....protocol.records.batch import (
     ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
     CONTROL_FLAG,
+    HEADER,
     LOG_APPEND_TIME_FLAG,
     LOG_OVERHEAD,
     MAGIC,
@@ -363,7 +364,8 @@ def prepare_one(records: Bytes, config: LogConfig, now_ms: int, limits: BatchLim
     size = len(records)
     if not RECORD_BATCH_OVERHEAD < size <= MOST_BYTES or size > config.max_message_bytes:
         return None
-    header = parse_header(records)
+    # What parse_header(...) makes, without its Python-level call.
+    header: BatchHeader = tuple.__new__(BatchHeader, HEADER.unpack_from(records))
     base_offset, batch_length, _, magic, crc, attributes, last_offset_delta, base, largest, producer_id, _, sequence, count = (
         header
     )
@@ -384,15 +386,19 @@ def prepare_one(records: Bytes, config: LogConfig, now_ms: int, limits: BatchLim
     smallest, least = largest, NOT_KNOWN
     if target is not None or config.record_validation is not RecordValidation.HEADER:
         content = batch[RECORD_BATCH_OVERHEAD:]
-        data = unpack_few(header.compression_type, content, limits.unpacked_bytes) if codec else content.tobytes()
-        if data is None:
+        end = size - RECORD_BATCH_OVERHEAD
+        if not codec:
+            data = content.tobytes()
+        elif (unpacked_data := unpack_few(header.compression_type, content, limits.unpacked_bytes)) is None:
             return None
+        else:
+            data, end = unpacked_data, len(unpacked_data)
         # Of many records none is begun with that is not alike.
         missed, steps = (TRIED_EACH, MOST_RECORDS) if count <= MOST_RECORDS else (count, _most_steps(count))
         position, walked, least_delta, most, has_null_key, _ = walk_plain(
             data, count, NO_TIMESTAMP - base, NOTHING_WALKED, steps, missed
         )
-        if walked != count or position != len(data) or base + most != largest:
+        if walked != count or position != end or base + most != largest:
             return None
         if has_null_key and "compact" in config.cleanup_policy:
             return None

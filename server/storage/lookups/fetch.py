@@ -332,23 +332,30 @@ def fetch_cached(
         return None
     if not snapshot.log_start_offset <= offset < high_watermark:
         return fetched(snapshot, b"", aborted=aborted) if offset == high_watermark else None
-    slot = snapshot.slot_of(offset)
-    if slot < 0 or max_bytes <= 0 or (is_committed and snapshot.has_aborted(slot)):
+    view, is_active = snapshot.active, True
+    if offset < view.base_offset or is_committed:
+        slot = snapshot.slot_of(offset)
+        if slot < 0 or (is_committed and snapshot.has_aborted(slot)):
+            return None
+        view, is_active = snapshot.segment(slot), slot + 1 == len(snapshot)
+    if max_bytes <= 0:
         return None
-    view, end = snapshot.segment(slot), snapshot.readable_end(slot)
+    end = snapshot.readable_end_of(view)
     piece = max_bytes + FIRST_READ_BYTES
     found = _find(view, offset, end, piece if piece <= READ_WITH_ANSWER_BYTES else FIRST_READ_BYTES, cached_bytes)
     if found is None:
         return None
     position, size, data, at = found
-    size = min(end - position, max(max_bytes, size) if min_one_batch else max_bytes)
+    if size < max_bytes or not min_one_batch:
+        size = max_bytes
+    size = end - position if size > end - position else size
     if at + size <= len(data):
         records: Bytes | None = bytes(memoryview(data)[at : at + size])
     else:
         records = cached_bytes(view.log, position, size)
     if records is None:
         return None
-    return fetched(snapshot, records, ends_segment=slot + 1 < len(snapshot), aborted=aborted)
+    return fetched(snapshot, records, ends_segment=not is_active, aborted=aborted)
 
 
 def _find(

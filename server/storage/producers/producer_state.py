@@ -14,7 +14,8 @@ a range says holds until all of it is on the device: it may say more than there 
 from __future__ import annotations
 
 import itertools
-from collections import OrderedDict, deque
+from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 import attrs
@@ -47,18 +48,18 @@ class ProducerState:
     """Whether a snapshot alone said what the batches of the producers are: the log may tell of earlier ones."""
     log_start_offset: int = 0
     """Stored batches that end before it are passed over: of those any may be missing already."""
-    unreplicated: deque[CompletedTxn] = attrs.field(factory=deque)
+    unreplicated: list[CompletedTxn] = attrs.field(factory=list)
     """Those whose marker is not below the high watermark yet, without those that begin behind one that ends later: first and
     last offsets ascend, and the first of them begins first."""
     first_unstable_offset: int | None = None
     """First offset of the earliest transaction that is open, or whose marker is not below the high watermark yet."""
     _unsynced: UnsyncedTransactions = attrs.field(factory=lambda: UnsyncedTransactions())
     _ongoing: dict[int, int] = attrs.field(init=False)
-    _keyed: OrderedDict[int, None] = attrs.field(init=False)
-    """Producer ids of idempotency keys, the longest unused first."""
+    _keyed: OrderedDict[int, None] | None = None
+    """Producer ids of idempotency keys, the longest unused first; None where most logs have none."""
 
     def __attrs_post_init__(self) -> None:
-        self._keyed = OrderedDict.fromkeys(each for each in self.entries if each >= FIRST_KEYED_ID)
+        self._note_keyed(self.entries, len(self.entries))
         self._ongoing = {
             entry.producer_id: entry.current_txn_first_offset
             for entry in self.entries.values()
@@ -87,12 +88,7 @@ class ProducerState:
         if not cursor.changed:
             return
         self.entries.update(cursor.changed)
-        for producer_id in cursor.changed:
-            if producer_id >= FIRST_KEYED_ID:
-                self._keyed[producer_id] = None
-                self._keyed.move_to_end(producer_id)
-        while len(self._keyed) > most_keyed:
-            del self.entries[self._keyed.popitem(last=False)[0]]
+        self._note_keyed(cursor.changed, most_keyed)
         for txn in cursor.completed:
             self._complete(txn)
             self._unsynced.add(txn)
@@ -127,7 +123,7 @@ class ProducerState:
         """Transactions whose marker lies below the high watermark are decided for every reader."""
         if self.unreplicated and self.unreplicated[0].last_offset < offset:
             while self.unreplicated and self.unreplicated[0].last_offset < offset:
-                self.unreplicated.popleft()
+                self.unreplicated.pop(0)
             self._find_first_unstable()
 
     def on_recovery_point(self, offset: int) -> None:
@@ -162,8 +158,19 @@ class ProducerState:
         ]
         for producer_id in gone:
             del self.entries[producer_id]
-            self._keyed.pop(producer_id, None)
+            if self._keyed is not None:
+                self._keyed.pop(producer_id, None)
         return len(gone)
+
+    def _note_keyed(self, changed: Iterable[int], most: int) -> None:
+        """Let the youngest keys be those of these producers, and forget the oldest ones."""
+        for producer_id in changed:
+            if producer_id >= FIRST_KEYED_ID:
+                keyed = self._keyed = self._keyed or OrderedDict()
+                keyed[producer_id] = None
+                keyed.move_to_end(producer_id)
+                if len(keyed) > most:
+                    del self.entries[keyed.popitem(last=False)[0]]
 
     def _complete(self, txn: CompletedTxn) -> None:
         """Add a completed transaction. It replaces those inside it: it begins earlier and ends later, so it is undecided for

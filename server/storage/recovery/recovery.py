@@ -384,7 +384,8 @@ class _Opening:
             size=len(marker),
             least_timestamp=NOTHING,
         )
-        drive(self.fs, (each for each in segment.writes_for(cursor)))
+        writes, _ = segment.writes_for(cursor)
+        drive(self.fs, (each for each in writes))
         segment.commit(cursor)
         log.modified = True
         self.rebuilt.append(segment)

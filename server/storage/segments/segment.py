@@ -47,12 +47,12 @@ class SegmentCursor:
     roll_after_ms: int
     least_timestamp: int
     """Of what was appended since the last index entry."""
-    least_timestamps: list[tuple[int, int]] = attrs.field(factory=list)
+    least_timestamps: tuple[tuple[int, int], ...] = ()
     """(end offset, least timestamp) up to each index entry."""
     buffers: list[Bytes] = attrs.field(factory=list)
-    offset_entries: bytearray = attrs.field(factory=bytearray)
-    time_entries: bytearray = attrs.field(factory=bytearray)
-    aborted: list[AbortedTxn] = attrs.field(factory=list)
+    offset_entries: bytes = b""
+    time_entries: bytes = b""
+    aborted: tuple[AbortedTxn, ...] = ()
 
 
 @attrs.define(eq=False, repr=False)
@@ -187,7 +187,7 @@ class LogSegment:
             and cursor.time_tail.entries < cursor.most_time_entries
         ):
             self._plan_entries(cursor, largest_offset)
-            cursor.least_timestamps.append((largest_offset + 1, cursor.least_timestamp))
+            cursor.least_timestamps += ((largest_offset + 1, cursor.least_timestamp),)
             cursor.least_timestamp = NOTHING
             cursor.bytes_since_last_index_entry = 0
         cursor.bytes_since_last_index_entry += size
@@ -213,30 +213,25 @@ class LogSegment:
         """Put an aborted transaction, whose marker is on the cursor, into the transaction index."""
         last = cursor.aborted[-1].last_offset if cursor.aborted else self.transaction_index.last_offset
         self.transaction_index.check_next(last, txn)
-        cursor.aborted.append(txn)
+        cursor.aborted += (txn,)
 
-    def files_for(self, cursor: SegmentCursor) -> list[FileHandle]:
-        """The files that must be open before `writes_for` can run."""
+    def writes_for(self, cursor: SegmentCursor) -> tuple[list[DiskOp], list[FileHandle]]:
+        """The writes, and the files that must be open before they run: the log, and indexes. Log first: an index never points
+        behind the log's end."""
+        # What Write(...) makes, without its Python-level call.
+        writes: list[DiskOp] = [tuple.__new__(Write, (self.log, self.size, cursor.buffers))] if cursor.buffers else []
         files = [self.log]
         if cursor.offset_entries:
+            writes.append(Write(self.offset_index.file, self.offset_index.size_in_bytes, [cursor.offset_entries]))
             files.append(self.offset_index.file)
         if cursor.time_entries:
-            files.append(self.time_index.file)
-        if cursor.aborted:
-            files.append(self.transaction_index.file)
-        return files
-
-    def writes_for(self, cursor: SegmentCursor) -> list[DiskOp]:
-        """Log first, then the indexes: an index never points behind the log's end."""
-        writes: list[DiskOp] = [Write(self.log, self.size, cursor.buffers)] if cursor.buffers else []
-        if cursor.offset_entries:
-            writes.append(Write(self.offset_index.file, self.offset_index.size_in_bytes, [cursor.offset_entries]))
-        if cursor.time_entries:
             writes.append(Write(self.time_index.file, self.time_index.size_in_bytes, [cursor.time_entries]))
+            files.append(self.time_index.file)
         if cursor.aborted:
             entries = [encode_entry(txn) for txn in cursor.aborted]
             writes.append(Write(self.transaction_index.file, self.transaction_index.size_in_bytes, entries))
-        return writes
+            files.append(self.transaction_index.file)
+        return writes, files
 
     def commit(self, cursor: SegmentCursor) -> None:
         """Take over what was written."""
@@ -262,7 +257,9 @@ class LogSegment:
         if cursor.size > config.segment_bytes - size:
             return f"size: {cursor.size} + {size} bytes are above segment.bytes={config.segment_bytes}"
         if cursor.size > 0:
-            waited_ms = self.time_waited_for_roll(cursor, now_ms, largest_timestamp)
+            # Between the segment's first timestamp and the append's; without timestamps, since it was created.
+            first = cursor.rolling_based_timestamp
+            waited_ms = now_ms - self.created_ms if first is None or first < 0 else largest_timestamp - first
             if waited_ms > cursor.roll_after_ms:
                 return f"time: {waited_ms} ms are above segment.ms={config.max_segment_ms} - {self.roll_jitter_ms} ms of jitter"
         if cursor.offset_tail.entries >= cursor.most_offset_entries:
@@ -272,13 +269,6 @@ class LogSegment:
         if not 0 <= largest_offset - self.base_offset <= INT32_MAX:
             return f"offset {largest_offset} does not fit in 32 bits above {self.base_offset}"
         return None
-
-    def time_waited_for_roll(self, cursor: SegmentCursor, now_ms: int, message_timestamp: int) -> int:
-        """ms between the segment's first timestamp and the message's; without timestamps, since it was created."""
-        first = cursor.rolling_based_timestamp
-        if first is not None and first >= 0:
-            return message_timestamp - first
-        return now_ms - self.created_ms
 
     def become_inactive(self) -> Procedure[None]:
         """Write the closing time index entry and cut the preallocated rest off all files."""

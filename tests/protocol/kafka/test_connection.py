@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import itertools
 import struct
+from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from kio.serial import entity_reader, entity_writer
 from triolog.protocol.errors import ErrorCode, LocalProtocolError, RemoteProtocolError
 from triolog.protocol.kafka.apis import APIS, ApiKey
 from triolog.protocol.kafka.connection import (
+    FETCHED,
     LISTED,
     PRODUCED,
     KafkaConnection,
@@ -35,6 +37,7 @@ from triolog.protocol.kafka.messages.topics import MetadataRequest, MetadataRequ
 from triolog.protocol.limits import MAX_REQUEST_BYTES
 from triolog.protocol.schema import codec
 from triolog.protocol.schema.primitives import COPIED_BYTES
+from triolog.protocol.types import Bytes
 
 from tests.support.in_steps import next_request
 from tests.support.kafka_oracles import ORACLES
@@ -43,6 +46,7 @@ from tests.support.kafka_values import MESSAGES, Message, random_value
 PRODUCE = APIS[ApiKey.PRODUCE]
 VERSIONS = range(PRODUCE.lowest_read, PRODUCE.highest + 1)
 LIST_OFFSETS = APIS[ApiKey.LIST_OFFSETS]
+FETCH = APIS[ApiKey.FETCH]
 
 
 def request(version: int, correlation_id: int = 7) -> Request:
@@ -72,10 +76,13 @@ def message(topics: list[TopicProduced], throttle_time_ms: int = 0) -> records.P
     )
 
 
+OFFSETS: Final = st.integers(-1, 2**63 - 1)
+RESULTS: Final[st.SearchStrategy[PartitionProduced]] = st.tuples(st.integers(0, 2**31 - 1), OFFSETS, OFFSETS, OFFSETS)
+TOPICS: Final = st.tuples(st.text(max_size=249), st.binary(min_size=16, max_size=16))
+
+
 def results() -> st.SearchStrategy[list[TopicProduced]]:
-    offset = st.integers(-1, 2**63 - 1)
-    partition: st.SearchStrategy[PartitionProduced] = st.tuples(st.integers(0, 2**31 - 1), offset, offset, offset)
-    topic = st.tuples(st.text(max_size=249), st.binary(min_size=16, max_size=16), st.lists(partition, max_size=3))
+    topic = st.builds(lambda names, partitions: (*names, partitions), TOPICS, st.lists(RESULTS, max_size=3))
     return st.lists(topic, max_size=3)
 
 
@@ -92,6 +99,52 @@ def test_so_it_is_for_any_number_of_partitions(count: int) -> None:
         buffers = PRODUCED.buffers(asked, (0, topics))
         assert buffers == answer_buffers(asked, message(topics)), asked
         assert len(buffers) == (2 if sum(map(len, buffers)) > COPIED_BYTES else 1), asked
+
+
+@given(st.sampled_from(VERSIONS), st.integers(-(2**31), 2**31 - 1), TOPICS, RESULTS, st.integers(0, 2**31 - 1))
+def test_a_single_append_is_told_as_by_the_message(
+    version: int, correlation_id: int, topic: tuple[str, bytes], result: PartitionProduced, throttle_ms: int
+) -> None:
+    asked = request(version, correlation_id)
+    single = PRODUCED.single(asked, (throttle_ms, *topic, *result))
+    assert single == answer_buffers(asked, message([(*topic, [result])], throttle_ms))
+
+
+@pytest.mark.parametrize("name", ["t", "t" * 125, "t" * 126, "t" * 127, "t" * 128, "t" * 249, "\N{SNOWMAN}"])
+def test_a_single_offset_is_told_as_by_the_message(name: str) -> None:
+    partition = records.ListOffsetsPartitionResponse(
+        partition_index=3, old_style_offsets=[], timestamp=1_700_000_000_000, offset=2**40, leader_epoch=5
+    )
+    body = records.ListOffsetsResponse(
+        throttle_time_ms=9, topics=[records.ListOffsetsTopicResponse(name=name, partitions=[partition])]
+    )
+    for version in range(1, LIST_OFFSETS.highest + 1):
+        asked = Request(LIST_OFFSETS, version, 7, "client", LIST_OFFSETS.request(), 100)
+        single = LISTED.single(asked, (9, name, 3, 1_700_000_000_000, 2**40, 5))
+        assert single == answer_buffers(asked, body), version
+
+
+@pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 16_382, 16_383, 16_384, 2**21])
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_records_of_one_partition_are_told_as_by_the_message(size: int, kind: Callable[[bytes], Bytes]) -> None:
+    """What is large is not copied."""
+    data = kind(bytes(size))
+    partition = records.FetchPartitionData(
+        partition_index=3,
+        high_watermark=12,
+        last_stable_offset=11,
+        log_start_offset=10,
+        aborted_transactions=None,
+        records=data,
+    )
+    topic_id = bytes(range(16))
+    topics = [records.FetchableTopicResponse(topic="topic", topic_id=topic_id, partitions=[partition])]
+    body = records.FetchResponse(throttle_time_ms=9, session_id=8, responses=topics)
+    for version in range(FETCH.lowest, FETCH.highest + 1):
+        asked = Request(FETCH, version, 7, "client", FETCH.request(topics=[], forgotten_topics_data=[]), 100)
+        single = FETCHED.single(asked, (9, 8, "topic", topic_id, 3, 12, 11, 10, data))
+        assert b"".join(single) == b"".join(answer_buffers(asked, body)), version
+        assert any(each is data for each in single) == (size >= COPIED_BYTES), version
 
 
 @pytest.mark.parametrize(("count", "throttle_ms"), [(0, 0), (1, 250), (100, 0)])

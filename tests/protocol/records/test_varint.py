@@ -1,7 +1,4 @@
-"""Varints: Kafka's boundary values, both directions, and what is refused.
-
-CRC-32C: the published check values, and that it can be continued.
-"""
+"""Varints: Kafka's boundary values, both directions, and what is refused."""
 
 from __future__ import annotations
 
@@ -12,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.errors import InvalidRecordError
 from triolog.protocol.records import varint
-from triolog.protocol.records.batch import crc32c
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -115,22 +111,3 @@ def test_a_varint_whose_last_possible_byte_continues_is_invalid(decode: Decode, 
     """Kafka: ByteUtilsTest.testInvalidVarint, testInvalidVarlong."""
     with pytest.raises(InvalidRecordError, match=f"all of its {limit} bytes"):
         decode(b"\x80" * limit + b"\x00", 0)
-
-
-@pytest.mark.parametrize(
-    ("data", "checksum"),
-    [
-        (b"", 0),
-        (b"123456789", 0xE3069283),
-        (bytes(32), 0x8A9136AA),
-        (b"\xff" * 32, 0x62A8AB43),
-        (bytes(range(32)), 0x46DD794E),
-    ],
-)
-def test_published_check_values_hold(data: bytes, checksum: int) -> None:
-    assert crc32c(data) == crc32c(memoryview(data)) == crc32c(bytearray(data)) == checksum
-
-
-@given(st.binary(), st.binary())
-def test_a_checksum_continued_equals_the_checksum_of_both_parts(first: bytes, second: bytes) -> None:
-    assert crc32c(second, crc32c(first)) == crc32c(first + second)

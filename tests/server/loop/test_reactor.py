@@ -311,9 +311,9 @@ def test_writes_come_before_sends_each_once_and_in_the_order_they_were_asked_for
     first, second, peer = (Work(name, done) for name in ("first", "second", "peer"))
     with gathering:
         with gathering:
-            gathering.add_sender(peer)
+            gathering.senders[peer] = None
             for who in (first, second, first):
-                gathering.add_writer(who)
+                gathering.writers[who] = None
         assert (done, gathering.is_open) == ([], True), "a turn in a turn ends with the outermost"
     assert done == ["first", "second", "peer"]
 
@@ -322,10 +322,10 @@ def test_what_the_end_of_a_turn_causes_is_done_before_it_is_over() -> None:
     done: list[str] = []
     gathering = Gathering()
     log = Work("log", done)
-    peer = Work("peer", done, lambda: gathering.add_writer(log) if done.count("peer") == 1 else None)
-    log.causes = lambda: gathering.add_sender(peer)
+    peer = Work("peer", done, lambda: gathering.writers.update({log: None}) if done.count("peer") == 1 else None)
+    log.causes = lambda: gathering.senders.update({peer: None})
     with gathering:
-        gathering.add_sender(peer)
+        gathering.senders[peer] = None
     assert done == ["peer", "log", "peer"]
     assert not gathering.is_open
 
@@ -339,8 +339,8 @@ def test_an_error_at_the_end_of_a_turn_is_raised_and_the_next_turn_does_what_was
 
     def turn() -> None:
         with gathering:
-            gathering.add_writer(Work("broken", done, fail))
-            gathering.add_writer(Work("other", done))
+            gathering.writers[Work("broken", done, fail)] = None
+            gathering.writers[Work("other", done)] = None
 
     with pytest.raises(ZeroDivisionError):
         turn()
@@ -405,8 +405,7 @@ async def test_who_was_removed_is_not_told(autojump_clock: trio.testing.MockCloc
         answered, late = Waits(), Waits()
         for each in (answered, late):
             deadlines.add(each, 0)
-        deadlines.remove(answered)
-        deadlines.remove(answered)
+        deadlines.pop(answered, None)
         await trio.sleep(10)
         assert (answered.ended, len(late.ended)) == ([], 1)
 
@@ -448,7 +447,7 @@ def test_the_time_of_one_that_begins_to_wait_as_the_clock_is_moved_is_not_over_a
             deadlines.add(first, 100)
             await trio.testing.wait_all_tasks_blocked()
             clock.advance(2)
-            await until(lambda: first in deadlines._waiting)
+            await until(lambda: deadlines[first] > 0)
             clock.advance(200)
             deadlines.add(late, 100)
             await until(lambda: bool(first.ended))

@@ -176,7 +176,7 @@ async def test_a_name_that_cannot_be_a_groups_is_refused(broker: Broker, group: 
         with pytest.raises(RequestError, match=r"^INVALID_GROUP_ID"):
             await call
     assert (await broker.groups.join(attrs.evolve(JOIN, group_id=group))).error is ErrorCode.INVALID_GROUP_ID
-    assert broker.groups.leave(group, []).error is ErrorCode.INVALID_GROUP_ID
+    assert (await broker.groups.leave(group, [])).error is ErrorCode.INVALID_GROUP_ID
 
 
 async def test_offsets_that_do_not_fit_one_batch_are_refused_together(tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ async def test_a_record_that_cannot_be_read_takes_only_its_partition_out_of_serv
                 await call
         assert await group_names(broker) == []
         sync, beat = (kind(group_id="group", generation=1, member_id="") for kind in (Sync, Heartbeat))
-        answers = await broker.groups.join(JOIN), await broker.groups.sync(sync), broker.groups.leave("group", [])
+        answers = await broker.groups.join(JOIN), await broker.groups.sync(sync), await broker.groups.leave("group", [])
         assert [each.error for each in answers] == [ErrorCode.NOT_COORDINATOR] * 3
         assert broker.groups.heartbeat(beat) is ErrorCode.NOT_COORDINATOR
         with pytest.raises(RequestError, match="version 99"):

@@ -319,7 +319,7 @@ async def test_with_fsync_a_turn_gathers_one_group_for_the_task_and_puts_nothing
         actor = actor_of(broker)
         with broker.disk.gathering:
             put(actor, answers, count=3)
-            assert not broker.disk.gathering._writers
+            assert not broker.disk.gathering.writers
         await answered(answers, 3)
         assert (actor.statistics().groups, actor.statistics().appends) == (1, 3)
 

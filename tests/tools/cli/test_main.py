@@ -19,7 +19,7 @@ WITHOUT = """
 import importlib.machinery, sys
 import triolog.tools.cli as cli
 finder, find = importlib.machinery.PathFinder, importlib.machinery.PathFinder.find_spec
-finder.find_spec = lambda name, *more: None if name == "{0}" else find(name, *more)
+finder.find_spec = lambda name, *more: None if name == "cramjam" else find(name, *more)
 cli.run()
 """
 
@@ -64,13 +64,12 @@ def test_the_command_names_the_missing_packages_of_its_extra_in_one_line() -> No
     assert (done.returncode, done.stdout, done.stderr) == (1, "", message)
 
 
-@pytest.mark.parametrize("package", ["crc32c", "cramjam"])
-def test_the_command_names_a_package_of_the_core_that_has_no_wheel_for_this_machine(package: str, tmp_path: Path) -> None:
+def test_the_command_names_a_package_of_the_core_that_has_no_wheel_for_this_machine(tmp_path: Path) -> None:
     addresses = ("--native", "127.0.0.1:0", "--kafka", "127.0.0.1:0")
-    command = [sys.executable, "-c", WITHOUT.format(package), "serve", "--data-dir", str(tmp_path), *addresses]
+    command = [sys.executable, "-c", WITHOUT, "serve", "--data-dir", str(tmp_path), *addresses]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith(f"triolog needs the package {package}, built for Python {sys.version_info[0]}.")
+    assert done.stderr.startswith(f"triolog needs the package cramjam, built for Python {sys.version_info[0]}.")
     assert done.stderr.count("\n") == 1
 
 

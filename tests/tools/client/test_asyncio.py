@@ -12,7 +12,8 @@ from triolog.tools.client.asyncio_loop import ASYNCIO
 from triolog.tools.client.config import ClientConfig
 from triolog.tools.client.connection import connect
 from triolog.tools.client.consumer import open_consumer
-from triolog.tools.client.errors import ConnectionLostError
+from triolog.tools.client.errors import ClosedError, ConnectionLostError
+from triolog.tools.client.loops import Scope
 from triolog.tools.client.producer import open_producer
 from triolog.tools.client.running_loop import current_loop
 
@@ -123,6 +124,75 @@ def test_records_one_by_one_let_other_tasks_run(thread: ServerThread) -> None:
                 await consumer.assign("t")
                 assert len([record async for record in consumer.records()]) == 2000
             counting.cancel()
+
+    asyncio.run(run())
+
+
+def test_asyncios_own_cancellation_is_not_caught() -> None:
+    """Alone, and at the same time as that of a scope."""
+
+    async def wait(scope: Scope) -> None:
+        with ASYNCIO.scope(deadline=ASYNCIO.now() + 60), scope:
+            await asyncio.Event().wait()
+
+    async def run() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.001):
+                await wait(ASYNCIO.scope())
+        scope = ASYNCIO.scope()
+        task = asyncio.create_task(wait(scope))
+        await asyncio.sleep(0)
+        scope.cancel()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not scope.cancelled_caught
+
+    asyncio.run(run())
+
+
+def test_a_nursery_whose_task_is_cancelled_while_it_waits_cancels_its_tasks() -> None:
+    ended: list[str] = []
+
+    async def wait(name: str) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(name)
+
+    async def host() -> None:
+        async with ASYNCIO.open_nursery() as nursery:
+            nursery.start_soon(wait, "a")
+            nursery.start_soon(wait, "b")
+
+    async def run() -> None:
+        task = asyncio.create_task(host())
+        await asyncio.sleep(0)
+        task.cancel("enough")
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert ended == ["a", "b"]
+
+    asyncio.run(run())
+
+
+def test_clients_can_be_closed_by_another_task_and_in_the_order_in_which_they_were_opened(thread: ServerThread) -> None:
+    """Fixtures are opened by one task and closed by another."""
+
+    async def run() -> None:
+        clients = [connect(thread.address) for _ in range(3)]
+        first, second, third = [await asyncio.create_task(client.__aenter__()) for client in clients[:2]] + [
+            await clients[2].__aenter__()
+        ]
+        for client in (first, second, third):
+            assert len((await client.metadata(METADATA)).topics) == 1
+        async with connect(thread.address) as fourth:
+            for client in clients:
+                await client.__aexit__(None, None, None)
+            assert len((await fourth.metadata(METADATA)).topics) == 1
+        with pytest.raises(ClosedError):
+            await first.metadata(METADATA)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
 
     asyncio.run(run())
 

@@ -176,7 +176,7 @@ def test_with_the_delay_chosen_no_order_of_reading_makes_a_record_late(times: li
     assert disorder_ms(shuffled) <= span
 
 
-@pytest.mark.merge
+@pytest.mark.long  # the demo of the merge tier compares this sum with Spark's, of flights from all months
 def test_the_year_adds_up() -> None:
     flights = load_flights(find_source())
     total = together(recompute(find_source(), flights).values())

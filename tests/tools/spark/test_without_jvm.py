@@ -25,11 +25,12 @@ from triolog.protocol.records.batch import iter_batches
 from triolog.tools.bench.measuring.machine import Machine
 from triolog.tools.bench.measuring.report import Report
 from triolog.tools.cli.main import main
-from triolog.tools.client.login import LoginConfig, PasswordFile
+from triolog.tools.client.login import LoginConfig, PasswordFile, TokenFile
 from triolog.tools.client.tls import TlsConfig
 from triolog.tools.spark import pipeline_run, session
-from triolog.tools.spark.bench import codec
+from triolog.tools.spark.bench import beside_kafka, codec
 from triolog.tools.spark.bench.cpu import cpu_used_s, tree_cpu_s
+from triolog.tools.spark.bench.kafka_job import KINDS, Measured
 from triolog.tools.spark.bench.place import BATCH_ROWS, FIRST_MS, make_rows
 from triolog.tools.spark.init import FILES, PipelineExistsError, command, write_pipeline
 from triolog.tools.spark.java import DROPPED_FLAG, JavaNotFoundError, find_java, java_version, shim
@@ -71,6 +72,10 @@ def access(options: dict[str, str]) -> list[ServerAccess]:
         (
             {"triolog.user": "alice", "triolog.passwordFile": "file"},
             ServerAccess(None, LoginConfig(user="alice", password=PasswordFile("file"))),
+        ),
+        (
+            {"triolog.tokenFile": "file", "triolog.tlsCa": "ca.pem"},
+            ServerAccess(TlsConfig(ca_file="ca.pem"), LoginConfig(token=TokenFile("file"))),
         ),
     ],
 )
@@ -134,6 +139,44 @@ def test_kafkas_options_of_security_log_in_at_the_native_listener(mechanism: str
                 Broker(wrong).ranges(wrong.selection)
         finally:
             close_connections()
+
+
+def test_a_token_in_a_file_logs_in_by_kafkas_options_and_is_read_again_at_each_login(tmp_path: Path) -> None:
+    keys: dict[str, Any] = {"native_security": "sasl_plaintext", "connection_failed_authentication_delay_ms": 1}
+    keys |= {"sasl_enabled_mechanisms": "OAUTHBEARER", "sasl_oauthbearer_unsecured_tokens": True}
+    place = tmp_path / "a token"
+    with triolog.blocking.open(topics=["topic"], security=keys, native="127.0.0.1:0") as broker:
+        options = {"kafka.bootstrap.servers": "{}:{}".format(*broker.native), "subscribe": "topic"}
+        bearer = {
+            "kafka.security.protocol": "SASL_PLAINTEXT",
+            "kafka.sasl.mechanism": "OAUTHBEARER",
+            "kafka.sasl.jaas.config": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+            'extension_traceId="1";',
+            "kafka.sasl.login.callback.handler.class": "org.apache.kafka.common.security.oauthbearer."
+            "OAuthBearerLoginCallbackHandler",
+            "kafka.sasl.oauthbearer.token.endpoint.url": place.as_uri(),
+        }
+        read = ReadOptions.from_options(options | bearer)
+        assert read.access.login is not None
+        assert read.access.login.extensions == {"traceId": "1"}
+        assert pickle.loads(pickle.dumps(read)) == read
+        for user in ("ann", "bob"):
+            place.write_text(broker.tokens.issue(user) + "\n")
+            try:
+                assert [partition.topic for partition in Broker(read).ranges(read.selection)] == ["topic"]
+            finally:
+                close_connections()
+            assert broker.tokens.logins()[user] == 1
+        write = WriteOptions.from_options({"kafka.bootstrap.servers": options["kafka.bootstrap.servers"]} | bearer)
+        with ServerLink(write.servers, write.access) as link:
+            link.call(MetadataResponse, MetadataRequest(None), "asking")
+        unsafe = ReadOptions.from_options(options | {"triolog.tokenFile": str(place)})
+        with pytest.raises(RequestError, match="sends no token without TLS"):
+            Broker(unsafe).ranges(unsafe.selection)
+        place.unlink()
+        with pytest.raises(RequestError, match=r"cannot read the token from .*a token: No such file"):
+            Broker(read).ranges(read.selection)
+    close_connections()
 
 
 TESTS: Final = Path(__file__).resolve().parent
@@ -464,3 +507,32 @@ def test_rows_have_the_sizes_that_the_table_names_and_pieces_hold_every_record_o
     assert (min(sizes), max(sizes)) == (50, 150)
     pieces = list(codec.pieces_of(codec.make_rows(3000, is_random=False)))
     assert [header.records_count for piece in pieces for header, _ in iter_batches(piece)] == [1000] * 3
+
+
+def measured(cpu: float, driver: float, clock: float) -> Measured:
+    parts = {"driver java": driver / 2, "driver python": driver / 2, "executors java": cpu - driver}
+    names = ("first batch of a stream", "many partitions", "latency p95")
+    return Measured(cpu_s=parts, clock_s=dict.fromkeys(names, clock))
+
+
+def test_each_goal_beside_kafkas_source_has_its_ratio_of_each_round_and_a_verdict() -> None:
+    samples = {f"{kind} triolog": [measured(10, 6, 1), measured(20, 6, 4)] for kind in KINDS}
+    samples |= {f"{kind} kafka": [measured(20, 4, 2), measured(20, 6, 8)] for kind in KINDS}
+    found = {line.name: (list(line.samples), line.verdict.value) for line in beside_kafka.goal_lines(samples)}
+    assert found == {
+        "CPU of a batch read": ([0.5, 1.0], "missed"),
+        "CPU of the driver of a batch read": ([1.5, 1.0], "missed"),
+        "CPU of a stream under AvailableNow": ([0.5, 1.0], "met"),
+        "time of a stream of one partition": ([0.5, 0.5], "met"),
+        "time to count 200 partitions of 100 records": ([0.5, 0.5], "missed"),
+        "latency p95 at two records a second": ([0.5, 0.5], "met"),
+    }
+    assert [line.note for line in beside_kafka.goal_lines(samples)][1] == "6 s beside 5 s"
+
+
+def test_without_the_jars_of_kafkas_source_the_goals_say_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    row = beside_kafka.beside_kafka(None)  # type: ignore[arg-type]
+    assert [line.name for line in row.lines] == [goal.name for goal in beside_kafka.GOALS]
+    assert {line.verdict.value for line in row.lines} == {"not measured"}
+    assert all("Install a JDK (17 or newer) and Maven" in line.note for line in row.lines)

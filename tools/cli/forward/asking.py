@@ -23,9 +23,19 @@ def state_folder(state_dir: str | None) -> Path:
     """Return the folder that holds the links."""
     from ...forward.process.place import default_state_dir
 
+    said = state_dir or _group().get("state_dir")
+    return Path(said) if said else default_state_dir(os.environ, link_kind())
+
+
+def link_kind() -> str:
+    """Return the kind of links that the command is for: `forward` or `ingest`."""
+    return str(_group().get("kind", "forward"))
+
+
+def _group() -> dict[str, Any]:
     context = click.get_current_context(silent=True)
-    said = state_dir or (context.obj or {}).get("state_dir") if context is not None else state_dir
-    return Path(said) if said else default_state_dir(os.environ)
+    found: dict[str, Any] = {} if context is None else context.obj or {}
+    return found
 
 
 def ask_link(link: str, state_dir: str | None, request: dict[str, Any], timeout_s: float | None = ASK_S) -> dict[str, Any]:
@@ -36,7 +46,7 @@ def ask_link(link: str, state_dir: str | None, request: dict[str, Any], timeout_
     try:
         answer = ask(str(folder / link / CONTROL), request, timeout_s)
     except (OSError, ValueError) as exc:
-        raise NotConnectedError(f"no process in {folder} forwards link {link} ({exc})") from exc
+        raise NotConnectedError(f"no process in {folder} runs link {link} ({exc})") from exc
     if "state" not in answer:
         raise FailedError(f"link {link}: {answer.get('error', 'no response')}")
     return answer

@@ -12,10 +12,13 @@ import click
 from ..terminal.failures import NotConnectedError
 from ..terminal.places import read_position, time_of
 from ..terminal.times import LOCAL
+from .running import with_process_options
 
 if TYPE_CHECKING:
     from ...client.login import LoginConfig
+    from ...client.tls import TlsConfig
     from ...forward.settings.forward_settings import ForwardSettings
+    from ...forward.settings.process_settings import ProcessSettings
     from ...forward.source.source import Source
 
 ONE_LINK: Final = {
@@ -41,9 +44,7 @@ ONE_LINK: Final = {
 
 def settings_of(options: dict[str, Any]) -> ForwardSettings:
     """Raises SettingsError, or a usage error."""
-    from ....server.config.broker_config import Address
-    from ...forward.settings.forward_settings import ForwardSettings, read_file, read_link
-    from ...forward.settings.link_settings import Secret
+    from ...forward.settings.forward_settings import FORWARD, ForwardSettings
 
     given = {key: options[option] for option, key in ONE_LINK.items() if options[option] not in (None, ())}
     given = {key: list(value) if isinstance(value, tuple) else value for key, value in given.items()}
@@ -53,23 +54,12 @@ def settings_of(options: dict[str, Any]) -> ForwardSettings:
     if file is not None:
         if given or options["kafka"] or options["secrets"]:
             raise click.UsageError("--config already has links. Leave out the options of a single link")
-        values = read_file(file, is_servers=options["server_config"] is not None)
+        values = FORWARD.read_file(file, is_servers=options["server_config"] is not None)
     else:
         if "name" not in given or "to" not in given:
             raise click.UsageError("nothing to forward. Give --to, --topics and --link, or --config FILE")
-        values = {"links": (read_link("the command line", {**given, "kafka": _kafka(options)}),)}
-    try:
-        for name in ("server", "metrics"):
-            if options[name] is not None:
-                values[name] = Address.parse(options[name])
-    except ValueError as exc:
-        raise click.UsageError(str(exc)) from exc
-    for name in ("node", "state_dir", "tls_ca", "tls_cert", "user", "metrics_token_file", "insecure"):
-        if options[name] is not None:
-            values[name] = options[name]
-    if options["password_file"] is not None:
-        values["password"] = Secret("file", options["password_file"])
-    return ForwardSettings(**values)
+        values = {"links": (FORWARD.read_link("the command line", {**given, "kafka": _kafka(options)}),)}
+    return ForwardSettings(**with_process_options(values, options))
 
 
 def _start(text: str) -> str | datetime:
@@ -99,8 +89,8 @@ def _kafka(options: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _login(settings: ForwardSettings) -> LoginConfig | None:
-    """Return the login for the source; it reads the password at every login, so a renewed one is used."""
+def _login(settings: ProcessSettings) -> LoginConfig | None:
+    """Return the login for the server; it reads the password at every login, so a renewed one is used."""
     from ....protocol.errors import SaslAuthenticationError
     from ...client.login import LoginConfig
     from ...forward.settings.link_settings import Secret
@@ -118,21 +108,27 @@ def _login(settings: ForwardSettings) -> LoginConfig | None:
     return LoginConfig(user=settings.user, password=password)
 
 
+def server_access(settings: ProcessSettings) -> tuple[TlsConfig | None, LoginConfig | None]:
+    """Return how a link connects to the server. Raises NotConnectedError when the files of TLS cannot be used."""
+    from ...client.tls import TlsConfig
+
+    uses_tls = settings.tls_ca is not None or settings.tls_cert is not None
+    tls = TlsConfig(ca_file=settings.tls_ca, certificate_file=settings.tls_cert) if uses_tls else None
+    if tls is not None:
+        try:
+            tls.context()
+        except OSError as exc:
+            raise NotConnectedError(f"cannot use --tls-ca or --tls-cert: {exc}") from exc
+    return tls, _login(settings)
+
+
 @contextlib.contextmanager
 def open_source(settings: ForwardSettings, from_dir: str | None) -> Iterator[Callable[[], Source]]:
     """Yield a function that opens the source of a link."""
     if from_dir is None:
-        from ...client.tls import TlsConfig
         from ...forward.source.server import ServerSource
 
-        uses_tls = settings.tls_ca is not None or settings.tls_cert is not None
-        tls = TlsConfig(ca_file=settings.tls_ca, certificate_file=settings.tls_cert) if uses_tls else None
-        if tls is not None:
-            try:
-                tls.context()
-            except OSError as exc:
-                raise NotConnectedError(f"cannot use --tls-ca or --tls-cert: {exc}") from exc
-        login = _login(settings)
+        tls, login = server_access(settings)
         yield lambda: ServerSource(settings.server, tls, login)
         return
     from ...forward.settings.link_settings import Delivery

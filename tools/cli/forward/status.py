@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,7 +13,7 @@ from ..terminal.failures import FailedError, NotConnectedError
 from ..terminal.output import count_text, draw, flush, json_line, json_option, printable, size_text, table, terminal, write
 from ..terminal.shapes import columns
 from ..terminal.times import duration_text
-from .asking import ask_link, state_dir_option, state_folder
+from .asking import ask_link, link_kind, state_dir_option, state_folder
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -39,7 +40,7 @@ def status(links: tuple[str, ...], state_dir: str | None, as_json: bool) -> None
     else:
         draw(view(told))
     if all(each["state"] == NOT_RUNNING for each in told):
-        raise NotConnectedError(f"no process in {state_folder(state_dir)} forwards a link")
+        raise NotConnectedError(f"no process in {state_folder(state_dir)} runs a link")
 
 
 @click.command
@@ -80,12 +81,13 @@ def _view(told: list[dict[str, Any]]) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    rows = [_row(each) for each in told]
-    headings = columns(*("<link", "<state", ">backlog", ">bytes", ">behind", ">rate", ">left", ">forwarded", ">lost"))
-    drawn: list[RenderableType] = [table(headings, rows)]
+    headings, row = TABLES[link_kind()]
+    cells = [row(each) if each["state"] != NOT_RUNNING else (NOT_RUNNING, *[""] * (len(headings) - 2)) for each in told]
+    rows = [(each["link"], *shown) for each, shown in zip(told, cells, strict=True)]
+    drawn: list[RenderableType] = [table(columns(*headings), rows)]
     for each in told:
         for topic, message in each.get("troubles", {}).items():
-            drawn.append(Text(f"{printable(each['link'])}: topic {printable(topic)} is stopped: {printable(message)}", "red"))
+            drawn.append(Text(f"{printable(each['link'])}: {printable(topic)} is stopped: {printable(message)}", "red"))
         if each.get("error") is not None:
             when = datetime.fromtimestamp(each["error_ms"] / 1000).strftime("%Y-%m-%d %H:%M:%S")
             drawn.append(Text(f"{printable(each['link'])}: {when} {printable(each['error'])}"))
@@ -104,11 +106,8 @@ def _look(links: tuple[str, ...], state_dir: str | None) -> list[dict[str, Any]]
     return told
 
 
-def _row(each: dict[str, Any]) -> tuple[str, ...]:
-    if each["state"] == NOT_RUNNING:
-        return (each["link"], NOT_RUNNING, *[""] * 7)
+def _forward_row(each: dict[str, Any]) -> tuple[str, ...]:
     return (
-        each["link"],
         each["state"],
         count_text(each["backlog_records"], "record"),
         size_text(each["backlog_bytes"]),
@@ -118,3 +117,22 @@ def _row(each: dict[str, Any]) -> tuple[str, ...]:
         count_text(each["records"], "record"),
         count_text(each["lost_records"], "record"),
     )
+
+
+def _ingest_row(each: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        each["state"],
+        each["delivery"],
+        count_text(each["records"], "record"),
+        f"{each['records_per_second']:,.0f}/s",
+        f"{size_text(int(each['bytes_per_second']))}/s",
+        count_text(each["duplicates"], "message"),
+        count_text(each["dead_letter_records"], "record"),
+    )
+
+
+TABLES: Final[Mapping[str, tuple[tuple[str, ...], Callable[[dict[str, Any]], tuple[str, ...]]]]] = {
+    "forward": (("<link", "<state", ">backlog", ">bytes", ">behind", ">rate", ">left", ">forwarded", ">lost"), _forward_row),
+    "ingest": (("<link", "<state", "<delivery", ">stored", ">rate", ">bytes", ">duplicates", ">dead letters"), _ingest_row),
+}
+"""Headings, and the cells of a link after its name."""

@@ -1,4 +1,4 @@
-"""The tables of configuration keys in docs/reference/configuration.md and docs/forward.md, and those of rights in
+"""The tables of configuration keys in docs/reference/configuration.md, docs/forward.md and docs/edge.md, and those of rights in
 docs/reference/rights.md, made from the code.
 
 `python -m triolog.tools.cli.reference.config_table` prints the pages with their tables renewed; `--write` puts them in
@@ -18,8 +18,8 @@ from ....server.config import KEPT_KEYS, TOPIC_KEYS, ConfigKey
 from ....server.config.broker_config import BROKER_KEYS
 from ....server.listeners.kafka import guard as kafka_guard
 from ....server.listeners.native import guard as native_guard
-from ...forward.settings.forward_settings import PROCESS_KEYS
-from ...forward.settings.link_settings import LINK_KEYS
+from ...forward.settings.forward_settings import FORWARD
+from ...ingest.settings import INGEST, MAP_KEYS
 
 HEAD = ("| call | needs | leaves out |", "|---|---|---|")
 NOTHING = "nothing"
@@ -103,7 +103,12 @@ def renewed(page: str) -> str:
 
 def renewed_forward(page: str) -> str:
     """The same for the page of links."""
-    return _renewed(page, {"link keys": forward_table(LINK_KEYS), "forward keys": forward_table(PROCESS_KEYS)})
+    return _renewed(page, {"link keys": forward_table(FORWARD.link_keys), "forward keys": forward_table(FORWARD.process_keys)})
+
+
+def renewed_ingest(page: str) -> str:
+    """The same for the page with ingest."""
+    return _renewed(page, {"ingest keys": forward_table(INGEST.link_keys), "map keys": forward_table(MAP_KEYS)})
 
 
 def renewed_rights(page: str) -> str:
@@ -125,6 +130,7 @@ def _renewed(page: str, tables: Mapping[str, str]) -> str:
 PAGES: Final = {
     "docs/reference/configuration.md": renewed,
     "docs/forward.md": renewed_forward,
+    "docs/edge.md": renewed_ingest,
     "docs/reference/rights.md": renewed_rights,
 }
 

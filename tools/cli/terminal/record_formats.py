@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from ....protocol.types import NO_TIMESTAMP, Record, TopicPartition
@@ -27,24 +28,27 @@ class Formatter(Protocol):
         ...
 
 
-def formatter(name: str, zone: Zone) -> Formatter:
-    """The formatter for `json`, `raw` or `table`."""
+Decode = Callable[[bytes | None], Any]
+"""Returns a key or a value as JSON."""
+
+
+def formatter(name: str, zone: Zone, decode: Decode | None = None) -> Formatter:
+    """The formatter for `json`, `raw` or `table`. `decode`: decodes keys and values."""
     if name == "json":
-        return JsonLines()
-    if name == "raw":
-        return RawValues()
-    return Columns(zone, shutil.get_terminal_size().columns if sys.stdout.isatty() else None)
+        return JsonLines(decode or as_json_value)
+    plain = RawValues() if name == "raw" else Columns(zone, shutil.get_terminal_size().columns if sys.stdout.isatty() else None)
+    return plain if decode is None else Decoded(plain, decode)
 
 
-def record_as_json(partition: TopicPartition, record: Record) -> dict[str, Any]:
+def record_as_json(partition: TopicPartition, record: Record, decode: Decode = as_json_value) -> dict[str, Any]:
     """A record as `produce --format json` reads it again; the timestamp is null when there is none."""
     return {
         "topic": partition.topic,
         "partition": partition.partition,
         "offset": record.offset,
         "timestamp": None if record.timestamp == NO_TIMESTAMP else record.timestamp,
-        "key": as_json_value(record.key),
-        "value": as_json_value(record.value),
+        "key": decode(record.key),
+        "value": decode(record.value),
         "headers": [[name, as_json_value(value)] for name, value in record.headers],
     }
 
@@ -52,11 +56,33 @@ def record_as_json(partition: TopicPartition, record: Record) -> dict[str, Any]:
 class JsonLines:
     """A format with one JSON object a line."""
 
+    def __init__(self, decode: Decode = as_json_value) -> None:
+        self._decode = decode
+
     def head(self) -> bytes:
         return b""
 
     def record(self, partition: TopicPartition, record: Record) -> bytes:
-        return json_line(record_as_json(partition, record))
+        return json_line(record_as_json(partition, record, self._decode))
+
+
+class Decoded:
+    """A format of bytes, with keys and values decoded to JSON before."""
+
+    def __init__(self, inner: Formatter, decode: Decode) -> None:
+        self._inner = inner
+        self._decode = decode
+
+    def head(self) -> bytes:
+        return self._inner.head()
+
+    def record(self, partition: TopicPartition, record: Record) -> bytes:
+        return self._inner.record(partition, record._replace(key=self._text(record.key), value=self._text(record.value)))
+
+    def _text(self, data: bytes | None) -> bytes | None:
+        """Return bytes that were not decoded as they are."""
+        value = self._decode(data)
+        return data if value == as_json_value(data) else json_line(value).rstrip()
 
 
 class RawValues:

@@ -2,7 +2,7 @@
 
 | request | answer |
 |---|---|
-| `{"command": "status"}` | what `LinkProgress.snapshot` has |
+| `{"command": "status"}` | what `Progress.snapshot` has |
 | `{"command": "pause"}`, `{"command": "resume"}` | the same, afterwards |
 | `{"command": "drain", "timeout_s": 60}` | the same, when nothing is left or the time is up, with `drained` |
 
@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import trio
 
-from ..link import Link
+from ..link_loop import LinkLoop
 from .place import LinkPlace
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -31,7 +31,9 @@ POLL_S: Final = 0.02
 BACKLOG: Final = 16
 
 
-async def serve_control(link: Link, place: LinkPlace, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+async def serve_control(
+    link: LinkLoop, place: LinkPlace, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
     """Answer until cancelled. Only the owner of the directory may ask."""
     path = str(place.control)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
@@ -56,7 +58,7 @@ class _Ready(trio.TaskStatus[Any]):
         self._task_status.started()
 
 
-async def _handle(link: Link, place: LinkPlace, stream: trio.SocketStream) -> None:
+async def _handle(link: LinkLoop, place: LinkPlace, stream: trio.SocketStream) -> None:
     """Serve one request. A slow or lost peer affects only itself."""
     async with stream:
         try:
@@ -83,7 +85,7 @@ async def _read_line(stream: trio.SocketStream) -> bytes:
     return data
 
 
-async def _answer(link: Link, place: LinkPlace, line: bytes) -> dict[str, Any]:
+async def _answer(link: LinkLoop, place: LinkPlace, line: bytes) -> dict[str, Any]:
     try:
         request = json.loads(line)
         command = request["command"]
@@ -105,7 +107,7 @@ async def _answer(link: Link, place: LinkPlace, line: bytes) -> dict[str, Any]:
     return link.progress.snapshot()
 
 
-async def _drain(link: Link, timeout_s: float) -> dict[str, Any]:
+async def _drain(link: LinkLoop, timeout_s: float) -> dict[str, Any]:
     if link.wishes.is_paused:
         return {"error": "the link is paused. Resume it first"}
     link.wishes.drain()

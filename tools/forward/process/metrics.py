@@ -1,5 +1,5 @@
-"""Every link's progress as metrics of Prometheus: in `/metrics` of a forwarding process, and of the server that has one as its
-child. docs/forward.md says what each means.
+"""Every link's progress as metrics of Prometheus: in `/metrics` of a process with links, and of the server that has one as its
+child. docs/forward.md and docs/edge.md say what each means.
 """
 
 from __future__ import annotations
@@ -15,66 +15,54 @@ from ....protocol.errors import InvalidConfigError
 from ....protocol.extras import how_to_install
 from ....server.config.broker_config import Address
 from ..errors import SettingsError
-from ..progress import LinkProgress, LinkState
-from ..settings.forward_settings import ForwardSettings
+from ..progress import LinkState, Progress
+from ..settings.process_settings import LinkKind, ProcessSettings
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
     from ....server.listeners.connections.sockets import Listener
 
-GAUGES: Final = {
-    "backlog_records": "Records that are not upstream.",
-    "backlog_bytes": "Bytes of log that are not upstream, estimated from the size of the log.",
-    "backlog_ms": "Age of the last record that is upstream while later ones are not.",
-    "records_per_second": "Rate over the last half minute.",
-    "bytes_per_second": "Rate of keys, values and headers over the last half minute.",
-}
-COUNTERS: Final = {
-    "records": "Records forwarded.",
-    "bytes": "Bytes of their keys, values and headers.",
-    "transactions": "Transactions committed upstream, or rounds of acknowledgements.",
-    "failures": "Retries of the link after a failure.",
-    "lost_records": "Offsets that were gone before they could be forwarded.",
-    "avoided_records": "Records that would have come twice upstream without transactions.",
-    "dead_letter_records": "Records that went to the dead-letter topic.",
-}
-PREFIX: Final = "triolog_forward_"
 NOT_RUNNING: Final = "not running"
 """Of a link that no process answers for."""
 
 
-def families(told: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
+def families(kind: LinkKind, told: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
     """Yield the metrics of a scrape. `told` has a snapshot of each link, or only its name when the link does not respond."""
     from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 
-    state = GaugeMetricFamily(f"{PREFIX}state", "1 for the state that a link is in.", labels=["link", "state"])
+    prefix = f"triolog_{kind.name}_"
+    state = GaugeMetricFamily(f"{prefix}state", "1 for the state that a link is in.", labels=["link", "state"])
     for each in told:
         for known in (*(possible.value for possible in LinkState), NOT_RUNNING):
             state.add_metric([each["link"], known], float(each.get("state", NOT_RUNNING) == known))
     yield state
     answered = [each for each in told if "state" in each]
-    troubles = GaugeMetricFamily(f"{PREFIX}stopped_topics", "Topics that are stopped.", labels=["link"])
+    troubles = GaugeMetricFamily(
+        f"{prefix}stopped_topics", "Topics that are stopped, or filters that a broker refuses.", labels=["link"]
+    )
     for each in answered:
         troubles.add_metric([each["link"]], len(each["troubles"]))
     yield troubles
-    kinds: list[tuple[dict[str, str], Any]] = [(GAUGES, GaugeMetricFamily), (COUNTERS, CounterMetricFamily)]
-    for names, kind in kinds:
+    kinds: list[tuple[Mapping[str, str], Any]] = [(kind.gauges, GaugeMetricFamily), (kind.counters, CounterMetricFamily)]
+    for names, form in kinds:
         for name, text in names.items():
-            family = kind(PREFIX + name, text, labels=["link"])
+            family = form(prefix + name, text, labels=["link"])
             for each in answered:
                 family.add_metric([each["link"]], each[name])
             yield family
 
 
 @asynccontextmanager
-async def answering_metrics(settings: ForwardSettings, links: Callable[[], Sequence[LinkProgress]]) -> AsyncIterator[None]:
+async def answering_metrics(
+    kind: LinkKind, settings: ProcessSettings, links: Callable[[], Sequence[Progress]]
+) -> AsyncIterator[None]:
     """Answer `/metrics` for the time of the block, where the settings say so, to those who are answered by a server's. Raises
     SettingsError."""
     if settings.metrics is None:
         yield
         return
-    listener, failed = _listener(settings, settings.metrics, links), None
+    listener, failed = _listener(kind, settings, settings.metrics, links), None
     async with trio.open_nursery() as nursery:
         try:
             await nursery.start(listener.run)
@@ -87,7 +75,7 @@ async def answering_metrics(settings: ForwardSettings, links: Callable[[], Seque
         raise failed
 
 
-def _listener(settings: ForwardSettings, address: Address, links: Callable[[], Sequence[LinkProgress]]) -> Listener:
+def _listener(kind: LinkKind, settings: ProcessSettings, address: Address, links: Callable[[], Sequence[Progress]]) -> Listener:
     if any(importlib.util.find_spec(name) is None for name in ("prometheus_client", "h11")):
         raise SettingsError(f"metrics need prometheus_client and h11: {how_to_install('metrics')}")
     from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
@@ -99,7 +87,7 @@ def _listener(settings: ForwardSettings, address: Address, links: Callable[[], S
 
     class Links(Collector):
         def collect(self) -> Iterator[Metric]:
-            return families([link.snapshot() for link in links()])
+            return families(kind, [link.snapshot() for link in links()])
 
     try:
         token = None if settings.metrics_token_file is None else read_token(settings.metrics_token_file)

@@ -38,19 +38,17 @@ MAX_SOCKET_PATH: Final = 107 if sys.platform == "linux" else 103
 
 LOGGER: Final = logging.getLogger(__name__)
 
-STATE_VARIABLE: Final = "TRIOLOG_FORWARD_DIR"
 
-
-def default_state_dir(environment: Mapping[str, str]) -> Path:
-    """Return the default directory of links: the environment variable's, else below systemd's runtime directory of the service,
-    else in the user's own runtime directory, else in a temporary one."""
-    if STATE_VARIABLE in environment:
-        return Path(environment[STATE_VARIABLE])
+def default_state_dir(environment: Mapping[str, str], kind: str = "forward") -> Path:
+    """Return the default directory of a kind's links: the environment variable's, such as TRIOLOG_FORWARD_DIR, else below
+    systemd's runtime directory of the service, else in the user's own runtime directory, else in a temporary one."""
+    if (variable := f"TRIOLOG_{kind.upper()}_DIR") in environment:
+        return Path(environment[variable])
     if "RUNTIME_DIRECTORY" in environment:
-        return Path(environment["RUNTIME_DIRECTORY"].partition(":")[0]) / "forward"
+        return Path(environment["RUNTIME_DIRECTORY"].partition(":")[0]) / kind
     if "XDG_RUNTIME_DIR" in environment:
-        return Path(environment["XDG_RUNTIME_DIR"]) / "triolog-forward"
-    return Path(tempfile.gettempdir()) / f"triolog-forward-{os.getuid()}"
+        return Path(environment["XDG_RUNTIME_DIR"]) / f"triolog-{kind}"
+    return Path(tempfile.gettempdir()) / f"triolog-{kind}-{os.getuid()}"
 
 
 @attrs.define(eq=False, repr=False)
@@ -80,7 +78,7 @@ class LinkPlace:
         except BlockingIOError:
             holder = os.read(lock, 32).decode().strip()
             os.close(lock)
-            raise LinkStoppedError(f"process {holder} already forwards link {link}: {folder}") from None
+            raise LinkStoppedError(f"process {holder} already runs link {link}: {folder}") from None
         if (last := os.read(lock, 32).decode(errors="replace").strip()).isdecimal():
             LOGGER.warning("last process crashed or was killed: link=%s pid=%s", link, last)
         os.ftruncate(lock, 0)

@@ -15,18 +15,16 @@ import signal
 from collections.abc import AsyncIterator, Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import trio
 
 from ..errors import LinkStoppedError, SettingsError
-from ..link import Claims, Link
-from ..memory import TopicIds, Wishes
-from ..progress import LinkProgress
-from ..settings.forward_settings import PROCESS_KEYS, ForwardSettings
-from ..settings.link_settings import LINK_KEYS, LinkSettings
-from ..source.source import Source
+from ..link_loop import LinkLoop
+from ..memory import Wishes
+from ..progress import Progress
+from ..settings.process_settings import LinkKind, ProcessSettings
 from .control import serve_control
 from .metrics import answering_metrics
 from .place import LinkPlace
@@ -35,28 +33,32 @@ LOGGER: Final = logging.getLogger(__name__)
 PARENT_S: Final = 1.0
 """How often it is looked whether the process is there that started this one."""
 
+MakeLink = Callable[[Any, LinkPlace, Wishes], LinkLoop]
+"""Makes a link of its settings."""
+
 
 async def run_links(
-    settings: ForwardSettings,
+    kind: LinkKind,
+    settings: ProcessSettings,
     state_dir: Path,
-    open_source: Callable[[], Source],
+    make: MakeLink,
     *,
-    drain: bool,
-    read_again: Callable[[], ForwardSettings] | None = None,
+    drain: bool = False,
+    read_again: Callable[[], ProcessSettings] | None = None,
     parent: int | None = None,
     started: Callable[[], None] = lambda: None,
-) -> list[Link]:
-    """Forward until everything has ended; answers the links. Raises LinkStoppedError, SettingsError before anything is sent.
+) -> list[LinkLoop]:
+    """Run links until everything has ended; answers the links. Raises LinkStoppedError, SettingsError before any begins.
     `parent`: the process that started this one, with which it ends. `read_again`, for SIGHUP, blocks and raises SettingsError.
     """
     with contextlib.ExitStack() as stack:
-        fleet = Fleet(settings, state_dir, open_source, drain)
+        fleet = Fleet(kind, settings, state_dir, make, drain)
         stack.callback(fleet.release)
         fleet.take()
         if settings.is_exposed:
             LOGGER.warning("insecure metrics=%s: clients on other machines can read it", settings.metrics)
         signals = stack.enter_context(trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT))
-        async with answering_metrics(settings, fleet.progress), trio.open_nursery() as around:
+        async with answering_metrics(kind, settings, fleet.progress), trio.open_nursery() as around:
             await fleet.start(around)
             around.start_soon(_stop_on_signal, signals, fleet)
             around.start_soon(_stop_when_cancelled, fleet)
@@ -85,7 +87,7 @@ async def _stop_when_cancelled(fleet: Fleet) -> None:
         fleet.stop()
 
 
-async def _reload_on_signal(hangups: AsyncIterator[int], fleet: Fleet, read_again: Callable[[], ForwardSettings]) -> None:
+async def _reload_on_signal(hangups: AsyncIterator[int], fleet: Fleet, read_again: Callable[[], ProcessSettings]) -> None:
     async for _ in hangups:
         await fleet.reload(read_again)
 
@@ -99,7 +101,7 @@ async def _end_with(parent: int, fleet: Fleet) -> None:
 
 @attrs.define(eq=False, repr=False)
 class _Running:
-    link: Link
+    link: LinkLoop
     place: LinkPlace
     asked: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     """Of its socket, which is there until the link is replaced or the process ends."""
@@ -111,15 +113,15 @@ class _Running:
 class Fleet:
     """Owner: the main task of the process."""
 
-    _settings: ForwardSettings
+    _kind: LinkKind
+    _settings: ProcessSettings
     _state_dir: Path
-    _open_source: Callable[[], Source]
+    _make: MakeLink
     _drain: bool
     _nursery: trio.Nursery | None = None
     _places: dict[str, LinkPlace] = attrs.field(factory=dict)
     """Of links that are to begin."""
     _links: dict[str, _Running] = attrs.field(factory=dict)
-    _claims: Claims = attrs.field(factory=Claims)
     _busy: int = 0
     """Links that have not ended, and a reload that is under way."""
     _is_stopping: bool = False
@@ -127,10 +129,10 @@ class Fleet:
     """Every link has ended."""
 
     @property
-    def links(self) -> list[Link]:
+    def links(self) -> list[LinkLoop]:
         return [each.link for each in self._links.values()]
 
-    def progress(self) -> list[LinkProgress]:
+    def progress(self) -> list[Progress]:
         return [link.progress for link in self.links]
 
     def stop(self) -> None:
@@ -153,7 +155,7 @@ class Fleet:
         self._nursery = nursery
         await self._begin_all()
 
-    async def reload(self, read: Callable[[], ForwardSettings]) -> None:
+    async def reload(self, read: Callable[[], ProcessSettings]) -> None:
         """Take up what has changed. `read` blocks and raises SettingsError."""
         if self.over.is_set():
             return
@@ -172,7 +174,7 @@ class Fleet:
 
     # ---- inside --------------------------------------------------------------------------------------------------------
 
-    def _take(self, links: Iterable[LinkSettings]) -> dict[str, LinkPlace]:
+    def _take(self, links: Iterable[Any]) -> dict[str, LinkPlace]:
         places: dict[str, LinkPlace] = {}
         try:
             for each in links:
@@ -183,14 +185,14 @@ class Fleet:
             raise
         return places
 
-    async def _change(self, new: ForwardSettings) -> None:
+    async def _change(self, new: ProcessSettings) -> None:
         old, wanted = self._settings, {each.name: each for each in new.links}
         anew = [name for name in wanted if name in self._links and self._changes(name, wanted[name])]
         gone = [name for name in self._links if name not in wanted]
         LOGGER.info(
             "SIGHUP: settings read again: %d links started, %d stopped", len(anew) + len(self._places), len(anew) + len(gone)
         )
-        for key in PROCESS_KEYS:
+        for key in self._kind.process_keys:
             if getattr(old, key) != getattr(new, key):
                 LOGGER.warning("SIGHUP: needs a restart: %s is %s, was %s", key, getattr(new, key), getattr(old, key))
         async with trio.open_nursery() as nursery:
@@ -205,9 +207,9 @@ class Fleet:
         if self._is_stopping:
             self.stop()
 
-    def _changes(self, name: str, wanted: LinkSettings) -> bool:
+    def _changes(self, name: str, wanted: Any) -> bool:
         link = self._links[name].link
-        keys = [key for key in LINK_KEYS if getattr(link.settings, key) != getattr(wanted, key)]
+        keys = [key for key in self._kind.link_keys if getattr(link.settings, key) != getattr(wanted, key)]
         if keys:
             LOGGER.info("SIGHUP: link %s starts again: %s", name, ", ".join(keys))
         return bool(keys) or link.progress.state.is_final
@@ -220,9 +222,7 @@ class Fleet:
             if place is None:
                 continue
             wishes = Wishes(paused=place.is_paused, drain_and_end=self._drain)
-            ids = TopicIds(place.topics)
-            link = Link(settings, self._settings.node, self._open_source, wishes, self._claims, topic_ids=ids)
-            running = self._links[settings.name] = _Running(link, place)
+            running = self._links[settings.name] = _Running(self._make(settings, place, wishes), place)
             self._busy += 1
             await self._nursery.start(self._serve, running)
             self._nursery.start_soon(self._run, running)
@@ -233,7 +233,7 @@ class Fleet:
         await running.ended.wait()
         running.asked.cancel()
         await running.unasked.wait()
-        self._claims.release(name)
+        running.link.release()
 
     async def _serve(self, running: _Running, *, task_status: trio.TaskStatus[None]) -> None:
         with running.asked:
@@ -245,7 +245,7 @@ class Fleet:
         running.ended.set()
         self._less_busy()
 
-    def _run_link(self, link: Link) -> None:
+    def _run_link(self, link: LinkLoop) -> None:
         try:
             link.run()
         except BaseException:  # the process is to end: the threads of the others are waited for

@@ -1,4 +1,4 @@
-"""A server that forwards: the process that does it is a child, started when the server serves, and again when it has died.
+"""A server with links: the process that runs them is a child, started when the server serves, and again when it has died.
 
 It is a process of its own so that neither librdkafka's memory nor its processor time is the server's. What its links say of
 themselves is in the server's `/metrics`, and the server's SIGHUP is the child's.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +19,7 @@ import trio
 
 from ....server.config.values import Address
 from ....server.service.service import Change, Service
-from ..settings.forward_settings import ForwardSettings, read_file
+from ..settings.process_settings import LinkKind, ProcessSettings
 from .place import CONTROL, ask, default_state_dir
 from .supervised_child import SupervisedChild, reachable
 
@@ -32,11 +32,11 @@ makes no sense."""
 Serve = Callable[..., Awaitable[None]]
 
 
-async def serve_and_forward(
-    config_file: str, serve: Serve, config: Any, started: Callable[[Any], None], report: Any, service: Service
+async def serve_beside(
+    kind: LinkKind, config_file: str, serve: Serve, config: Any, started: Callable[[Any], None], report: Any, service: Service
 ) -> None:
-    """Serve until the server ends; forward meanwhile, as the file says. Raises SettingsError."""
-    child = Child(config_file, read(config_file))
+    """Serve until the server ends; run the links of the file meanwhile. Raises SettingsError."""
+    child = Child(kind, config_file, kind.servers(config_file), service.scraped)
     service.parts.append(child.part)
     service.scraped = child.metrics
     async with trio.open_nursery() as nursery:
@@ -49,33 +49,31 @@ async def serve_and_forward(
         nursery.cancel_scope.cancel()
 
 
-def read(config_file: str) -> ForwardSettings:
-    """The links of a server's file, blocking. Raises SettingsError."""
-    return ForwardSettings(**read_file(config_file, is_servers=True))
-
-
-def child_command(config_file: str, native: Address) -> list[str]:
-    """Return the command that forwards from a server listening at `native`."""
+def child_command(kind: LinkKind, config_file: str, native: Address) -> list[str]:
+    """Return the command that runs the links beside a server listening at `native`."""
     return [
-        *(sys.executable, "-m", "triolog.tools.cli", "forward"),
+        *(sys.executable, "-m", "triolog.tools.cli", *kind.command),
         *("--server-config", config_file, "--server", str(reachable(native)), "--parent", str(os.getpid())),
     ]
 
 
 @attrs.define(eq=False, repr=False)
 class Child:
-    """The process that forwards. Owner: the process that serves."""
+    """The process that runs the links. Owner: the process that serves."""
 
+    _kind: LinkKind
     _config_file: str
-    _settings: ForwardSettings
+    _settings: ProcessSettings
+    _others: Callable[[], Awaitable[Iterable[Any]]] | None
+    """Metrics of other children."""
     _process: SupervisedChild | None = None
     """None before the server serves."""
 
     async def supervise(self, native: Address) -> None:
         """Keep it running until cancelled."""
-        command = child_command(self._config_file, native)
+        command = child_command(self._kind, self._config_file, native)
         self._process = SupervisedChild(
-            name="forwarding process",
+            name=f"{self._kind.name} process",
             start=partial(trio.lowlevel.open_process, command, stdin=subprocess.DEVNULL),
             final_codes=FOR_GOOD,
         )
@@ -83,7 +81,7 @@ class Child:
 
     async def part(self, config: Any) -> Change:
         """SIGHUP: links that make no sense are refused here, what changes is said by the child. Raises SettingsError."""
-        settings = await trio.to_thread.run_sync(read, self._config_file)
+        settings = await trio.to_thread.run_sync(self._kind.servers, self._config_file)
 
         def apply() -> None:
             self._settings = settings
@@ -96,11 +94,18 @@ class Child:
         """Return the links' status as Prometheus metrics."""
         from .metrics import families
 
-        return list(families(await trio.to_thread.run_sync(_told, self._settings)))
+        others = [] if self._others is None else await self._others()
+        told = await trio.to_thread.run_sync(_told, self._kind, self._settings)
+        return [*others, *families(self._kind, told)]
 
 
-def _told(settings: ForwardSettings) -> list[dict[str, Any]]:
-    state_dir = Path(settings.state_dir) if settings.state_dir else default_state_dir(os.environ)
+def state_dir_of(kind: LinkKind, settings: ProcessSettings) -> Path:
+    """Return the directory in which the links can be reached."""
+    return Path(settings.state_dir) if settings.state_dir else default_state_dir(os.environ, kind.name)
+
+
+def _told(kind: LinkKind, settings: ProcessSettings) -> list[dict[str, Any]]:
+    state_dir = state_dir_of(kind, settings)
     told = []
     for link in settings.links:
         try:

@@ -1,11 +1,11 @@
-"""The environment of the Spark benchmark's rows: a server, a warm Spark session, and shared data, created on first use."""
+"""The environment of the Spark benchmark's rows: a server; a warm Spark session and shared data, created on first use."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -44,12 +44,21 @@ WARM_UPS: Final = 2
 class SparkPlace:
     """Owned by the program that runs the benchmark; made by `open_place`."""
 
-    def __init__(self, bench: Bench, spark: SparkSession, jvm: int, server: Server, directory: Path) -> None:
-        self.spark = spark
+    def __init__(self, bench: Bench, server: Server, directory: Path, resources: ExitStack) -> None:
         self.server = server
         self.directory = directory
+        self.say = bench.say
         self._bench = bench
-        self._jvm = jvm
+        self._resources = resources
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        """Start the session; it stops with the place."""
+        self.say("starting Spark")
+        spark = session("triolog spark bench", config={**CONFIG, "spark.sql.warehouse.dir": f"{self.directory}/warehouse"})
+        self._resources.callback(spark.stop)
+        spark.sparkContext.setLogLevel("ERROR")
+        return spark
 
     @property
     def scale(self) -> Scale:
@@ -68,10 +77,13 @@ class SparkPlace:
     def cpu_s(self, actions: Mapping[str, Callable[[], object]]) -> dict[str, list[float]]:
         """Return the CPU seconds of JVM and workers for each action, warm, in turn."""
         for name, action in actions.items():
-            self._bench.say(f"{name}, first runs")
+            self.say(f"{name}, first runs")
             for _ in range(WARM_UPS):
                 action()
-        jvm = self._jvm
+        gateway = self.spark.sparkContext._gateway
+        assert gateway is not None, "a session has a gateway to its JVM"
+        process: subprocess.Popen[bytes] = gateway.proc
+        jvm = process.pid
         return self._bench.interleave({name: lambda act=act: cpu_used_s(jvm, act) for name, act in actions.items()})  # type: ignore[misc]
 
     def read(self, topic: str, **options: object) -> DataFrame:
@@ -87,7 +99,7 @@ class SparkPlace:
     def fill(self, topic: str, partitions: int, rows: Iterator[pa.RecordBatch]) -> None:
         """Create a topic with these rows, a batch to each partition in turn."""
         self.create(topic, partitions)
-        self._bench.say(f"filling topic {topic}")
+        self.say(f"filling topic {topic}")
         with ServerLink(Servers((self.server.address,))) as link:
             outbox = ProduceOutbox(link, acks=-1)
             for number, batch in enumerate(rows):
@@ -116,7 +128,7 @@ class SparkPlace:
     @cached_property
     def parquet(self) -> str:
         """Write the same rows with the same columns to Parquet."""
-        self._bench.say("writing Parquet")
+        self.say("writing Parquet")
         path = str(self.directory / "rows.parquet")
         self.read(self.topic).write.parquet(path)
         return path
@@ -156,17 +168,7 @@ def to_nowhere(rows: DataFrame) -> None:
 
 @contextmanager
 def open_place(bench: Bench) -> Iterator[SparkPlace]:
-    """Run server and session for the time of the block."""
+    """Run a server, and a session if a row needs one, for the time of the block."""
     with bench.workspace() as path:
-        directory = Path(path)
-        bench.say("starting Spark")
-        spark = session("triolog spark bench", config={**CONFIG, "spark.sql.warehouse.dir": f"{path}/warehouse"})
-        spark.sparkContext.setLogLevel("ERROR")
-        gateway = spark.sparkContext._gateway
-        assert gateway is not None, "a session has a gateway to its JVM"
-        process: subprocess.Popen[bytes] = gateway.proc
-        try:
-            with serving(path) as server:
-                yield SparkPlace(bench, spark, process.pid, server, directory)
-        finally:
-            spark.stop()
+        with serving(path, kafka=True) as server, ExitStack() as resources:
+            yield SparkPlace(bench, server, Path(path), resources)

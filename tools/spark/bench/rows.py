@@ -12,6 +12,7 @@ from ...bench.running import Benchmark
 from ...export.layout import Export
 from ...export.log_pieces import LogSource
 from ..jobs.export import export
+from .beside_kafka import beside_kafka
 from .codec import codec_lines
 from .place import FIRST_MS, SparkPlace, make_rows, open_place, to_nowhere
 
@@ -164,6 +165,7 @@ ROWS: Final[Mapping[str, Callable[[SparkPlace], RowResult]]] = {
     "write": write,
     "micro-batch": micro_batch,
     "export": export_job,
+    "beside-kafka": beside_kafka,
 }
 
 BENCHMARK: Final = Benchmark(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -51,10 +50,8 @@ def job_session(name: str, master: str, failure: type[click.ClickException] = Fa
     try:
         from ..session import session
 
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # PySpark's about the version of pandas
-            spark = session(f"triolog {name}", master=master, config={"spark.ui.enabled": "false"}, is_quiet=True)
-            yield spark
+        spark = session(f"triolog {name}", master=master, config={"spark.ui.enabled": "false"}, is_quiet=True)
+        yield spark
     except TriologError as exc:
         raise failure(printable(str(exc))) from exc
     except OSError as exc:
@@ -164,6 +161,8 @@ def run_pieces(
 
     A result's `records`, if there is one, is counted in the progress.
     """
+    from ..carried import carried
+
     before = sum(piece.name in manifest.done for piece in pieces)
     todo = [piece for piece in pieces if piece.name not in manifest.done]
     context = spark.sparkContext
@@ -173,7 +172,7 @@ def run_pieces(
         for start in range(0, len(todo), size):
             group = todo[start : start + size]
             context.setJobDescription(f"{manifest.job}: pieces {before + start + 1} to {before + start + len(group)}")
-            answers = context.parallelize(group, len(group)).mapPartitions(partial(_work, work)).collect()
+            answers = context.parallelize(group, len(group)).mapPartitions(carried(partial(_work, work))).collect()
             manifest.add({name: result for name, result, failure in answers if failure is None})
             report(pieces, manifest, before, progress)
             _check([(name, failure) for name, _, failure in answers if failure is not None], manifest)

@@ -21,7 +21,16 @@ _BATCHING: Final = "batchBytes and batchRecords set the sizes of a write"
 _RETRIES: Final = "kafka.delivery.timeout.ms limits the retries"
 _TLS: Final = "triolog's client does not have this setting of TLS. Use triolog.tlsCa and triolog.tlsCert"
 _STORES: Final = "triolog's client reads PEM files only. Set the type to PEM and the location to a file"
-_LOGIN: Final = "triolog's client logs in with SCRAM or PLAIN only. Use kafka.sasl.jaas.config or triolog.user"
+_LOGIN: Final = (
+    "triolog's client logs in with SCRAM, PLAIN or OAUTHBEARER only. Use kafka.sasl.jaas.config, triolog.user or "
+    "triolog.tokenFile"
+)
+_ISSUER: Final = (
+    "triolog's client requests no token from an issuer. Let another program keep a token in a file, and set "
+    "kafka.sasl.oauthbearer.token.endpoint.url to file:///PATH"
+)
+_VERIFICATION: Final = "triolog's client does not verify tokens. The server does"
+_RENEWAL: Final = "triolog's client renews a login when 85 % of its time has passed"
 _OUR_TRANSACTION: Final = "the sink commits by itself. txnAppId and txnVersion name a write"
 
 COMMON_UNUSED: Final = {
@@ -136,14 +145,17 @@ SECURITY_REFUSED: Final = {
         "sasl.kerberos.service.name",
         "sasl.kerberos.ticket.renew.jitter",
         "sasl.kerberos.ticket.renew.window.factor",
-        "sasl.login.callback.handler.class",
         "sasl.login.class",
-        "sasl.login.connect.timeout.ms",
-        "sasl.login.read.timeout.ms",
+    ),
+    _RENEWAL: (
         "sasl.login.refresh.buffer.seconds",
         "sasl.login.refresh.min.period.seconds",
         "sasl.login.refresh.window.factor",
         "sasl.login.refresh.window.jitter",
+    ),
+    _ISSUER: (
+        "sasl.login.connect.timeout.ms",
+        "sasl.login.read.timeout.ms",
         "sasl.login.retry.backoff.max.ms",
         "sasl.login.retry.backoff.ms",
         "sasl.oauthbearer.assertion.algorithm",
@@ -159,20 +171,21 @@ SECURITY_REFUSED: Final = {
         "sasl.oauthbearer.assertion.template.file",
         "sasl.oauthbearer.client.credentials.client.id",
         "sasl.oauthbearer.client.credentials.client.secret",
+        "sasl.oauthbearer.header.urlencode",
+        "sasl.oauthbearer.jwt.retriever.class",
+        "sasl.oauthbearer.scope",
+    ),
+    _VERIFICATION: (
         "sasl.oauthbearer.clock.skew.seconds",
         "sasl.oauthbearer.expected.audience",
         "sasl.oauthbearer.expected.issuer",
-        "sasl.oauthbearer.header.urlencode",
         "sasl.oauthbearer.jwks.endpoint.refresh.ms",
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
         "sasl.oauthbearer.jwks.endpoint.url",
-        "sasl.oauthbearer.jwt.retriever.class",
         "sasl.oauthbearer.jwt.validator.class",
-        "sasl.oauthbearer.scope",
         "sasl.oauthbearer.scope.claim.name",
         "sasl.oauthbearer.sub.claim.name",
-        "sasl.oauthbearer.token.endpoint.url",
     ),
 }
 """Settings of security without a counterpart. They are refused whatever `strictOptions` is: without them a connection would be
@@ -186,6 +199,8 @@ KEYSTORE_TYPE: Final = "kafka.ssl.keystore.type"
 ENDPOINT_IDENTIFICATION: Final = "kafka.ssl.endpoint.identification.algorithm"
 SASL_MECHANISM: Final = "kafka.sasl.mechanism"
 JAAS: Final = "kafka.sasl.jaas.config"
+TOKEN_URL: Final = "kafka.sasl.oauthbearer.token.endpoint.url"
+LOGIN_HANDLER: Final = "kafka.sasl.login.callback.handler.class"
 
 SECURITY: Final = (
     Option(
@@ -217,15 +232,31 @@ SECURITY: Final = (
     Option(
         SASL_MECHANISM,
         Meaning.DIFFERENT,
-        "`SCRAM-SHA-256`, `SCRAM-SHA-512`, or over TLS `PLAIN`.",
-        difference="`GSSAPI`, the default of Kafka's clients, and `OAUTHBEARER` are refused",
+        "`SCRAM-SHA-256`, `SCRAM-SHA-512`, `OAUTHBEARER`, or over TLS `PLAIN`.",
+        difference="`GSSAPI`, the default of Kafka's clients, is refused",
     ),
     Option(
         JAAS,
         Meaning.DIFFERENT,
         "User and password, as in `org.apache.kafka.common.security.scram.ScramLoginModule required "
-        'username="ann" password="...";`.',
-        difference="`ScramLoginModule` and `PlainLoginModule` only",
+        'username="ann" password="...";`. With `OAUTHBEARER`, `OAuthBearerLoginModule` with extensions '
+        '(`extension_logicalCluster="lkc-1"`).',
+        difference="`ScramLoginModule`, `PlainLoginModule` and `OAuthBearerLoginModule` only; client ids, client secrets and "
+        "unsecured tokens are refused",
+    ),
+    Option(
+        TOKEN_URL,
+        Meaning.DIFFERENT,
+        "With `OAUTHBEARER`: `file:///PATH` of the file with the token, on the driver and on every executor. It is read at "
+        "every login.",
+        difference="`file:` only: the client requests no token from an issuer",
+    ),
+    Option(
+        LOGIN_HANDLER,
+        Meaning.DIFFERENT,
+        "With `OAUTHBEARER`: `org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler`, which has no "
+        "effect.",
+        difference="any other class is refused",
     ),
 )
 """Settings of security that are translated to the TLS and logins of triolog's listener."""

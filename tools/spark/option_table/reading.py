@@ -22,6 +22,7 @@ USER: Final = "triolog.user"
 PASSWORD: Final = "triolog.password"
 PASSWORD_FILE: Final = "triolog.passwordFile"
 PASSWORD_VARIABLE: Final = "TRIOLOG_PASSWORD"
+TOKEN_FILE: Final = "triolog.tokenFile"
 TLS_CA: Final = "triolog.tlsCa"
 TLS_CERT: Final = "triolog.tlsCert"
 GROUP: Final = "kafka.group.id"
@@ -44,6 +45,12 @@ SERVER_OPTIONS: Final = (
         "`TRIOLOG_PASSWORD` has the password on the machine that starts the query.",
     ),
     Option(PASSWORD, OWN, "The password itself; Spark keeps it out of plans and event logs."),
+    Option(
+        TOKEN_FILE,
+        OWN,
+        "File with a bearer token (OAUTHBEARER), on the driver and on every executor, instead of a user. It is read at every "
+        "login, and sent over TLS only.",
+    ),
     Option(TLS_CA, OWN, "PEM with the CAs of the server's certificate; encrypts the connection."),
     Option(TLS_CERT, OWN, "PEM with a client certificate and its key."),
     *kafka_clients.SECURITY,
@@ -141,7 +148,12 @@ ACCEPTED: Final = (
         "Streams only: about the largest number of bytes of log in a micro-batch, such as `64m`. Not together with "
         "`maxOffsetsPerTrigger`.",
     ),
-    Option("minPartitions", SAME, "The least number of Spark partitions: large ranges are cut."),
+    Option(
+        "minPartitions",
+        DIFFERENT,
+        "The least number of Spark partitions: large ranges are cut. Without it, partitions with little to read share a task.",
+        difference="Spark's Kafka source has at least one Spark partition for each topic partition",
+    ),
     Option(
         "maxRecordsPerPartition",
         DIFFERENT,

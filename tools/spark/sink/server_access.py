@@ -12,27 +12,41 @@ import os
 import re
 from collections.abc import Mapping
 from typing import Final
+from urllib.parse import unquote, urlsplit
 
 import attrs
 
+from ....protocol.kafka.oauthbearer import OAUTHBEARER
 from ...client.config import Address, AddressSource, address_text
-from ...client.login import PLAIN, SCRAM, LoginConfig, PasswordFile
+from ...client.login import PLAIN, SCRAM, LoginConfig, PasswordFile, TokenFile
 from ...client.tls import TlsConfig
 from ..option_table.kafka_clients import (
     ENDPOINT_IDENTIFICATION,
     JAAS,
     KEYSTORE,
     KEYSTORE_TYPE,
+    LOGIN_HANDLER,
     SASL_MECHANISM,
     SECURITY,
     SECURITY_PROTOCOL,
+    TOKEN_URL,
     TRUSTSTORE,
     TRUSTSTORE_TYPE,
 )
 from ..option_table.option import OptionError
-from ..option_table.reading import PASSWORD, PASSWORD_FILE, PASSWORD_VARIABLE, SERVERS, SERVERS_ALIAS, TLS_CA, TLS_CERT, USER
+from ..option_table.reading import (
+    PASSWORD,
+    PASSWORD_FILE,
+    PASSWORD_VARIABLE,
+    SERVERS,
+    SERVERS_ALIAS,
+    TLS_CA,
+    TLS_CERT,
+    TOKEN_FILE,
+    USER,
+)
 
-ACCESS: Final = (USER, PASSWORD, PASSWORD_FILE, TLS_CA, TLS_CERT)
+ACCESS: Final = (USER, PASSWORD, PASSWORD_FILE, TOKEN_FILE, TLS_CA, TLS_CERT)
 """triolog's own names. Spark keeps an option whose name contains `password` out of plans and event logs."""
 KAFKA_ACCESS: Final = tuple(option.name for option in SECURITY)
 DEFAULT_PORT: Final = 9095
@@ -47,8 +61,14 @@ _PROTOCOLS: Final = {
 _MODULES: Final = {
     "org.apache.kafka.common.security.scram.ScramLoginModule": frozenset(SCRAM),
     "org.apache.kafka.common.security.plain.PlainLoginModule": frozenset({PLAIN}),
+    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule": frozenset({OAUTHBEARER}),
 }
 """Mechanisms of each login module."""
+_HANDLERS: Final = tuple(
+    f"org.apache.kafka.common.security.oauthbearer.{package}OAuthBearerLoginCallbackHandler" for package in ("", "secured.")
+)
+"""Kafka's class that reads a token from a file; the second name is that before Kafka 4."""
+_EXTENSION: Final = "extension_"
 _SETTING: Final = r'\w+\s*=\s*(?:"(?:[^"\\]|\\.)*"|[^\s";]+)'
 _JAAS: Final = re.compile(rf"\s*([\w.$]+)\s+required((?:\s+{_SETTING})*)\s*;\s*")
 _JAAS_SETTING: Final = re.compile(r'(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s";]+))')
@@ -118,6 +138,12 @@ def _own_access(given: Mapping[str, str]) -> ServerAccess:
     user, password, file = (given.get(name.lower()) for name in (USER, PASSWORD, PASSWORD_FILE))
     ca, certificate = given.get(TLS_CA.lower()), given.get(TLS_CERT.lower())
     tls = None if ca is None and certificate is None else TlsConfig(ca_file=ca, certificate_file=certificate)
+    if (token_file := given.get(TOKEN_FILE.lower())) is not None:
+        if user is not None or password is not None or file is not None:
+            raise OptionError(f"option {TOKEN_FILE} and a user or a password are both given. Use only one login")
+        if not token_file:
+            raise OptionError(f"option {TOKEN_FILE} is empty, expected the path of a file")
+        return ServerAccess(tls, LoginConfig(token=TokenFile(token_file)))
     if user is None:
         if password is not None or file is not None:
             raise OptionError(f"option {USER} is missing, but a password is given")
@@ -178,23 +204,51 @@ def _pem(given: Mapping[str, str], location: str, kind: str) -> str | None:
 
 def _login(given: Mapping[str, str]) -> LoginConfig:
     mechanism = given.get(SASL_MECHANISM, "GSSAPI")
-    allowed = (*SCRAM, PLAIN)
+    allowed = (*SCRAM, PLAIN, OAUTHBEARER)
     if mechanism not in allowed:
         where = f"is {mechanism!r}" if SASL_MECHANISM in given else "is missing, which means GSSAPI to Kafka's clients"
         raise OptionError(f"option {SASL_MECHANISM} {where}; expected one of {', '.join(allowed)}")
+    if mechanism != OAUTHBEARER and (useless := [name for name in (TOKEN_URL, LOGIN_HANDLER) if name in given]):
+        raise OptionError(f"option {useless[0]} has no effect unless {SASL_MECHANISM} is {OAUTHBEARER}. Leave it out")
     if JAAS not in given:
-        raise OptionError(f"option {JAAS} is missing: the user and the password for {mechanism}")
+        missing = "the login module" if mechanism == OAUTHBEARER else "the user and the password"
+        raise OptionError(f"option {JAAS} is missing: {missing} for {mechanism}")
     found = _JAAS.fullmatch(given[JAAS])
     if found is None:
-        raise OptionError(f'option {JAAS} cannot be read, expected MODULE required username="..." password="...";')
+        raise OptionError(f'option {JAAS} cannot be read, expected MODULE required NAME="..." ...;')
     module, settings = found[1], _settings(found[2])
     if mechanism not in _MODULES.get(module, frozenset()):
         raise OptionError(f"option {JAAS} names the module {module}, which does not log in with {mechanism}")
+    return _bearer(given, settings) if mechanism == OAUTHBEARER else _user(settings, mechanism)
+
+
+def _user(settings: Mapping[str, str], mechanism: str) -> LoginConfig:
     if surplus := sorted(settings.keys() - {"username", "password"}):
         raise OptionError(f"option {JAAS} has the setting {surplus[0]}, expected username and password only")
     if not settings.get("username") or not settings.get("password"):
         raise OptionError(f"option {JAAS} needs username and password")
     return LoginConfig(user=settings["username"], password=settings["password"], mechanism=mechanism)
+
+
+def _bearer(given: Mapping[str, str], settings: Mapping[str, str]) -> LoginConfig:
+    """Return the login with the token in a file. As with Kafka's clients, `SASL_PLAINTEXT` sends it without TLS."""
+    handler = given.get(LOGIN_HANDLER)
+    if handler is not None and handler not in _HANDLERS:
+        raise OptionError(f"option {LOGIN_HANDLER} is {handler}, and classes of Java do not run here; expected {_HANDLERS[0]}")
+    if surplus := sorted(name for name in settings if not name.startswith(_EXTENSION)):
+        raise OptionError(
+            f"option {JAAS} has the setting {surplus[0]}, expected {_EXTENSION}NAME only: {TOKEN_URL} has the token"
+        )
+    url = urlsplit(given.get(TOKEN_URL, ""))
+    path = unquote(url.path)
+    if url.scheme != "file" or url.netloc not in ("", "localhost") or not path.startswith("/"):
+        where = f"has the scheme {url.scheme!r}" if TOKEN_URL in given else "is missing"
+        raise OptionError(
+            f"option {TOKEN_URL} {where}; expected file:///PATH: this client requests no token from an issuer. Let another "
+            "program keep a token in that file"
+        )
+    extensions = {name.removeprefix(_EXTENSION): value for name, value in settings.items()}
+    return LoginConfig(token=TokenFile(path), extensions=extensions, mechanism=OAUTHBEARER)
 
 
 def _settings(text: str) -> dict[str, str]:

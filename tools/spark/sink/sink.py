@@ -15,6 +15,7 @@ import attrs
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from ..carried import Carried
 from ..one_line import one_line
 from ..option_table.option import OptionError
 from . import writer
@@ -66,7 +67,7 @@ def _checked(options: Mapping[str, str], schema: StructType) -> WriteOptions:
     return checked
 
 
-class BatchWriter(DataSourceArrowWriter):
+class BatchWriter(Carried, DataSourceArrowWriter):
     """A writer for one write of a DataFrame."""
 
     def __init__(self, options: WriteOptions, application: str, version: int) -> None:
@@ -92,7 +93,7 @@ class BatchWriter(DataSourceArrowWriter):
             _abort(self._options, self._application, self._version, messages)
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
+class StreamWriter(Carried, DataSourceStreamArrowWriter):
     """A writer for one micro-batch of a streaming query: its tasks, or its commit."""
 
     def __init__(self, options: WriteOptions) -> None:

@@ -7,6 +7,7 @@ Ranges of offsets are cut into the tasks of a read like this:
 2. `maxRecordsPerPartition` cuts what has more offsets than that into even parts.
 3. `minPartitions` cuts further while there are fewer: first a part each for ranges that would get one, then the rest shares
    what is left by size (Spark: KafkaOffsetRangeCalculator).
+4. Without `minPartitions`, neighbouring ranges share a task up to `GROUP_BYTES`: a task costs more than their records.
 
 While one answer is decoded the next one is on its way. A broker that starts again in between is waited for and the fetch is
 repeated from the offset that was reached, so nothing is lost and nothing comes twice.
@@ -28,11 +29,13 @@ import attrs
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ....protocol.errors import CorruptRecordError, ErrorCode, RecordTooLargeError, RequestError, TriologError
+from ....protocol.limits import KIB, MIB
 from ....protocol.native.messages import FetchPartitionResponse
 from ....protocol.records.columnar.decode import Wanted, decode_batches, next_offset
 from ....protocol.records.record import CommittedFilter
 from ....protocol.types import Isolation, TopicPartition
 from ...client.blocking.client import Started
+from ..carried import Carried
 from ..one_line import one_line
 from ..sink.worker import settle
 from . import bounds
@@ -45,7 +48,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class BatchReader(DataSourceReader):
+class BatchReader(Carried, DataSourceReader):
     """Reads from the starting to the ending bound, both resolved when the read is planned. Holds plain data: it is pickled.
 
     It has no `pushFilters`. Spark 4.3 keeps one plan of a Python source for a DataFrame (PythonDataSourceV2.setReadInfo): where
@@ -61,14 +64,11 @@ class BatchReader(DataSourceReader):
         """Return one range for each task. OptionError for a bound that does not fit, DataLossError, BrokerUnavailableError."""
         broker = Broker(self._options)
         known = broker.ranges()
-        return list(plan_ranges(broker, self._options, resolve(broker, self._options, known), known))
+        return list(plan_tasks(broker, self._options, resolve(broker, self._options, known), known))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task; none for the partition that Spark makes up where there was nothing to plan."""
-        settle()
-        if isinstance(partition, OffsetRange):
-            with one_line():
-                yield from read_range(Broker(self._options), self._options, partition, self._columns)
+        yield from read_task(self._options, partition, self._columns)
 
 
 class Times(Protocol):
@@ -124,9 +124,18 @@ SMALLEST_SPLIT_BYTES: Final = 64 * 1024
 """`minPartitions` never asks the server for smaller pieces: an index entry stands for 4 KiB, a task costs 20 ms."""
 
 
+GROUP_BYTES: Final = 256 * KIB
+"""Log that the ranges of one task have together, if they are several: decoding it takes less time than the start of a task. It
+stays small, so that a query with expensive functions keeps its parallel tasks."""
+MERGED_BYTES: Final = 4 * MIB
+"""Rows of several ranges that wait to be joined: large records can make a range larger than its estimate."""
+GROUP_OFFSETS: Final = 5_000
+"""The limit where the size is not known or records are compressed well."""
+
+
 @attrs.frozen
-class OffsetRange(InputPartition):
-    """Offsets of one partition from `low` up to `high`, exclusive: what one task reads."""
+class OffsetRange:
+    """Offsets of one partition from `low` up to `high`, exclusive."""
 
     topic: str
     partition: int
@@ -144,10 +153,38 @@ class OffsetRange(InputPartition):
         return self.high - self.low
 
 
+@attrs.frozen
+class ReadTask(InputPartition):
+    """The ranges that one task reads, one after the other."""
+
+    ranges: tuple[OffsetRange, ...]
+
+
+def plan_tasks(
+    broker: Broker, options: ReadOptions, ranges: Iterable[OffsetRange], known: Mapping[TopicPartition, PartitionRange]
+) -> list[ReadTask]:
+    """Return the tasks that read these ranges. `known` is what `Broker.ranges` says."""
+    pieces = plan_ranges(broker, options, ranges, known)
+    if options.min_partitions is not None:
+        return [ReadTask((piece,)) for piece in pieces]
+    most = min(GROUP_OFFSETS, options.max_records_per_partition or GROUP_OFFSETS)
+    groups: list[list[OffsetRange]] = []
+    size = count = 0
+    for piece in pieces:
+        more = estimated_bytes(piece, known.get(piece.name))
+        if groups and size + more <= GROUP_BYTES and count + piece.count <= most:
+            groups[-1].append(piece)
+            size, count = size + more, count + piece.count
+        else:
+            groups.append([piece])
+            size, count = more, piece.count
+    return [ReadTask(tuple(group)) for group in groups]
+
+
 def plan_ranges(
     broker: Broker, options: ReadOptions, ranges: Iterable[OffsetRange], known: Mapping[TopicPartition, PartitionRange]
 ) -> list[OffsetRange]:
-    """The tasks that read these ranges: together they are the ranges, without overlap. `known` is what `Broker.ranges` says."""
+    """Cut these ranges: together the pieces are the ranges, without overlap. `known` is what `Broker.ranges` says."""
     wanted = [range_ for range_ in ranges if range_.count > 0]
     sizes = {range_: estimated_bytes(range_, known.get(range_.name)) for range_ in wanted}
     target = options.split_bytes
@@ -203,6 +240,40 @@ def _cut_by_bytes(
             edges = [range_.low, *inner, range_.high]
             cuts[range_] = [attrs.evolve(range_, low=low, high=high) for low, high in pairwise(edges)]
     return [piece for range_ in ranges for piece in cuts.get(range_, [range_])]
+
+
+def read_task(options: ReadOptions, task: InputPartition, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of one task, in batches of up to `arrowMaxRecords`. Errors are one line."""
+    settle()
+    if not isinstance(task, ReadTask):
+        return
+    broker = Broker(options)
+    with one_line():
+        rows = (batch for range_ in task.ranges for batch in read_range(broker, options, range_, columns))
+        yield from rows if len(task.ranges) == 1 else _merged(rows, options.arrow_max_records)
+
+
+def _merged(batches: Iterable[pa.RecordBatch], most_rows: int) -> Iterator[pa.RecordBatch]:
+    """Join small batches: each costs Spark a conversion."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        if batch.num_rows == 0:
+            continue
+        if waiting and (rows + batch.num_rows > most_rows or size + batch.nbytes > MERGED_BYTES):
+            yield _joined(waiting)
+            waiting, rows, size = [], 0, 0
+        waiting.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    [joined] = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return joined
 
 
 _LOSSES: Final = (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.CORRUPT_MESSAGE)

@@ -41,14 +41,14 @@ from pyspark.sql.streaming.datasource import (
 from ....protocol.errors import TriologError
 from ....protocol.native.messages import SplitPoint
 from ....protocol.types import TopicPartition
+from ..carried import Carried
 from ..one_line import one_line
 from ..option_table.option import OptionError
-from ..sink.worker import settle
 from . import bounds, reader
 from .bounds import Json, PartitionRange, StreamOffsets
 from .broker import Broker, Cut
 from .options import ReadOptions
-from .reader import OffsetRange, estimated_bytes, plan_ranges, read_range, start_offsets
+from .reader import OffsetRange, estimated_bytes, plan_tasks, read_task, start_offsets
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,7 +62,7 @@ LOOKED_AT: Final = 4
 backlog of a terabyte is not cut up for each batch."""
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(Carried, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Offsets of a streaming query. Owner: the process that Spark runs it in; nobody calls it twice at once."""
 
     def __init__(self, options: ReadOptions, columns: tuple[str, ...], *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -159,14 +159,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 reader.report(self._options.fail_on_data_loss, reader.expired(partition, low, known[partition].low))
                 low = known[partition].low
             ranges.append(OffsetRange(*partition, low, high))
-        return list(plan_ranges(self._broker, self._options, ranges, known))
+        return list(plan_tasks(self._broker, self._options, ranges, known))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
-        settle()
-        if isinstance(partition, OffsetRange):
-            with one_line():
-                yield from read_range(Broker(self._options), self._options, partition, self._columns)
+        yield from read_task(self._options, partition, self._columns)
 
     # ---- how far -------------------------------------------------------------------------------------------------------
 
@@ -291,7 +288,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return limited
 
 
-class RefusedStreamReader(DataSourceStreamReader):
+class RefusedStreamReader(Carried, DataSourceStreamReader):
     """Stands in for the reader of a query whose options are refused."""
 
     def __init__(self, error: OptionError) -> None:

@@ -81,10 +81,10 @@ def test_undamaged_frames_are_requests_of_all_apis() -> None:
 
 
 def test_a_broken_invariant_is_reported_with_its_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    def planted(*_: object, **__: object) -> None:
-        raise IndexError("planted")
+    def planted(*_: object) -> None:
+        raise ZeroDivisionError("planted")
 
     frame = struct.pack(">hhih", ApiKey.LIST_GROUPS, 0, 1, -1)
-    monkeypatch.setattr("triolog.protocol.schema.codec.read", planted)
-    with pytest.raises(BrokenInvariantError, match=f"IndexError instead of RemoteProtocolError for {frame.hex()}"):
+    monkeypatch.setitem(APIS[ApiKey.LIST_GROUPS].readers, 0, planted)
+    with pytest.raises(BrokenInvariantError, match=f"ZeroDivisionError instead of RemoteProtocolError for {frame.hex()}"):
         kafka_requests.feed(frame)

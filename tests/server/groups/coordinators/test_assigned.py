@@ -338,7 +338,7 @@ async def test_a_group_without_members_changes_its_kind_and_keeps_its_offsets(fa
         member = door.CommittingMember(generation=joined.generation, member_id=joined.member_id)
         await broker.offsets.commit(GROUP, [(PARTITION, 5, None)], member=member)
         assert await kind.refusal(broker) is ErrorCode.GROUP_ID_NOT_FOUND
-        broker.groups.leave(GROUP, [door.LeavingMember(joined.member_id)])
+        await broker.groups.leave(GROUP, [door.LeavingMember(joined.member_id)])
         beat = await kind.settled(broker)
         [listing] = await listings(broker)
         assert listing.group_type == "consumer"

@@ -104,7 +104,7 @@ async def test_a_member_joins_syncs_commits_and_leaves(broker: door.Broker) -> N
     assert await broker.offsets.commit(GROUP, [(PARTITION, 5, None)], member=committing(joined)) == [None]
     [member] = broker.groups.describe(GROUP).members
     assert (member.client_id, member.client_host, member.metadata) == ("client", "/127.0.0.1", SUBSCRIPTION)
-    left = broker.groups.leave(GROUP, [door.LeavingMember(joined.member_id), door.LeavingMember("nobody")])
+    left = await broker.groups.leave(GROUP, [door.LeavingMember(joined.member_id), door.LeavingMember("nobody")])
     assert [each.error for each in left.members] == [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID]
     assert state(broker) is door.GroupState.EMPTY
     assert await committed_offset(broker, GROUP, PARTITION) == 5
@@ -309,7 +309,7 @@ async def test_offsets_expire_when_the_last_member_has_been_gone_for_the_retenti
         await broker.offsets.commit(GROUP, [(PARTITION, 5, None)], member=committing(joined))
         clock.advance(30 * DAY_MS)
         assert await coordinator.expire() == 0
-        broker.groups.leave(GROUP, [door.LeavingMember(joined.member_id)])
+        await broker.groups.leave(GROUP, [door.LeavingMember(joined.member_id)])
         await until(lambda: not coordinator._members.is_being_stored(GROUP))
         clock.advance(7 * DAY_MS - 1)
         assert await coordinator.expire() == 0
@@ -327,7 +327,7 @@ async def test_offsets_expire_though_the_log_refused_the_empty_group(tmp_path: P
         joined = await become_member(broker)
         await broker.offsets.commit(GROUP, [(PARTITION, 5, None)], member=committing(joined))
         fs.fail("write", f"{OFFSETS_TOPIC}-0/00000000000000000000.log")
-        broker.groups.leave(GROUP, [door.LeavingMember(joined.member_id)])
+        await broker.groups.leave(GROUP, [door.LeavingMember(joined.member_id)])
         await until(lambda: not coordinator._members.is_being_stored(GROUP))
         clock.advance(8 * DAY_MS)
         assert await coordinator.expire() == 0
@@ -354,7 +354,7 @@ async def test_offsets_of_topics_that_are_read_are_not_deleted(tmp_path: Path) -
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ]
         assert await broker.offsets.fetch(GROUP) == [(PARTITION, 5, "")]
-        broker.groups.leave(GROUP, [door.LeavingMember(joined.member_id)])
+        await broker.groups.leave(GROUP, [door.LeavingMember(joined.member_id)])
         assert await broker.offsets.delete(GROUP, [PARTITION]) == [None]
         assert await broker.offsets.fetch(GROUP) == []
     async with serving(tmp_path) as broker:
@@ -382,7 +382,7 @@ async def test_only_a_group_without_members_is_deleted(tmp_path: Path, is_stored
             await broker.offsets.commit(GROUP, [(PARTITION, 5, None)], member=committing(joined))
         with pytest.raises(RequestError, match=r"NON_EMPTY_GROUP.*is (Stable|CompletingRebalance) and has 1 members"):
             await broker.groups.delete(GROUP)
-        broker.groups.leave(GROUP, [door.LeavingMember(joined.member_id)])
+        await broker.groups.leave(GROUP, [door.LeavingMember(joined.member_id)])
         await broker.groups.delete(GROUP)
         assert await listings(broker) == []
         with pytest.raises(RequestError, match="GROUP_ID_NOT_FOUND"):
@@ -396,7 +396,7 @@ async def test_only_a_group_without_members_is_deleted(tmp_path: Path, is_stored
 
 async def test_a_deletion_that_has_begun_refuses_members_and_is_completed(tmp_path: Path, fs: GateFileSystem) -> None:
     async with serving(tmp_path, fs=fs, durability="fsync") as broker:
-        broker.groups.leave(GROUP, [door.LeavingMember((await become_member(broker)).member_id)])
+        await broker.groups.leave(GROUP, [door.LeavingMember((await become_member(broker)).member_id)])
         await until(lambda: not broker.groups._members.is_being_stored(GROUP))
         fs.fail("write", f"{OFFSETS_TOPIC}-0/00000000000000000000.log")
         with pytest.raises(RequestError, match="KAFKA_STORAGE_ERROR"):

@@ -250,7 +250,7 @@ async def test_an_answer_that_cannot_be_made_leaves_the_log_alone(tmp_path: Path
     async with kafka_server(tmp_path) as server:
         await server.broker.topics.create(TOPIC, 1)
         with monkeypatch.context() as patched:
-            patched.setattr(produce, "PRODUCED", SimpleNamespace(buffers=no_memory))
+            patched.setattr(produce, "PRODUCED", SimpleNamespace(single=no_memory))
             async with server.connected() as client:
                 await client.send(support.produce_request(batch("lost")), 9)
                 assert await client.is_closed_by_server()

@@ -17,6 +17,7 @@ import trio.testing
 from triolog.protocol.kafka.messages.groups import FindCoordinatorRequest
 from triolog.protocol.kafka.messages.topics import MetadataRequest
 from triolog.protocol.limits import MIB
+from triolog.protocol.native.connection import NativeConnection
 from triolog.server.listeners.connections import transport
 from triolog.server.listeners.connections.session import REQUESTS_PER_TURN, Session
 from triolog.server.listeners.connections.states import (
@@ -35,7 +36,6 @@ from triolog.server.listeners.connections.states import (
     Event,
     State,
 )
-from triolog.server.listeners.native.session import NativeSession
 from triolog.server.loop.procedures import in_turns
 
 from tests.server.listeners.native.test_session import session_of
@@ -215,7 +215,7 @@ async def test_a_session_follows_the_table_and_refuses_other_events(
 async def test_only_a_session_that_takes_requests_is_held_and_resumes(
     state: State, may_receive: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(NativeSession, "may_receive", lambda _: may_receive)
+    monkeypatch.setattr(NativeConnection, "can_receive_more", may_receive)
     async with session_of() as served:
         session = served.session
         session.state = state

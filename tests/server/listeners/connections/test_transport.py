@@ -140,7 +140,7 @@ async def test_buffers_of_all_sizes_leave_in_order_and_are_counted() -> None:
         transport = ends.transport
         transport.needs_writer = lambda: nursery.start_soon(transport.write)
         transport.send(buffers[:4])
-        transport.send(memoryview(each) for each in buffers[4:])
+        transport.send([memoryview(each) for each in buffers[4:]])
         assert transport.unsent_bytes == sum(map(len, buffers)), "the first piece is more than the socket takes"
         assert await ends.received(sum(map(len, buffers))) == b"".join(buffers)
         await until(lambda: transport.is_drained)

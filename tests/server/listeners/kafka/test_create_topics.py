@@ -229,7 +229,7 @@ async def test_a_waiting_fetch_learns_that_its_topic_is_gone(
     async with kafka.connected() as waiting:
         request = fetch_request(fetch_partition(), topic_id=kafka.topic_id(), max_wait_ms=PATIENT_MS, session_epoch=-1)
         await waiting.send(request, version)
-        await until(lambda: bool(actor_of(kafka.broker, TopicPartition(TOPIC, 0)).waiters._events))
+        await until(lambda: bool(actor_of(kafka.broker, TopicPartition(TOPIC, 0)).waiters.events))
         with trio.fail_after(PATIENT_MS / 2000):
             await client.call(delete_topics(TOPIC), 5)
             answer = await waiting.receive()

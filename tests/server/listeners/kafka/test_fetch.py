@@ -11,6 +11,7 @@ from triolog.protocol.errors import ErrorCode
 from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.record import iter_records
 from triolog.protocol.types import CompressionType, TopicPartition
+from triolog.server.listeners.kafka import fetch
 
 from tests.support.brokers import actor_of, until
 from tests.support.kafka_server import TOPIC, KafkaServer, batch, fetch_of, fetch_partition, fetch_request, produced
@@ -19,6 +20,7 @@ from tests.support.transactions import TransactionalProducer
 
 VERSIONS = range(4, 19)
 FIRST_WITH_IDS = 13
+FIRST_WITH_SESSIONS = 7
 PARTITION = TopicPartition(TOPIC, 0)
 PARKED_MS = 120_000
 
@@ -65,6 +67,35 @@ async def test_records_come_as_they_were_stored(kafka: KafkaServer, client: Kafk
     assert partition.log_start_offset == (0 if version >= 5 else -1)
     assert (partition.preferred_read_replica, partition.aborted_transactions) == (-1, None)
     assert values_of(partition.records) == [b"0", b"1", b"2"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_one_partition_is_told_as_among_others(
+    kafka: KafkaServer, client: KafkaStream, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer is written from its numbers; here it is the same, byte for byte, as the one from the message's objects. In a
+    session that is told what is new, too."""
+    await produced(client, batch("0", "1"))
+
+    async def frames() -> list[bytes]:
+        found = []
+        for offset in (0, 1, 2, 99):
+            request = fetch_request(fetch_partition(offset), topic_id=kafka.topic_id())
+            await client.send(request, version, expects_answer=False)
+            found.append((await client.receive_frame())[4:])
+        opened = await client.call(
+            fetch_request(fetch_partition(0), topic_id=kafka.topic_id(), session_epoch=0), max(version, FIRST_WITH_SESSIONS)
+        )
+        for epoch, offset in enumerate((0, 2, 2), 1):
+            session = {"session_id": opened.session_id, "session_epoch": epoch, "topic_id": kafka.topic_id()}
+            request = fetch_request(fetch_partition(offset), **session)
+            await client.send(request, max(version, FIRST_WITH_SESSIONS), expects_answer=False)
+            found.append((await client.receive_frame())[4:].replace(opened.session_id.to_bytes(4), b"session"))
+        return found
+
+    single = await frames()
+    monkeypatch.setattr(fetch._Fetch, "single", lambda *_: None)
+    assert single == await frames()
 
 
 async def test_no_records_are_empty_and_never_null(kafka: KafkaServer, client: KafkaStream) -> None:

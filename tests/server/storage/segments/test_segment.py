@@ -52,7 +52,8 @@ class Segment:
             buffers=list(batches),
             size=size,
         )
-        drive(FS, (write for write in self.of.writes_for(cursor)))
+        writes, _ = self.of.writes_for(cursor)
+        drive(FS, (write for write in writes))
         self.of.commit(cursor)
         return size
 
@@ -86,7 +87,14 @@ class Segment:
         return self.of.should_roll(self.of.cursor(), **(defaults | params))
 
     def waited(self, now_ms: int, timestamp: int) -> int:
-        return self.of.time_waited_for_roll(self.of.cursor(), now_ms, timestamp)
+        """As `should_roll` says it of a segment that may not wait at all."""
+        cursor = self.of.cursor()
+        cursor.size, cursor.roll_after_ms = 1, -INT32_MAX
+        reason = self.of.should_roll(
+            cursor, size=0, largest_offset=self.of.base_offset, largest_timestamp=timestamp, now_ms=now_ms
+        )
+        assert reason is not None
+        return int(reason.removeprefix("time: ").split()[0])
 
 
 def test_an_append_call_of_many_batches_has_at_most_one_entry(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_a_second_process_for_a_link_ends_at_once(tmp_path: Path, pair: Forwardi
     try:
         result = forward(*one_link(pair, tmp_path))
         assert result.exit_code == 1
-        assert f"process {os.getpid()} already forwards link {LINK}" in result.stderr
+        assert f"process {os.getpid()} already runs link {LINK}" in result.stderr
     finally:
         held.release()
 

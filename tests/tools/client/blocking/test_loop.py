@@ -46,63 +46,6 @@ def loop() -> InPlaceLoop:
     return InPlaceLoop()
 
 
-def test_a_scope_ends_at_its_deadline_and_a_shield_keeps_the_outer_one_off(loop: InPlaceLoop) -> None:
-    async def nested() -> list[bool]:
-        parts = loop.parts
-        with parts.scope() as outer:
-            outer.cancel()
-            with parts.scope(shield=True, deadline=parts.now() + 0.001) as shielded:
-                await parts.event().wait()
-            with parts.scope(deadline=parts.now() + 60) as inner:
-                await parts.event().wait()
-            raise AssertionError("the outer scope ends here")
-        return [outer.cancelled_caught, shielded.cancelled_caught, inner.cancelled_caught]
-
-    assert loop.run(nested()) == [True, True, False]
-
-
-def test_the_failure_of_a_task_cancels_the_others_of_its_nursery(loop: InPlaceLoop) -> None:
-    ended: list[str] = []
-
-    async def waits() -> None:
-        try:
-            await loop.parts.event().wait()
-        finally:
-            ended.append("waits")
-
-    async def fails() -> None:
-        raise ValueError("a fault")
-
-    async def both() -> None:
-        async with loop.parts.open_nursery() as nursery:
-            nursery.start_soon(waits)
-            nursery.start_soon(fails)
-
-    with pytest.raises(BaseExceptionGroup) as caught:
-        loop.run(both())
-    assert [str(error) for error in caught.value.exceptions] == ["a fault"]
-    assert ended == ["waits"]
-
-
-def test_tasks_take_turns_in_a_locked_block(loop: InPlaceLoop) -> None:
-    order: list[str] = []
-
-    async def hold(lock: Any, name: str) -> None:
-        async with lock:
-            order.append(f"{name} in")
-            await loop.parts.sleep(0.001)
-            order.append(f"{name} out")
-
-    async def all_of_them() -> None:
-        lock = loop.parts.lock()
-        async with loop.parts.open_nursery() as nursery:
-            for name in "abc":
-                nursery.start_soon(hold, lock, name)
-
-    loop.run(all_of_them())
-    assert order == ["a in", "a out", "b in", "b out", "c in", "c out"]
-
-
 def test_a_call_that_nothing_can_end_fails_instead_of_waiting(loop: InPlaceLoop) -> None:
     with pytest.raises(AssertionError, match="waits for nothing"):
         loop.run(wait_for(loop.parts.event().wait))

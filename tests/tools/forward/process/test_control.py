@@ -190,7 +190,7 @@ def test_a_child_that_aborts_ends_neither_its_server_nor_its_link(tmp_path: Path
         os.kill(child_of(tmp_path), signal.SIGABRT)
         produce(server, b"b")
         wait_for(upstream, b"a", b"b")
-        assert "forwarding process ended with exit code -6, starting again" in server.stderr()
+        assert "forward process ended with exit code -6, starting again" in server.stderr()
         assert server.stop() == 0
 
 

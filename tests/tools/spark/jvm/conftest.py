@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import pytest
 from triolog.tools.bench.kafka.jars import PeerMissingError
 from triolog.tools.client.blocking import BlockingClient
+from triolog.tools.spark.bench import kafka_source
 
 from tests.support import leaks
 from tests.support.server_process import Address, ServerFolder
-from tests.tools.spark.jvm import kafka_source
 from tests.tools.spark.jvm.sources import sources_as_installed
 
 if TYPE_CHECKING:

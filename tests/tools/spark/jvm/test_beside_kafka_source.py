@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from triolog.tools.client.blocking import BlockingClient
+from triolog.tools.spark.bench import kafka_source
 from triolog.tools.spark.lag import query_lag
 from triolog.tools.spark.option_table.option import Meaning
 from triolog.tools.spark.option_table.reading import READING
@@ -28,7 +29,6 @@ from triolog.tools.spark.source.java_pattern import PatternError, compile_java
 from tests.support.counts import LONG, is_at_least
 from tests.support.kafka_jars import unavailable
 from tests.support.server_process import ServerFolder
-from tests.tools.spark.jvm import kafka_source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

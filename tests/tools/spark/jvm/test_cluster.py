@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import sysconfig
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+import pyarrow
 import pytest
 from click.testing import CliRunner
 from triolog.tools.cli.main import main
 from triolog.tools.client.blocking import BlockingClient, BlockingConsumer
+from triolog.tools.spark.bench.cluster import standalone_cluster
+from triolog.tools.spark.carried import ADVICE
+from triolog.tools.spark.java import find_java
 from triolog.tools.spark.pack import INTERPRETER
+from triolog.tools.spark.unpacked import unpacked_home
 
 from tests.support.server_process import Address
 from tests.tools.spark.jvm.sources import sources_as_installed
-from tests.tools.spark.jvm.standalone import HOME, bare_environment, standalone_cluster
 
 pytestmark = pytest.mark.timeout(1200)  # up to seven JVMs start
 
@@ -39,17 +45,49 @@ spark.stop()
 """
 
 
+def bare_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return an environment without this one's packages: nothing on Python's path, no virtual environment on PATH."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK", "SPARK", "TRIOLOG"))}
+    path = os.pathsep.join(part for part in kept["PATH"].split(os.pathsep) if part != sysconfig.get_path("scripts"))
+    kept |= {"PATH": path, "SPARK_HOME": str(unpacked_home(os.environ))}
+    if (java := find_java().home) is not None:
+        kept["JAVA_HOME"] = str(java)
+    return kept | dict(extra or {})
+
+
+FAILING_JOB: Final = """
+import json, sys
+from triolog.tools.spark.session import session
+
+servers, source, target = sys.argv[1:]
+spark = session("cluster test")
+rows = spark.read.format("triolog").options(**{"kafka.bootstrap.servers": servers}, subscribe=source).load()
+try:
+    rows.count()
+except Exception as exc:
+    print(json.dumps([line for line in str(exc).splitlines() if line.strip()]))
+spark.stop()
+"""
+
+
 @pytest.fixture(scope="module")
 def master(tmp_path_factory: pytest.TempPathFactory, jvm_options: str) -> Iterator[str]:
-    with standalone_cluster(tmp_path_factory.mktemp("cluster"), jvm_options, {INTERPRETER: INTERPRETER_PATH}) as url:
-        yield url
+    environ = bare_environment({INTERPRETER: INTERPRETER_PATH})
+    with standalone_cluster(tmp_path_factory.mktemp("cluster"), jvm_options, environ) as cluster:
+        yield cluster.master
 
 
 def submit(
-    folder: Path, master: str, jvm_options: str, arguments: list[str], options: dict[str, str], variables: dict[str, str]
+    folder: Path,
+    master: str,
+    jvm_options: str,
+    arguments: list[str],
+    options: dict[str, str],
+    variables: dict[str, str],
+    job: str = JOB,
 ) -> str:
-    """Run the job by `spark-submit` in `folder`, and return the line that it prints."""
-    (folder / "job.py").write_text(JOB, encoding="utf-8")
+    """Run the job by `spark-submit` in `folder`, and return the last line that it prints."""
+    (folder / "job.py").write_text(job, encoding="utf-8")
     settings = {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.extraJavaOptions": jvm_options,
@@ -57,7 +95,7 @@ def submit(
         "spark.executor.memory": "512m",
         "spark.ui.enabled": "false",
     }
-    command = [str(HOME / "bin" / "spark-submit"), "--master", master]
+    command = [str(unpacked_home(os.environ) / "bin" / "spark-submit"), "--master", master]
     for name, value in (settings | options).items():
         command += ["--conf", f"{name}={value}"]
     environ = bare_environment(variables)
@@ -124,3 +162,28 @@ def test_executors_with_the_package_installed_read_and_write(
     )
     assert line == f"master {master}"
     assert written(client, topics[1]) == list(range(100))
+
+
+def test_executors_without_the_package_end_the_query_with_one_line_that_names_the_recipe(
+    master: str, jvm_options: str, served: tuple[Address, BlockingClient], topics: tuple[str, str], tmp_path: Path
+) -> None:
+    """They have what Spark itself needs, as the executors of a service do."""
+    address, _ = served
+    packages = Path(pyarrow.__file__).parents[1]
+    with sources_as_installed(tmp_path / "installed"):
+        path = os.pathsep.join((str(tmp_path / "installed"), str(ROOT), str(packages)))
+    (tmp_path / "executor").mkdir()
+    for name in ("pyarrow", "pyarrow.libs", "numpy", "numpy.libs"):
+        (tmp_path / "executor" / name).symlink_to(packages / name)
+    line = submit(
+        tmp_path,
+        master,
+        jvm_options,
+        [f"{address.host}:{address.port}", *topics],
+        {"spark.executorEnv.PYTHONPATH": str(tmp_path / "executor"), "spark.task.maxFailures": "1"},
+        {"PYSPARK_PYTHON": INTERPRETER_PATH, "PYTHONPATH": path},
+        FAILING_JOB,
+    )
+    named = [said for said in json.loads(line) if "triolog" in said]
+    assert named == [f"ImportError: {INTERPRETER_PATH} has no package triolog. {ADVICE}"], line
+    assert "Traceback" not in line

@@ -1,4 +1,5 @@
-"""A streaming read, transform and write while its driver, or its server, is killed at random: every row once in the sink.
+"""A streaming read, transform and write while its driver, or its server, is killed at random: every row once in the sink. On a
+cluster, a worker, the server and the driver of one job are killed.
 
 `TRIOLOG_TEST_SPARK_KILLS` multiplies the kills (`make test-spark-kill` takes ten times those of the merge tier).
 """
@@ -15,14 +16,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import attrs
+import pyarrow.parquet as pq
 import pytest
 from triolog.server.config.broker_config import Address
 from triolog.server.fake.ports import Ports
 from triolog.tools.client.blocking import BlockingAdmin, BlockingClient, BlockingConsumer, BlockingProducer
+from triolog.tools.spark.bench.cluster import kill_worker, standalone_cluster
 
 from tests.support.counts import counts
 from tests.support.server_process import ServerFolder, ServerProcess
-from tests.support.spark_copy import SINK, SOURCE, batches_of, copied, copying_process, start_copying, wait_for_batches
+from tests.support.spark_copy import (
+    SINK,
+    SOURCE,
+    batches_of,
+    committed_files,
+    copied,
+    copying_process,
+    start_copying,
+    wait_for_batches,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,7 +86,10 @@ def _fill(server: Server, count: int) -> None:
 def _assert_every_row_once(server: Server, count: int) -> None:
     with BlockingClient(server.process.address) as client, BlockingConsumer(client, follow=False) as consumer:
         consumer.assign(SINK)
-        found = Counter((record.value or b"").decode() for _, record in consumer.records())
+        _assert_each_once(Counter((record.value or b"").decode() for _, record in consumer.records()), count)
+
+
+def _assert_each_once(found: Counter[str], count: int) -> None:
     expected = Counter(copied(f"row {number}") for number in range(count))
     assert sorted((expected - found).elements()) == [], "missing"
     assert sorted((found - expected).elements()) == [], "doubled, or no row of the source"
@@ -123,3 +138,29 @@ def test_whenever_the_server_is_killed_every_row_is_in_the_sink_once(
         query.stop()
     assert server.kills == kills, "the query was over before the last kill"
     _assert_every_row_once(server, count)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(TIMEOUT_S)
+def test_a_killed_worker_server_and_driver_of_one_job_on_a_cluster_lose_and_double_no_row(
+    server: Server, jvm_options: str, tmp_path: Path
+) -> None:
+    rows_each = 200
+    count = 60 * rows_each
+    _fill(server, count)
+    target = tmp_path / "files"
+    (tmp_path / "cluster").mkdir()
+    with standalone_cluster(tmp_path / "cluster", jvm_options, os.environ) as cluster:
+        job = (server.address, tmp_path / "checkpoint", rows_each, jvm_options, cluster.master, str(target))
+        with copying_process(*job) as driver:
+            assert wait_for_batches(driver, 2), "the job ended before a worker was killed"
+            kill_worker(cluster.workers[0])
+            assert wait_for_batches(driver, 2), "the job ended before the server was killed"
+            server.kill_and_restart()
+            assert wait_for_batches(driver, 2), "the job ended before its driver was killed"
+        assert driver.returncode == -9, "the job was over before it was killed"
+        with copying_process(*job) as driver:
+            assert driver.wait(JOB_TIMEOUT_S) == 0
+    _assert_every_row_once(server, count)
+    values = (value for file in committed_files(target) for value in pq.read_table(file)["value"].to_pylist())
+    _assert_each_once(Counter(values), count)

@@ -177,6 +177,16 @@ from values ('{}'), ('not json'), (cast(null as string)) as texts(text)
 """
 
 
+def test_python_processes_of_spark_load_pyspark_compiled(spark: SparkSession) -> None:
+    def loader(_: int) -> tuple[str, bool]:
+        import pyspark
+
+        return type(pyspark.__loader__).__name__, "pyspark.zip" in str(pyspark.__file__)
+
+    found = spark.sparkContext.parallelize([0], 1).map(loader).collect()
+    assert found == [("SourceFileLoader", True)]
+
+
 def test_a_record_that_is_no_flight_keeps_its_place(spark: SparkSession) -> None:
     tables = find_source().parent
     weather, planes = transformations.weather_of(spark, tables), transformations.planes_of(spark, tables)

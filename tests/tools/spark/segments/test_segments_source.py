@@ -16,7 +16,8 @@ from triolog.server.embedded import BlockingBroker
 from triolog.tools.segments.segment_damage import ReadMode
 from triolog.tools.spark.option_table.option import OptionError
 from triolog.tools.spark.segments.segments_options import OPTIONS, SegmentOptions
-from triolog.tools.spark.segments.segments_source import SegmentsReader, TriologSegments
+from triolog.tools.spark.segments.segments_reader import SegmentsReader
+from triolog.tools.spark.segments.segments_source import TriologSegments
 from triolog.tools.spark.source.bounds import BoundError, Earliest, Latest
 from triolog.tools.spark.source.broker import TopicMissingError, close_connections
 from triolog.tools.spark.source.options import Matching

@@ -255,6 +255,11 @@ SASL = {"kafka.security.protocol": "sasl_plaintext"}
 SCRAM = {**SASL, "kafka.sasl.mechanism": "SCRAM-SHA-256"}
 PLAIN = {**SASL, "kafka.sasl.mechanism": "PLAIN"}
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+BEARER = {**SASL, "kafka.sasl.mechanism": "OAUTHBEARER"}
+BEARER_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+MODULE = {"kafka.sasl.jaas.config": f"{BEARER_MODULE};"}
+TOKEN_URL = "kafka.sasl.oauthbearer.token.endpoint.url"
+HANDLER = "kafka.sasl.login.callback.handler.class"
 
 
 @pytest.mark.parametrize(
@@ -288,7 +293,26 @@ PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required
         (SERVER | SSL | {"kafka.ssl.endpoint.identification.algorithm": "x"}, "is 'x', expected https"),
         (SERVER | SSL | {"kafka.ssl.keystore.password": "x", "strictOptions": "false"}, "reads PEM files only"),
         (SERVER | SASL, "kafka.sasl.mechanism is missing, which means GSSAPI"),
-        (SERVER | SASL | {"kafka.sasl.mechanism": "OAUTHBEARER"}, "'OAUTHBEARER'; expected one of"),
+        (SERVER | SASL | {"kafka.sasl.mechanism": "GSSAPI"}, "'GSSAPI'; expected one of"),
+        (SERVER | BEARER, "kafka.sasl.jaas.config is missing: the login module for OAUTHBEARER"),
+        (SERVER | BEARER | {"kafka.sasl.jaas.config": f"{PLAIN_MODULE};"}, "does not log in with OAUTHBEARER"),
+        (SERVER | BEARER | {"kafka.sasl.jaas.config": f"{BEARER_MODULE} clientSecret=hidden;"}, "has the setting clientSecret"),
+        (
+            SERVER | BEARER | {"kafka.sasl.jaas.config": f"{BEARER_MODULE} unsecuredLoginStringClaim_sub=ann;"},
+            "has the setting unsecuredLoginStringClaim_sub, expected extension_NAME only",
+        ),
+        (SERVER | BEARER | MODULE, "kafka.sasl.oauthbearer.token.endpoint.url is missing; expected file:///PATH"),
+        (
+            SERVER | BEARER | MODULE | {TOKEN_URL: "https://me:hidden@issuer/token"},
+            "has the scheme 'https'; expected file:///PATH",
+        ),
+        (SERVER | BEARER | MODULE | {TOKEN_URL: "file://elsewhere/token"}, "expected file:///PATH"),
+        (SERVER | BEARER | MODULE | {HANDLER: "org.example.Handler"}, "classes of Java do not run here"),
+        (SERVER | BEARER | {"kafka.sasl.oauthbearer.scope": "x", "strictOptions": "false"}, "requests no token from an issuer"),
+        (SERVER | BEARER | {"kafka.sasl.oauthbearer.jwks.endpoint.url": "x"}, "does not verify tokens. The server does"),
+        (SERVER | SCRAM | {TOKEN_URL: "file:///token"}, "has no effect unless kafka.sasl.mechanism is OAUTHBEARER"),
+        (SERVER | {"triolog.tokenFile": "/t", "triolog.user": "ann"}, "triolog.tokenFile and a user or a password"),
+        (SERVER | {"triolog.tokenFile": ""}, "triolog.tokenFile is empty"),
         (SERVER | SCRAM, "kafka.sasl.jaas.config is missing"),
         (SERVER | SCRAM | {"kafka.sasl.jaas.config": "x"}, "kafka.sasl.jaas.config cannot be read"),
         (SERVER | SCRAM | {"kafka.sasl.jaas.config": f"{PLAIN_MODULE};"}, "does not log in with SCRAM-SHA-256"),
@@ -314,3 +338,4 @@ def test_bad_option_is_refused_by_name(options: dict[str, Any], complaint: str) 
     with pytest.raises(OptionError) as refused:
         WriteOptions.from_options(options)
     assert complaint in str(refused.value)
+    assert "hidden" not in str(refused.value)

@@ -201,7 +201,10 @@ def test_a_time_for_all_beats_a_time_for_each_beats_offsets() -> None:
             "option kafka.max.poll.records is refused: fetchMaxBytes and arrowMaxRecords set the sizes of a read. "
             "Leave it out, or set strictOptions to false",
         ),
-        ({**NEEDED, "kafka.sasl.kerberos.service.name": "x", "strictOptions": "false"}, "logs in with SCRAM or PLAIN only"),
+        (
+            {**NEEDED, "kafka.sasl.kerberos.service.name": "x", "strictOptions": "false"},
+            "logs in with SCRAM, PLAIN or OAUTHBEARER only",
+        ),
         ({**NEEDED, "strictOptions": "no"}, "option strictOptions is 'no', expected one of true, false"),
     ],
 )

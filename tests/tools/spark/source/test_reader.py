@@ -22,7 +22,7 @@ from triolog.server.embedded import BlockingBroker
 from triolog.tools.spark.source.bounds import BoundError, PartitionRange
 from triolog.tools.spark.source.broker import Broker, BrokerUnavailableError, TopicMissingError, close_connections
 from triolog.tools.spark.source.options import ReadOptions
-from triolog.tools.spark.source.reader import BatchReader, DataLossError, OffsetRange, plan_ranges
+from triolog.tools.spark.source.reader import GROUP_BYTES, BatchReader, DataLossError, OffsetRange, ReadTask, plan_ranges
 from triolog.tools.spark.source.schema import spark_schema
 from triolog.tools.spark.source.source import TriologDataSource
 
@@ -57,6 +57,11 @@ def _batches(reader: BatchReader) -> Iterator[pa.RecordBatch]:
     task = pickle.loads(pickle.dumps(reader))
     for partition in reader.partitions():
         yield from task.read(pickle.loads(pickle.dumps(partition)))
+
+
+def planned(reader: BatchReader) -> list[tuple[OffsetRange, ...]]:
+    """The ranges of each task."""
+    return [task.ranges for task in reader.partitions() if isinstance(task, ReadTask)]
 
 
 def _rows(reader: BatchReader) -> list[dict[str, Any]]:
@@ -143,15 +148,35 @@ def test_a_record_far_above_the_fetch_size_comes_whole(server: BlockingBroker) -
     [
         ({"maxRecordsPerPartition": 40}, [34, 33, 33] * 3),
         ({"minPartitions": 6}, [50] * 6),
-        ({"minPartitions": 2}, [100] * 3),
+        ({"minPartitions": 1}, [100] * 3),
         ({"maxRecordsPerPartition": 50, "minPartitions": 12}, [25] * 12),
     ],
 )
 def test_tasks_are_as_many_and_as_small_as_asked(events: BlockingBroker, options: dict[str, int], expected: list[int]) -> None:
     reader = _reader(events, **options)
-    ranges = [partition for partition in reader.partitions() if isinstance(partition, OffsetRange)]
-    assert sorted(range_.count for range_ in ranges) == sorted(expected)
+    assert sorted(range_.count for [range_] in planned(reader)) == sorted(expected)
     assert _offsets(reader) == {partition: list(range(100)) for partition in range(3)}
+
+
+def test_small_partitions_share_a_task_and_one_arrow_batch(server: BlockingBroker) -> None:
+    server.create_topic("events", 200, KEEP)
+    for partition in range(0, 200, 2):
+        server.append("events", [(1, b"k", b"x" * 100, ())] * 20, partition=partition)
+    reader = _reader(server)
+    assert [len(task) for task in planned(reader)] == [100]
+    assert [batch.num_rows for batch in _batches(reader)] == [2000]
+    assert [batch.num_rows for batch in _batches(_reader(server, arrowMaxRecords=90))] == [80] * 25
+    assert _offsets(reader) == {partition: list(range(20)) for partition in range(0, 200, 2)}
+    assert [len(task) for task in planned(_reader(server, maxRecordsPerPartition=50))] == [2] * 50
+    assert [len(task) for task in planned(_reader(server, minPartitions=1))] == [1] * 100
+
+
+def test_a_task_of_several_partitions_stays_small(server: BlockingBroker) -> None:
+    server.create_topic("events", 12, KEEP)
+    for partition in range(12):
+        server.append("events", [b"x" * (GROUP_BYTES // 4)] * (10 if partition == 5 else 1), partition=partition)
+    tasks = planned(_reader(server))
+    assert [[range_.partition for range_ in task] for task in tasks] == [[0, 1, 2], [3, 4], [5], [6, 7, 8], [9, 10, 11]]
 
 
 def test_a_large_partition_is_cut_into_pieces_of_about_the_size_asked_for(server: BlockingBroker) -> None:
@@ -159,8 +184,7 @@ def test_a_large_partition_is_cut_into_pieces_of_about_the_size_asked_for(server
     for _ in range(64):
         server.append("events", [b"x" * 1000] * 10)
     reader = _reader(server, splitBytes=str(128 << 10))
-    ranges = [partition for partition in reader.partitions() if isinstance(partition, OffsetRange)]
-    assert 4 <= len(ranges) <= 7
+    assert 4 <= len(planned(reader)) <= 7
     assert _offsets(reader) == {0: list(range(640))}
 
 
@@ -181,17 +205,17 @@ def test_offsets_outside_of_the_log_fail_or_are_skipped(events: BlockingBroker, 
 
 def test_what_vanishes_under_a_task_is_noticed_in_it(events: BlockingBroker, caplog: pytest.LogCaptureFixture) -> None:
     reader = _reader(events, assign='{"events": [0]}')
-    [planned] = reader.partitions()
+    [task] = reader.partitions()
     events.delete_records("events", 60)
     with pytest.raises(DataLossError, match="events-0: offset 0 is to be read and the log starts at offset 60"):
-        list(reader.read(planned))
+        list(reader.read(task))
     lenient = _reader(events, assign='{"events": [0]}', failOnDataLoss="false")
-    assert sum(batch.num_rows for batch in lenient.read(planned)) == 40
+    assert sum(batch.num_rows for batch in lenient.read(task)) == 40
     assert "the log starts at offset 60" in caplog.text
     events.delete_topic("events")
     with pytest.raises(DataLossError, match="events-0: offset 0 is requested, but the topic or partition no longer exists"):
-        list(reader.read(planned))
-    assert list(lenient.read(planned)) == []
+        list(reader.read(task))
+    assert list(lenient.read(task)) == []
 
 
 def test_a_server_that_starts_again_in_the_middle_loses_and_doubles_nothing(tmp_path: Path) -> None:
@@ -201,13 +225,13 @@ def test_a_server_that_starts_again_in_the_middle_loses_and_doubles_nothing(tmp_
             for _ in range(20):
                 broker.append("events", [b"x" * 400] * 5, partition=partition)
         address = broker.native
-        reader = _reader(broker, fetchMaxBytes="4096")
-        planned = reader.partitions()
-        rows = reader.read(planned[0])
+        reader = _reader(broker, fetchMaxBytes="4096", minPartitions=2)
+        tasks = reader.partitions()
+        rows = reader.read(tasks[0])
         found = [next(rows)]
     with triolog.blocking.open(tmp_path, native=address):
         found += list(rows)
-        found += list(reader.read(planned[1]))
+        found += list(reader.read(tasks[1]))
         close_connections()
     offsets = [(row["partition"], row["offset"]) for batch in found for row in batch.to_pylist()]
     assert offsets == [(partition, offset) for partition in range(2) for offset in range(100)]
@@ -344,10 +368,10 @@ def test_damage_that_the_server_cannot_pass_over_ends_the_read_whatever_failonda
 
 def test_a_log_that_has_shrunk_since_it_was_planned_is_data_loss(thread: ServerThread) -> None:
     reader = _served_reader(thread)
-    planned = reader.partitions()
+    tasks = reader.partitions()
     thread.run(lambda found: found.log("events", 1).cut(30))
     with pytest.raises(DataLossError, match="events-1: offsets up to 40 are to be read and the log ends at offset 30"):
-        [list(reader.read(partition)) for partition in planned]
+        [list(reader.read(task)) for task in tasks]
 
 
 def test_aborted_records_come_to_uncommitted_reads_only(thread: ServerThread) -> None:
@@ -369,7 +393,7 @@ def test_aborted_records_come_to_uncommitted_reads_only(thread: ServerThread) ->
 
 
 def test_a_reader_that_is_given_up_leaves_the_connection_usable(thread: ServerThread) -> None:
-    reader = _served_reader(thread)
+    reader = _served_reader(thread, minPartitions=2)
     rows = reader.read(reader.partitions()[0])
     next(rows)
     rows.close()

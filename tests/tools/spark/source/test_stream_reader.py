@@ -21,7 +21,7 @@ from triolog.server.listeners.native import log_calls
 from triolog.tools.client.blocking.client import BlockingClient
 from triolog.tools.client.procedures.groups import fetch_offsets
 from triolog.tools.spark.source.broker import close_connections
-from triolog.tools.spark.source.reader import DataLossError, OffsetRange
+from triolog.tools.spark.source.reader import DataLossError, OffsetRange, ReadTask
 from triolog.tools.spark.source.source import TriologDataSource
 from triolog.tools.spark.source.stream_reader import StreamReader
 
@@ -92,6 +92,11 @@ def read(reader: StreamReader, start: Json, end: Json) -> list[tuple[int, int]]:
         batch for partition in reader.partitions(start, end) for batch in task.read(pickle.loads(pickle.dumps(partition)))
     ]
     return [(row["partition"], row["offset"]) for batch in batches for row in batch.to_pylist()]
+
+
+def ranges_of(partitions: list[Any]) -> list[tuple[OffsetRange, ...]]:
+    """The ranges of each task."""
+    return [task.ranges for task in partitions if isinstance(task, ReadTask)]
 
 
 @pytest.fixture
@@ -363,8 +368,9 @@ def test_progress_is_published_for_a_group_where_it_can_be(events: BlockingBroke
 
 def test_micro_batches_are_split_as_batches_are(events: BlockingBroker) -> None:
     reader = _reader(events, minPartitions=8)
-    planned = reader.partitions({"events": {"0": 0, "1": 0}}, {"events": {"0": 100, "1": 300}})
-    assert [range_.count for range_ in planned if isinstance(range_, OffsetRange)] == [50] * 8
+    offsets: tuple[Json, Json] = ({"events": {"0": 0, "1": 0}}, {"events": {"0": 100, "1": 300}})
+    assert [range_.count for [range_] in ranges_of(reader.partitions(*offsets))] == [50] * 8
+    assert [len(ranges) for ranges in ranges_of(_reader(events).partitions(*offsets))] == [2]
 
 
 class Streaming(RuleBasedStateMachine):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from triolog.tools.bench.kafka.jars import kafka_jars
+from ...bench.kafka.jars import kafka_jars
 
 POM: Final = Path(__file__).with_suffix(".xml")
 MISSING: Final = "the session has no jars of Spark's Kafka source; install a JDK (17 or newer) and Maven, and be online once"

@@ -1,0 +1,1 @@
+"""A schema registry: Confluent's REST API over a compacted topic of the broker."""

@@ -1,0 +1,1 @@
+"""Kinds of schemas: how they are parsed, written, and compared."""

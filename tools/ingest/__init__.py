@@ -1,0 +1,1 @@
+"""Ingest: messages of an MQTT broker become records of a triolog server, and are acknowledged when those are durable."""
