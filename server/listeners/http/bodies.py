@@ -102,7 +102,7 @@ def _from_base64(number: int, name: str, value: Any) -> bytes | None:
     raise InvalidBodyError(f"record {number}: {name} is not base64")
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class _Reader:
     """A position in a text of JSON. Raises InvalidBodyError."""
 
@@ -173,7 +173,7 @@ def _why(error: Exception) -> str:
     return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class LineCutter:
     """Cuts a stream into the lines that are records. Owner: the request."""
 

@@ -166,7 +166,9 @@ class HttpProduce:
             answer, codes = refusal(*status_of(exc), exc.message), (exc.code,)
         finally:
             self.hold(0)
-            self.transport.counters.api("produce").answered(perf_counter() - began, codes)
+            counters = self.transport.counters.apis["produce"]
+            counters.durations.add(perf_counter() - began)
+            counters.note_errors(codes)
         return answer
 
     async def _answer(self, request: HttpRequest) -> tuple[HttpAnswer, tuple[int, ...]]:
