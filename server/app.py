@@ -21,7 +21,7 @@ import trio
 from .broker import Broker, Report, StartProgress, open_broker_core
 from .config import DataPermissions
 from .config.broker_config import DEFAULT_NATIVE, Address, BrokerConfig
-from .config.broker_settings import KAFKA, METRICS, NATIVE, REGISTRY, check_exposure
+from .config.broker_settings import HTTP, KAFKA, METRICS, NATIVE, REGISTRY, check_exposure
 from .listeners.native.calls import native_listener as native_listener  # loaded with the server, not when it is ready
 from .listeners.opening import Addresses, Listeners
 from .service.service import Service
@@ -44,8 +44,8 @@ async def serve(
     """Run a server until a signal stops it. `report` is told how far the start is; by default a start that takes long says so
     in log lines. Raises StorageError or OSError, or a group with one, when it cannot start."""
     begin = time.perf_counter()
-    wanted = Addresses(config.native or DEFAULT_NATIVE, config.kafka)
-    others = {METRICS: config.metrics, REGISTRY: config.schema_registry}
+    wanted = Addresses(config.native or DEFAULT_NATIVE, config.kafka, http=config.http)
+    others = {METRICS: config.metrics, REGISTRY: config.schema_registry, HTTP: config.http}
     exposed = check_exposure(config, {NATIVE: wanted.native, KAFKA: wanted.kafka, **others})
     service = service or Service()
     report = service.starting(report or StartLines())

@@ -121,3 +121,4 @@ from .topics import TopicMetadata as TopicMetadata
 from .writer import PARTITIONS_AT_ONCE as PARTITIONS_AT_ONCE
 from .writer import PARTITIONS_PER_TURN as PARTITIONS_PER_TURN
 from .writer import PendingProduce as PendingProduce
+from .writer import producer_of_key as producer_of_key

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
@@ -30,10 +31,19 @@ from ..storage.log.prepare import (
     prepare_steps,
     steps_of,
 )
+from ..storage.producers.producer_state import FIRST_KEYED_ID
 from ..system.clock import NowMs
 from .topics import check_not_internal
 
 T = TypeVar("T")
+
+
+def producer_of_key(*names: str) -> int:
+    """Return the producer id of an idempotency key, of the principal that sent it and so on. Its appends are found in the log
+    again after a restart, as those of every producer."""
+    digest = hashlib.blake2b("\0".join(names).encode(), digest_size=8).digest()
+    return FIRST_KEYED_ID | int.from_bytes(digest) >> 2
+
 
 STEPS_PER_APPEND: Final = 16
 """What an append takes beside looking at its records: a plan and a write."""
@@ -124,13 +134,17 @@ class LogWriter:
             manager.topics.note_age(partition.topic_partition, prepared.max_timestamp, now_ms)
         return prepared
 
-    async def _check(self, partition: PartitionActor, records: Records) -> PreparedAppend:
+    async def _check(
+        self, partition: PartitionActor, records: Records, producer: tuple[int, int] | None = None
+    ) -> PreparedAppend:
         """Check record batches, or pack plain records into one with the topic's codec; others have their turn where there is
         much to do. Raises RequestError, and ValueError for a record that cannot be packed."""
         manager, topic_partition, now_ms = self._manager, partition.topic_partition, self._now_ms()
         if not isinstance(records, BATCHES) and not records:
             raise InvalidRecordError(f"{topic_partition}: the request has no records")
         steps: Callable[..., Procedure[PreparedAppend]] = prepare_steps if isinstance(records, BATCHES) else prepare_records
+        if producer is not None:
+            steps = partial(steps, producer=producer)
         checks = steps(records, topic_partition, partition.config, now_ms=now_ms, limits=manager.batch_limits)
         prepared = await manager.disk.compute(checks)
         manager.topics.note_age(topic_partition, prepared.max_timestamp, now_ms)
@@ -154,6 +168,22 @@ class LogWriter:
         except ValueError as exc:
             raise InvalidRequestError(f"{partition.topic_partition}: {exc}") from exc
 
+    def largest_batch(self, topic_partition: TopicPartition) -> int:
+        """Return the size of the largest batch that a partition accepts from clients. Raises RequestError."""
+        config = self._writable(topic_partition).config
+        return min(config.max_message_bytes, config.segment_bytes)
+
+    def keyed_count(self, topic_partition: TopicPartition, producer_id: int) -> int:
+        """Return how many records the producer of an idempotency key has appended, if it began with sequence 0. Raises
+        RequestError, also while the last of them are not durable."""
+        log = self._writable(topic_partition).log
+        entry = log.producers.entries.get(producer_id)
+        if entry is None:
+            return 0
+        if entry.last_data_offset >= log.high_watermark:
+            raise RequestTimedOutError(f"{topic_partition}: records of this Idempotency-Key are being stored. Try again")
+        return entry.last_sequence + 1
+
     async def append(
         self,
         topic_partition: TopicPartition,
@@ -162,9 +192,11 @@ class LogWriter:
         acks: int = ACKS_ALL,
         timeout_s: float | None = None,
         expected_offset: int | None = None,
+        producer: tuple[int, int] | None = None,
     ) -> AppendResult:
         """Append record batches (bytes, stored as they are) or plain records, and wait for the acknowledgement; with
-        `expected_offset` only if the log ends there (see `offer`).
+        `expected_offset` only if the log ends there (see `offer`). `producer`: for plain records the id of an idempotent
+        producer, and the sequence of the first record.
 
         `acks`: -1 when the high watermark passes, 1 after the write, 0 without waiting (the result is then all -1).
         Raises RequestError; RequestTimedOutError when it took longer than `timeout_s`. Cancelled before it is enqueued
@@ -175,7 +207,7 @@ class LogWriter:
         disk = self._manager.disk
         await disk.turns.checkpoint(STEPS_PER_APPEND)
         partition = self._writable(topic_partition)
-        prepared = self._check_in_turn(partition, records) or await self._check(partition, records)
+        prepared = self._check_in_turn(partition, records) or await self._check(partition, records, producer)
         prepared = _with_conditions(partition, prepared, expected_offset, joins_transaction=False)
         slot = _Slot()
         with disk.gathering:  # the write is made at its end, if no task is needed for it

@@ -182,6 +182,9 @@ class BrokerConfig:
     metrics: Address | None = parsed_key(
         Address.parse, "address", "HTTP address of /metrics, /livez and /readyz. Without it they are off."
     )
+    http: Address | None = parsed_key(
+        Address.parse, "address", "HTTP address of `POST /topics/TOPIC`, which appends records. Without it that is off."
+    )
     schema_registry: Address | None = parsed_key(
         Address.parse, "address", "HTTP address of the schema registry. Without it the server has none."
     )
@@ -494,6 +497,7 @@ class BrokerConfig:
     )
     native_security: ListenerSecurity = security_key("the native protocol")
     kafka_security: ListenerSecurity = security_key("Kafka's protocol")
+    http_security: ListenerSecurity = security_key("the address `http`")
     ssl_certificate_file: str | None = text_key(
         "PEM with the server's certificate, and those between it and its CA.", kind="path", section=SECURITY, live=True
     )

@@ -184,12 +184,14 @@ def _shown(value: Any) -> str:
 NATIVE: Final = "native"
 KAFKA: Final = "kafka"
 METRICS: Final = "metrics"
+HTTP: Final = "http"
 REGISTRY: Final = "schema_registry"
 """Names of listeners, as keys of the configuration have them."""
 _REMEDIES: Final = {
     NATIVE: "require a login (native_security) or a client certificate (native_ssl_client_auth)",
     KAFKA: "require a login (kafka_security) or a client certificate (kafka_ssl_client_auth)",
     METRICS: "require a token with metrics_token_file",
+    HTTP: "require a login (http_security)",
     REGISTRY: "require a login without TLS (kafka_security = sasl_plaintext), or put a proxy with TLS before it",
 }
 
@@ -200,6 +202,7 @@ def exposed(config: BrokerConfig, addresses: Mapping[str, Address | None]) -> tu
         NATIVE: _asks_who_it_is(config, config.native_security, config.native_ssl_client_auth),
         KAFKA: _asks_who_it_is(config, config.kafka_security, config.kafka_ssl_client_auth),
         METRICS: config.metrics_token_file is not None,
+        HTTP: _asks_who_it_is(config, config.http_security, ClientAuth.NONE),
         REGISTRY: _has_registry_logins(config),
     }
     found = {name: address for name, address in addresses.items() if address is not None and not asks[name]}

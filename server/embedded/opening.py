@@ -97,6 +97,7 @@ SOURCE: Final = "settings"
 
 REFUSED: Final = {
     "data_dirs": "it has one directory, the path that it is opened with",
+    "http": "the program appends itself, and other programs over `native` or `kafka`",
     "log_level": "the program configures logging: logging.getLogger('triolog').setLevel(...)",
     "log_lines_per_minute": "the program configures logging: add a filter to its own handlers",
 }

@@ -178,13 +178,14 @@ class Life:
         return failure
 
     def _keep_ports(self) -> None:
-        self.wanted = Addresses(self._ports.keep(self.wanted.native), self._ports.keep(self.wanted.kafka))
+        keep, wanted = self._ports.keep, self.wanted
+        self.wanted = Addresses(keep(wanted.native), keep(wanted.kafka), http=keep(wanted.http))
         if (kafka := self.wanted.kafka) is not None:
             others = [self._ports.keep(Address(kafka.host, 0)) or kafka for _ in range(self.node_count - 1)]
             self._node_addresses = [kafka, *others]
 
     async def _listen(self, core: Broker, serving: trio.Nursery) -> Addresses:
-        if self.wanted.native is None and self.wanted.kafka is None:
+        if self.wanted.native is None and self.wanted.kafka is None and self.wanted.http is None:
             return Addresses()
         from ..listeners.opening import Listeners  # a broker in a program may do without
 
@@ -203,7 +204,7 @@ class Life:
 
         native = Listeners(core, protocols=self.protocols, open_sockets=self._ports.listen)
         self._admission = native.admission
-        addresses = await native.start(serving, Addresses(self.wanted.native))
+        addresses = await native.start(serving, Addresses(self.wanted.native, http=self.wanted.http))
         self.nodes = self.nodes or nodes_of(core.node_id, self._node_addresses)
         self._node_listeners = await listen_as_nodes(core, self.nodes, native, watch, apis, serving)
         return attrs.evolve(addresses, kafka=self.wanted.kafka)

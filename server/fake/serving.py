@@ -24,7 +24,7 @@ import trio
 
 from ...protocol.errors import InvalidConfigError
 from ..config.broker_config import Address, BrokerConfig
-from ..config.broker_settings import KAFKA, METRICS, NATIVE, REGISTRY, check_exposure, is_loopback
+from ..config.broker_settings import HTTP, KAFKA, METRICS, NATIVE, REGISTRY, check_exposure, is_loopback
 from ..listeners.opening import Addresses
 from .api import MAX_CONTROL_BODY_BYTES, ControlApi, answer
 from .clock import MovedClock
@@ -50,7 +50,7 @@ async def serve_for_tests(
     """Run a server until a signal stops it. `rules`: a file, see `rules_file`. `nodes`, `emulate`: see `Life`. `control_token`:
     the token that users of the port must send. Raises the error that prevents the start.
     """
-    others = {METRICS: config.metrics, REGISTRY: config.schema_registry}
+    others = {METRICS: config.metrics, REGISTRY: config.schema_registry, HTTP: wanted.http}
     check_exposure(config, {NATIVE: wanted.native, KAFKA: wanted.kafka, **others})
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:

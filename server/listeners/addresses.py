@@ -17,6 +17,8 @@ class Addresses:
     kafka: Address | None = None
     metrics: Address | None = None
     """HTTP; its listener is not among `Listeners`, because it is there before the broker."""
+    http: Address | None = None
+    """HTTP, for records."""
     schema_registry: Address | None = None
     """HTTP; its listener is not among `Listeners`, because it is a client of the broker."""
     control: Address | None = None

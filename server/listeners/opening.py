@@ -11,7 +11,7 @@ import trio
 from ...protocol.kafka.apis import APIS, Api
 from ..broker import Broker
 from ..config.broker_config import Address, BrokerConfig
-from ..config.broker_settings import KAFKA, NATIVE, check_exposure
+from ..config.broker_settings import HTTP, KAFKA, NATIVE, check_exposure
 from ..config.listener_security import ClientAuth, ListenerSecurity
 from .addresses import Addresses as Addresses
 from .connections.counters import ProtocolCounters
@@ -51,9 +51,9 @@ class Listeners:
         """Listen where it is wanted, in tasks of `nursery`; answers the addresses that are really listened on. Raises OSError
         for one that is taken."""
         admission = self.admission
-        native = kafka = None
+        native = kafka = http = None
         config = self.broker.config
-        self.broker.security.exposed = check_exposure(config, {NATIVE: wanted.native, KAFKA: wanted.kafka})
+        self.broker.security.exposed = check_exposure(config, {NATIVE: wanted.native, KAFKA: wanted.kafka, HTTP: wanted.http})
         if wanted.native is not None:
             from .native.calls import native_listener
 
@@ -66,7 +66,12 @@ class Listeners:
             self.kafka_door = KafkaDoor(self.broker, advertised, apis=APIS if self.apis is None else self.apis)
             listener = listener_of(self.kafka_door, wanted.kafka, admission, self.watch)
             kafka = await self._start(nursery, listener, self.kafka_tls())
-        return Addresses(native, kafka)
+        if wanted.http is not None:
+            from .http.produce import produce_listener  # h11 is not loaded without it
+
+            tls = self._tls(config.http_security, ClientAuth.NONE)
+            http = await self._start(nursery, produce_listener(self.broker, wanted.http, admission), tls)
+        return Addresses(native, kafka, http=http)
 
     def kafka_tls(self) -> TlsServer | None:
         """Return the TLS settings of Kafka's connections; None if they are not encrypted. Raises InvalidConfigError."""
@@ -76,8 +81,12 @@ class Listeners:
     def read_tls(self, config: BrokerConfig) -> tuple[tuple[str, ...], Callable[[], None]]:
         """Read the files of TLS again, blocking: what is to be said of that, and what gives it to handshakes that begin then.
         Raises InvalidConfigError."""
-        security = {KAFKA: config.kafka_security, NATIVE: config.native_security}
-        client_auth = {KAFKA: config.kafka_ssl_client_auth, NATIVE: config.native_ssl_client_auth}
+        security = {KAFKA: config.kafka_security, NATIVE: config.native_security, HTTP: config.http_security}
+        client_auth = {
+            KAFKA: config.kafka_ssl_client_auth,
+            NATIVE: config.native_ssl_client_auth,
+            HTTP: ClientAuth.NONE,
+        }
         read = {name: self._tls(security[name], client_auth[name], config) for name in security}
         before = {path: digest for each in self._listeners if each.tls for path, digest in each.tls.files.items()}
         now = {path: digest for tls in read.values() if tls for path, digest in tls.files.items()}

@@ -89,6 +89,8 @@ class Security:
     _users: dict[str, ConfiguredUser] = attrs.field(factory=dict)
     _derived: dict[CredentialKey, ScramCredential] = attrs.field(factory=dict)
     """From passwords of the configuration, made when first needed."""
+    _checking: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(1))
+    """Wrong passwords take at most one processor."""
     _salt_secret: bytes = attrs.field(factory=lambda: secrets.token_bytes(32), repr=False)
     """Stored with the first change: before that nothing has a salt that outlives the process."""
     _shapes: dict[ScramMechanism, dict[Shape, int]] = attrs.field(factory=dict)
@@ -138,6 +140,24 @@ class Security:
         configured = self._users.get(user)
         known = None if configured is None else configured.password
         return hmac.compare_digest((known or "").encode(), password.encode()) and known is not None
+
+    async def accepts_password(self, user: str, password: str) -> bool:
+        """Return whether a login with this password succeeds, whichever mechanism the credential of the user is for."""
+        mechanisms = self._manager.config.sasl_enabled_mechanisms
+        if mechanisms != (OAUTHBEARER,) and self.is_password(user, password):
+            return True
+        configured = self._users.get(user)
+        for mechanism in ScramMechanism:
+            known = self._copies.state.credentials.get((user, mechanism))
+            if known is None and configured is not None:
+                known = configured.credentials.get(mechanism)
+            if known is None or mechanism.sasl_name not in mechanisms:
+                continue
+            make = partial(ScramCredential.from_password, mechanism, known.iterations, known.salt)
+            made = await trio.to_thread.run_sync(make, password, limiter=self._checking)
+            if hmac.compare_digest(made.stored_key, known.stored_key):
+                return True
+        return False
 
     def scram_challenge(self, user: str, mechanism: ScramMechanism) -> tuple[int, bytes]:
         """Return iterations and salt for a login of the user, who need not exist. Never slow: a pause would reveal users."""

@@ -14,6 +14,7 @@ from typing import Final
 from tests.fuzzing import (
     bearer_tokens,
     coordinator_records,
+    http_bodies,
     kafka_requests,
     native_frames,
     opened_logs,
@@ -24,7 +25,16 @@ from tests.fuzzing.target import Target
 
 TARGETS: Final[dict[str, Target]] = {
     module.TARGET.name: module.TARGET
-    for module in (kafka_requests, native_frames, record_batches, coordinator_records, stored_files, opened_logs, bearer_tokens)
+    for module in (
+        kafka_requests,
+        native_frames,
+        record_batches,
+        coordinator_records,
+        stored_files,
+        opened_logs,
+        bearer_tokens,
+        http_bodies,
+    )
 }
 
 

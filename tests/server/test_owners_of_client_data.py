@@ -62,7 +62,8 @@ NOT_KEPT: Final = {
         Change.batches Change.runs Change.counted Mailbox._items
         Mailbox._waiting PartitionActor._urgent PartitionActor._awaited Gathering.writers Gathering.senders Waiters.events
         PartitionMaker.made PartitionMaker._loads TopicChanges._unfinished TopicChanges._going
-        HangingTransactions._aborting DirectoryContents.sizes _Proof._assumed _Proof._split
+        HangingTransactions._aborting DirectoryContents.sizes LineStream._ranges LineStream._records
+        _Proof._assumed _Proof._split
         _Comparison._seen""",
     "read from a log at the start, until the coordinators have taken it": "GroupOffsets._restorable GroupOffsets._assigned",
     "belongs to a connection: 128 KiB each, see max_connections": """

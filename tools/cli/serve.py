@@ -147,6 +147,7 @@ def command(
         from ...server.app import serve
         from ...server.config.broker_config import DEFAULT_NATIVE, BrokerConfig
         from ...server.config.broker_settings import (
+            HTTP,
             KAFKA,
             METRICS,
             NATIVE,
@@ -185,7 +186,7 @@ def command(
         adopted = {} if topic_config is None else read_topic_configs(topic_config)
         config = BrokerConfig(**settings, adopted_topics=adopted)
         check_open_files(config.max_connections)
-        others = {METRICS: config.metrics, REGISTRY: config.schema_registry}
+        others = {METRICS: config.metrics, REGISTRY: config.schema_registry, HTTP: config.http}
         check_exposure(config, {NATIVE: config.native or DEFAULT_NATIVE, KAFKA: config.kafka, **others})
     except RequestError as exc:
         raise click.UsageError(exc.message) from exc
@@ -285,7 +286,7 @@ def _serve_for_tests(
     except (RuleError, ValueError, TriologError) as exc:
         raise click.UsageError(str(exc)) from exc
     clock = MovedClock()
-    wanted = Addresses(config.native or DEFAULT_NATIVE, config.kafka)
+    wanted = Addresses(config.native or DEFAULT_NATIVE, config.kafka, http=config.http)
 
     started = partial(_started, ready_file)
     try:

@@ -112,6 +112,7 @@ class TlsTransport(Transport):
             is_pressed=plain.is_pressed,
             most_received_bytes=plain.most_received_bytes,
             became_known=plain.became_known,
+            became_idle=plain.became_idle,
         )
         transport._tls = context.wrap_bio(transport._incoming, transport._outgoing, server_side=True)
         return transport
@@ -140,11 +141,14 @@ class TlsTransport(Transport):
                 await self.stream.send_all(self._outgoing.read())
             if is_done:
                 return why
-            data = await self.stream.receive_some(HANDSHAKE_BYTES)
+            if received == HANDSHAKE_BYTES:
+                return f"more than {HANDSHAKE_BYTES} bytes of it"
+            # The last of it, and what a client sends at once after it, may come as one.
+            data = await self.stream.receive_some(HANDSHAKE_BYTES - received)
             self.counters.received_bytes += len(data)
             received += len(data)
-            if not data or received > HANDSHAKE_BYTES:
-                return f"the peer ended it after {received} bytes" if not data else f"more than {HANDSHAKE_BYTES} bytes of it"
+            if not data:
+                return f"the peer ended it after {received} bytes"
             self._incoming.write(data)
 
     @property

@@ -4,7 +4,7 @@
 |---|---|---|
 | `Host` | with another name, on an address of this machine only: the name may point here by DNS rebinding | 403 |
 | `Origin`, `Sec-Fetch-Site` | when a page of another site sends it | 403 |
-| `Content-Type` | when it changes something and is not `application/json`, which no foreign page sends by itself | 415 |
+| `Content-Type` | when it changes something and is not one of `types`, which no foreign page sends by itself | 415 |
 | `Authorization` | without the token as `Bearer`, if the address requires one | 401 |
 
 Requests and answers are values. Neither h11 nor trio is loaded.
@@ -113,6 +113,17 @@ TEXT: Final = "text/plain; charset=utf-8"
 JSON: Final = "application/json"
 
 
+Receive = Callable[[], Awaitable[bytes]]
+
+
+class HttpRefusalError(Exception):
+    """A request is answered with this status, and with a code of Confluent's REST Proxy."""
+
+    def __init__(self, status: int, message: str, code: int = 0) -> None:
+        super().__init__(message)
+        self.status, self.message, self.code = status, message, code or status
+
+
 class HttpRequest(NamedTuple):
     """`path` and `query` are as they came, without the `?` between them. `headers` have names in small letters. `peer` is the
     address of the client, HOST:PORT."""
@@ -123,6 +134,9 @@ class HttpRequest(NamedTuple):
     headers: dict[str, str]
     body: bytes
     peer: str = ""
+    receive: Receive | None = None
+    """Where the listener hands over requests without their bodies: returns the next piece, empty at the end. Raises
+    HttpRefusalError."""
 
 
 Send = Callable[[bytes], Awaitable[None]]

@@ -19,7 +19,7 @@ import h11
 import trio
 
 from ....protocol.limits import KIB, MIB
-from .access import Answer, HttpAnswer, HttpRequest, Stream
+from .access import Answer, HttpAnswer, HttpRefusalError, HttpRequest, Stream
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -56,6 +56,8 @@ class HttpSession:
     answer: Answer
     report_bug: ReportBug
     max_body_bytes: int = MAX_BODY_BYTES
+    leaves_bodies: bool = False
+    """Whether `answer` gets requests before their bodies, and receives those itself."""
     too_large: HttpAnswer | None = None
     """The response to a body above the limit, if it is not the usual one."""
     became_busy: Callable[[], None] = _nothing
@@ -69,6 +71,7 @@ class HttpSession:
     _reading: trio.CancelScope | None = None
     _streaming: trio.CancelScope | None = None
     _takes_no_more: bool = False
+    _pieces: int = 0
 
     async def serve(self) -> None:
         """Serve the connection to its end."""
@@ -80,7 +83,10 @@ class HttpSession:
                         self.became_idle()
                         await self._send_stream(request, answer, answer.stream)
                     else:
-                        await self._send(answer, self.became_idle, is_head=request.method == "HEAD")
+                        leaves = self._leaves_body()
+                        await self._send(answer, self.became_idle, is_head=request.method == "HEAD", closes=leaves)
+                        if leaves:
+                            await _linger(self.stream)
                     if self._takes_no_more or self._connection.our_state is not h11.DONE:
                         break
                     if self._connection.their_state is not h11.DONE:
@@ -122,21 +128,59 @@ class HttpSession:
         head = await self._next_event()
         if not isinstance(head, h11.Request):
             return None
-        if self._connection.they_are_waiting_for_100_continue:
-            await self._send_event(h11.InformationalResponse(status_code=100, headers=[]))
-        body, pieces = bytearray(), 0
-        while isinstance(event := await self._next_event(), h11.Data):
-            if len(body) + len(event.data) > self.max_body_bytes:
-                raise _TooLargeError
-            body += event.data
-            pieces += 1
-            if not pieces % PIECES_PER_TURN:
-                await trio.lowlevel.checkpoint()
-        if not isinstance(event, h11.EndOfMessage):
-            return None
+        body, receive = bytearray(), self.receive
+        if not self.leaves_bodies:
+            while piece := await self._next_piece():
+                if len(body) + len(piece) > self.max_body_bytes:
+                    raise _TooLargeError
+                body += piece
         path, _, query = head.target.decode("latin-1").partition("?")
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
-        return HttpRequest(head.method.decode("latin-1"), path, query, headers, bytes(body), self.peer)
+        return HttpRequest(head.method.decode("latin-1"), path, query, headers, bytes(body), self.peer, receive)
+
+    async def _next_piece(self) -> bytes:
+        """Return the next bytes of a body, empty at its end."""
+        if self._connection.they_are_waiting_for_100_continue:
+            await self._send_event(h11.InformationalResponse(status_code=100, headers=[]))
+        self._pieces += 1
+        if not self._pieces % PIECES_PER_TURN:
+            await trio.lowlevel.checkpoint()
+        while True:
+            event = await self._next_event()
+            if not isinstance(event, h11.Data):
+                return b""
+            if event.data:
+                return bytes(event.data)
+
+    async def receive(self) -> bytes:
+        """Return the next bytes of a body, empty at its end. Raises HttpRefusalError when no whole body comes."""
+        with trio.move_on_after(REQUEST_TIMEOUT_S) as self._reading:
+            try:
+                if self._takes_no_more:
+                    self._reading.cancel()
+                return await self._next_piece()
+            except (h11.RemoteProtocolError, *_GONE) as exc:
+                raise HttpRefusalError(400, f"the body ended early: {exc}") from exc
+            finally:
+                self._reading = None
+        if self._takes_no_more:
+            raise HttpRefusalError(503, "the server stops, or gives up the request for want of memory")
+        raise HttpRefusalError(408, f"no byte of the body came for {REQUEST_TIMEOUT_S:g} s")
+
+    def _leaves_body(self) -> bool:
+        """Return whether more of the body is to come after what was received, which is dropped."""
+        with contextlib.suppress(h11.RemoteProtocolError):
+            while self._connection.their_state is h11.SEND_BODY:
+                if self._connection.next_event() is h11.NEED_DATA:
+                    break
+        return self._connection.their_state in (h11.SEND_BODY, h11.ERROR)
+
+    async def pause(self, seconds: float) -> None:
+        """Wait, but no longer than requests are taken."""
+        with trio.move_on_after(seconds) as self._reading:
+            if not self._takes_no_more:
+                await trio.sleep_forever()
+        self._reading = None
 
     async def _next_event(self) -> h11.Event | type[h11.PAUSED]:
         while True:

@@ -16,6 +16,7 @@ from ....protocol.records.batch import LOG_OVERHEAD, STAMP, with_timestamp
 from ....protocol.types import NO_OFFSET, NO_TIMESTAMP, AppendResult, TimestampType
 from ..disk.diskops import DiskOp, FileHandle, Sync, SyncDirectory, Truncate
 from ..producers.producer_cursor import AppendOrigin, ProducerCursor, StoredBatches
+from ..producers.producer_state import KEYED_SHARE
 from ..segments.segment import LogSegment, SegmentCursor
 from .gaps import gaps_within
 from .log import Log
@@ -256,7 +257,7 @@ def commit_append(log: Log, plan: AppendPlan) -> None:
     if plan.producers is None:
         producers.end_offset = plan.log_end_offset
     else:
-        producers.commit(plan.producers, plan.log_end_offset)
+        producers.commit(plan.producers, plan.log_end_offset, log.max_producers // KEYED_SHARE)
     log.modified = True
     log.known_snapshot = None
     if plan.sync and plan.writes:

@@ -430,12 +430,15 @@ def prepare_records(
     *,
     now_ms: int,
     limits: BatchLimits,
+    producer: tuple[int, int] | None = None,
 ) -> Procedure[PreparedAppend]:
-    """Pack and check them as what a client has packed. Raises what `prepare_steps` raises, ValueError for a record that
-    cannot be packed."""
+    """Pack and check them as what a client has packed. `producer`: the id of an idempotent producer, and the sequence of the
+    first record. Raises what `prepare_steps` raises, ValueError for a record that cannot be packed."""
     codec = config.compression_type or CompressionType.NONE
     most_bytes = config.max_message_bytes if codec is CompressionType.NONE else limits.unpacked_bytes
     builder = BatchBuilder(compression_type=codec, compression_level=config.compression_level(codec))
+    if producer is not None:
+        builder.set_producer(producer[0], 0, producer[1], is_transactional=False)
     unsaid = 0
     for index, (timestamp, key, value, headers) in enumerate(records):
         limits.check_headers(len(headers), index)

@@ -14,14 +14,23 @@ a range says holds until all of it is on the device: it may say more than there 
 from __future__ import annotations
 
 import itertools
+from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 import attrs
 
+from ....protocol.limits import MAX_PRODUCERS_PER_PARTITION
 from ....protocol.records.batch import BatchHeader
 from ....protocol.types import Bytes
 from ..indexes.transaction_index import AbortedTxn
 from .producer_cursor import CompletedTxn, ProducerCursor, ProducerEntry, parse_end_txn_marker
+
+FIRST_KEYED_ID: Final = 1 << 62
+"""Producer ids from here on are digests of idempotency keys, which come over HTTP. No other producer gets one."""
+KEYED_SHARE: Final = 4
+"""A log remembers keys up to this part of the producers that it may remember, and then forgets the oldest: clients name a new
+key for each request."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -46,8 +55,11 @@ class ProducerState:
     """First offset of the earliest transaction that is open, or whose marker is not below the high watermark yet."""
     _unsynced: UnsyncedTransactions = attrs.field(factory=lambda: UnsyncedTransactions())
     _ongoing: dict[int, int] = attrs.field(init=False)
+    _keyed: OrderedDict[int, None] | None = None
+    """Producer ids of idempotency keys, the longest unused first; None where most logs have none."""
 
     def __attrs_post_init__(self) -> None:
+        self._note_keyed(self.entries, len(self.entries))
         self._ongoing = {
             entry.producer_id: entry.current_txn_first_offset
             for entry in self.entries.values()
@@ -68,12 +80,15 @@ class ProducerState:
         """For appends that are planned; it sees what is committed meanwhile."""
         return ProducerCursor(self.entries, self._ongoing)
 
-    def commit(self, cursor: ProducerCursor, end_offset: int) -> None:
+    def commit(
+        self, cursor: ProducerCursor, end_offset: int, most_keyed: int = MAX_PRODUCERS_PER_PARTITION // KEYED_SHARE
+    ) -> None:
         """Take over what was appended."""
         self.end_offset = end_offset
         if not cursor.changed:
             return
         self.entries.update(cursor.changed)
+        self._note_keyed(cursor.changed, most_keyed)
         for txn in cursor.completed:
             self._complete(txn)
             self._unsynced.add(txn)
@@ -143,7 +158,19 @@ class ProducerState:
         ]
         for producer_id in gone:
             del self.entries[producer_id]
+            if self._keyed is not None:
+                self._keyed.pop(producer_id, None)
         return len(gone)
+
+    def _note_keyed(self, changed: Iterable[int], most: int) -> None:
+        """Let the youngest keys be those of these producers, and forget the oldest ones."""
+        for producer_id in changed:
+            if producer_id >= FIRST_KEYED_ID:
+                keyed = self._keyed = self._keyed or OrderedDict()
+                keyed[producer_id] = None
+                keyed.move_to_end(producer_id)
+                if len(keyed) > most:
+                    del self.entries[keyed.popitem(last=False)[0]]
 
     def _complete(self, txn: CompletedTxn) -> None:
         """Add a completed transaction. It replaces those inside it: it begins earlier and ends later, so it is undecided for

@@ -241,6 +241,30 @@ async def test_a_conversion_waits_for_the_record_of_the_classic_group(fast_path:
         assert held_by[joined.member_id] == 1
 
 
+async def test_nothing_is_converted_once_the_coordinator_stops(fast_path: Path, fs: GateFileSystem) -> None:
+    """Else the record of the classic group could come after those of the consumer group."""
+    async with serving(fast_path, fs=fs) as broker, trio.open_nursery() as nursery:
+        joined = await join(broker)
+        refused: list[object] = []
+
+        async def upgrade() -> None:
+            try:
+                await broker.groups.consumer_heartbeat(HEARTBEAT)
+            except RequestError as exc:
+                refused.append(exc.code)
+
+        with fs.hold("write", LOG) as gate:
+            nursery.start_soon(sync, broker, joined)
+            await gate.reached()
+            nursery.start_soon(upgrade)
+            await trio.testing.wait_all_tasks_blocked()
+            broker.groups.close()
+            gate.release()
+        await until(lambda: bool(refused))
+        assert refused == [ErrorCode.NOT_COORDINATOR]
+        assert GROUP not in broker.groups.consumers
+
+
 async def test_members_of_both_protocols_that_come_at_once_are_in_one_group(fast_path: Path) -> None:
     async with serving(fast_path) as broker:
         await formed(broker)
