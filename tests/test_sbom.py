@@ -21,7 +21,7 @@ from triolog.server.config.version import VERSION
 ROOT: Final = Path(__file__).resolve().parent.parent
 DECLARED: Final = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT: Final = DECLARED["project"]
-ALL: Final = ("cli", "metrics", "telemetry", "forward", "oauth", "registry", "regex", "arrow", "sql", "spark")
+ALL: Final = ("cli", "metrics", "telemetry", "forward", "mqtt", "oauth", "registry", "regex", "arrow", "sql", "spark")
 BUILDS: Final = ("release", "test", "docs", "dev", "fuzz")
 COMBINED: Final = ("pipelines",)
 """Brings what `spark` brings, a Java and Spark Connect, which tests do without."""

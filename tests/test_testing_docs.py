@@ -44,6 +44,9 @@ def test_every_field_of_a_call_is_in_the_table() -> None:
 def test_the_examples_of_pytest_run(pytester: pytest.Pytester, number: int) -> None:
     if "oauth=True" in EXAMPLES[number]:
         pytest.importorskip("jwt")
+    if "schema_registry_url" in EXAMPLES[number]:
+        pytest.importorskip("avro")
+        pytest.importorskip("authlib")
     pytester.makepyfile(EXAMPLES[number].replace("    ...\n    assert fault.fired == 1", "    assert fault.fired == 0"))
     outcome = pytester.runpytest_subprocess("-p", "no:randomly", "-p", "no:cacheprovider")
     outcome.assert_outcomes(passed=len(re.findall(r"^def test_", EXAMPLES[number], flags=re.MULTILINE)))

@@ -184,7 +184,7 @@ class Api:
 
     @functools.cached_property
     def readers(self) -> Readers:
-        """What reads its requests, by version."""
+        """The readers of its requests, by version."""
         return Readers(self)
 
     @functools.cached_property

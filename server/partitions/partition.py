@@ -138,7 +138,8 @@ class PartitionActor:
             raise self.log.offline.as_answer()
         if self._closed_with is not None:
             raise self._closed_with.as_answer()
-        return self.log.known_snapshot or self.log.snapshot()
+        known = self.log.known_snapshot
+        return self.log.snapshot() if known is None else known
 
     async def append(self, prepared: PreparedAppend, acks: int, answer: Answer) -> None:
         """Enqueue an append, waiting for room in the mailbox. Cancelled: it was not enqueued.

@@ -25,6 +25,8 @@ from .state import Schemas
 
 MAX_REFERENCES: Final = 1_000
 """Schemas that one schema refers to, directly and through others."""
+MAX_COMPARED_CHARS: Final = 8 * 2**20
+"""Earlier versions that one schema is compared with, with their references. Each MiB takes about a second."""
 TRANSITIVE: Final = "_TRANSITIVE"
 
 
@@ -90,9 +92,15 @@ def versions_to_compare(level: str, versions: Sequence[StoredSchema]) -> Sequenc
 
 def incompatibilities(level: str, schema_type: str, new: Parsed, olds: Iterable[Source]) -> list[str]:
     """Return why a schema is not compatible with the first of these that it is not compatible with. May take seconds."""
-    kind = level.removesuffix(TRANSITIVE)
+    kind, chars = level.removesuffix(TRANSITIVE), 0
     for old in olds:
-        found = [] if kind == "NONE" else _differences(kind, schema_type, new, old)
+        chars += old.chars
+        if kind == "NONE":
+            return []
+        if chars > MAX_COMPARED_CHARS:
+            found = [f"the earlier versions are too large to compare: they have more than {MAX_COMPARED_CHARS} characters"]
+        else:
+            found = _differences(kind, schema_type, new, old)
         if found:
             return [*found, f"{{oldSchemaVersion: {old.version}}}", f"{{compatibility: '{level}'}}"]
     return []

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from triolog.server.config.broker_config import Address
 from triolog.server.embedded import BlockingBroker
 
 from tests.kafka.conftest import AT_ONCE
+from tests.support.counts import counts
 from tests.support.kafka_admin import NO_ID, create_topics, new_topic
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_jars import KafkaCalls
@@ -35,13 +37,13 @@ NOT_YET: Final = frozenset(
 Facts = list[tuple[Any, ...]]
 
 
-def wants(owned: list[int], topics: tuple[str, ...] = (TOPIC,)) -> bytes:
-    parts = [ConsumerPartitions(topic=TOPIC, partitions=owned)] if owned else []
-    return encode_consumer_protocol(ConsumerProtocolSubscription(topics=list(topics), owned_partitions=parts), 3)
+def wants(owned: list[int], topic: str = TOPIC) -> bytes:
+    parts = [ConsumerPartitions(topic=topic, partitions=owned)] if owned else []
+    return encode_consumer_protocol(ConsumerProtocolSubscription(topics=[topic], owned_partitions=parts), 3)
 
 
-def gives(*partitions: int, user_data: bytes | None = None) -> bytes:
-    parts = [ConsumerPartitions(topic=TOPIC, partitions=list(partitions))]
+def gives(*partitions: int, topic: str = TOPIC, user_data: bytes | None = None) -> bytes:
+    parts = [ConsumerPartitions(topic=topic, partitions=list(partitions))]
     return encode_consumer_protocol(ConsumerProtocolAssignment(assigned_partitions=parts, user_data=user_data), 1)
 
 
@@ -152,8 +154,8 @@ class Classic:
         self.sync(gives(*range(PARTITIONS)) if assignment is None else assignment)
 
 
-def topic_id(wire: KafkaWire) -> bytes:
-    asked = ask("Metadata", topics=[{"topic_id": NO_ID, "name": TOPIC}], allow_auto_topic_creation=False)
+def topic_id(wire: KafkaWire, topic: str = TOPIC) -> bytes:
+    asked = ask("Metadata", topics=[{"topic_id": NO_ID, "name": topic}], allow_auto_topic_creation=False)
     found: bytes = wire.call(asked, 12).topics[0].topic_id
     return found
 
@@ -164,14 +166,14 @@ def connected(address: Any) -> Iterator[KafkaWire]:
         yield wire
 
 
-def prepare(wire: KafkaWire) -> None:
-    """The topic, and a coordinator that knows it."""
-    wire.call(create_topics(new_topic(TOPIC, PARTITIONS)), 7)
+def prepare(wire: KafkaWire, topic: str = TOPIC, partitions: int = PARTITIONS) -> None:
+    """A topic, and a coordinator that knows it."""
+    wire.call(create_topics(new_topic(topic, partitions)), 7)
     find = ask("FindCoordinator", key_type=0, coordinator_keys=["probe"])
     while wire.call(find, 4).coordinators[0].error_code:
         """Asked again until there is one."""
     probe = Group(wire, "probe")
-    while not probe.consumer("probe"):
+    while not probe.consumer("probe", subscribed_topic_names=[topic]):
         """And until it knows of the topic."""
     probe.consumer("probe", -1)
 
@@ -312,6 +314,206 @@ def test_both_brokers_answer_members_of_both_protocols_alike(broker: BlockingBro
     for script, ours, theirs in zip(SCRIPTS, played(broker.kafka), played(apache.address), strict=True):
         for number, (one, other) in enumerate(zip(ours, theirs, strict=True)):
             assert one == other, f"{script.__name__}: answer {number}; before: {theirs[max(0, number - 4) : number]}"
+
+
+# ---- walks -------------------------------------------------------------------------------------------------------------------
+
+PLACES: Final = ("a", "b", "c", "d")
+"""Members of a walk. The last two are static."""
+STATIC: Final = ("c", "d")
+WALKED_TOPIC: Final = "walked"
+WALKED: Final = 12
+"""Partitions, so that up to four members have equally many."""
+WALKS: Final = counts(4)
+CHANGES: Final = 14
+ROUNDS: Final = 30
+
+
+@attrs.define(eq=False)
+class Walker:
+    """One member, which may use either protocol, with a connection of its own."""
+
+    wire: KafkaWire
+    name: str
+    group: Group
+    protocol: str = ""
+    """Of the process that runs: classic, consumer, or none."""
+    number: int = 0
+    member_id: str = ""
+    epoch: int = -1
+    owned: list[int] = attrs.field(factory=list)
+    leads: list[str] = attrs.field(factory=list)
+
+    @property
+    def instance_id(self) -> str | None:
+        return self.name if self.name in STATIC else None
+
+    def start(self, protocol: str) -> None:
+        self.protocol, self.number = protocol, self.number + 1
+        self.member_id = f"{self.name}-{self.number}" if protocol == "consumer" else ""
+        self.epoch, self.owned = (0 if protocol == "consumer" else -1), []
+
+    def send_join(self) -> None:
+        body = {
+            "group_id": self.group.name,
+            "session_timeout_ms": 30_000,
+            "rebalance_timeout_ms": LONG_MS,
+            "member_id": self.member_id,
+            "group_instance_id": self.instance_id,
+            "protocol_type": "consumer",
+            "protocols": [{"name": "range", "metadata": wants(self.owned, WALKED_TOPIC)}],
+        }
+        self.wire.send(ask("JoinGroup", **body), 9)
+
+    def joined(self) -> bool:
+        """Whether it is a member now; otherwise it has to join again."""
+        answer = self.wire.receive()
+        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = answer.member_id
+        elif answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
+            self.member_id = ""
+        if answer.error_code:
+            return False
+        self.member_id, self.epoch = answer.member_id, answer.generation_id
+        self.leads = [each.member_id for each in answer.members]
+        return True
+
+    def sync(self) -> bool:
+        """Whether it has its assignment. A leader shares out everything in order."""
+        given = [
+            {"member_id": each, "assignment": gives(*range(place, WALKED, len(self.leads)), topic=WALKED_TOPIC)}
+            for place, each in enumerate(sorted(self.leads))
+        ]
+        named = {"group_id": self.group.name, "generation_id": self.epoch, "member_id": self.member_id}
+        body = {**named, "group_instance_id": self.instance_id, "protocol_type": "consumer", "protocol_name": "range"}
+        answer = self.wire.call(ask("SyncGroup", **body, assignments=given), 5)
+        if not answer.error_code:
+            parts = decode_assignment(answer.assignment).assigned_partitions
+            self.owned = sorted(number for topic in parts for number in topic.partitions)
+        return not answer.error_code
+
+    def beat(self) -> int:
+        named = {"group_id": self.group.name, "generation_id": self.epoch, "member_id": self.member_id}
+        code: int = self.wire.call(ask("Heartbeat", **named, group_instance_id=self.instance_id), 4).error_code
+        return code
+
+    def heartbeat(self) -> None:
+        """Of the consumer protocol. It joins again where it has to."""
+        parts = [{"topic_id": topic_id(self.wire, WALKED_TOPIC), "partitions": self.owned}] if self.owned else []
+        said: dict[str, Any] = {"member_id": self.member_id, "member_epoch": self.epoch, "topic_partitions": parts}
+        if self.epoch == 0:
+            said |= {"subscribed_topic_names": [WALKED_TOPIC], "rebalance_timeout_ms": LONG_MS}
+        body = {"group_id": self.group.name, "instance_id": self.instance_id, **said}
+        answer = self.wire.call(ask("ConsumerGroupHeartbeat", **body), 1)
+        if answer.error_code:
+            self.epoch, self.owned = 0, []
+            return
+        self.epoch = answer.member_epoch
+        if answer.assignment is not None:
+            self.owned = sorted(number for topic in answer.assignment.topic_partitions for number in topic.partitions)
+
+    def leave(self) -> None:
+        if self.protocol == "classic":
+            members = [{"member_id": self.member_id, "group_instance_id": self.instance_id}]
+            answer = self.wire.call(ask("LeaveGroup", group_id=self.group.name, members=members), 5)
+            self.group.note("left", self.name, [each.error_code for each in answer.members])
+        else:
+            named = {"group_id": self.group.name, "member_id": self.member_id, "instance_id": self.instance_id}
+            answer = self.wire.call(ask("ConsumerGroupHeartbeat", **named, member_epoch=-1), 1)
+            self.group.note("left", self.name, answer.error_code)
+        self.protocol = ""
+
+
+def rejoin(members: list[Walker]) -> None:
+    """All members of a classic group join together, new ones first, and sync, the leader first."""
+    new = [each for each in members if each.epoch < 0]
+    old = [each for each in members if each.epoch >= 0]
+    for each in new:
+        if each.instance_id is None and not each.member_id:
+            each.send_join()
+            assert not each.joined(), "it gets a member id"
+        each.send_join()
+    while new and old and not old[0].beat():
+        """Until the broker has begun the rebalance: before, a join of a member without news ends at once."""
+    for each in old:
+        each.send_join()
+    for each in members:
+        assert each.joined(), each
+    for each in sorted(members, key=lambda each: not each.leads):
+        each.sync()
+
+
+def kind_of(group: Group) -> str:
+    listed = group.call(ask("ListGroups", states_filter=[], types_filter=[]), 5).groups
+    return next((each.group_type for each in listed if each.group_id == group.name), "")
+
+
+def speak(group: Group, running: list[Walker]) -> bool:
+    """One round of requests. Answers whether nothing has moved."""
+    before = [(each.epoch, each.owned) for each in running]
+    classic = [each for each in running if each.protocol == "classic"]
+    codes = [each.beat() for each in classic]
+    if kind_of(group) == "consumer":
+        for each, code in zip(classic, codes, strict=True):
+            if code:
+                each.send_join()
+                if each.joined():
+                    each.sync()
+    elif any(codes):
+        rejoin(classic)
+    for each in running:
+        if each.protocol == "consumer":
+            each.heartbeat()
+    return not any(codes) and before == [(each.epoch, each.owned) for each in running]
+
+
+def calm(group: Group, walkers: list[Walker]) -> None:
+    """Let everybody speak until nothing more moves, and note what is then."""
+    running = [each for each in walkers if each.protocol]
+    rounds = 0
+    while not speak(group, running):
+        rounds += 1
+        assert rounds < ROUNDS, f"still moving: {running}"
+    owned = sorted(number for each in running for number in each.owned)
+    assert owned == (list(range(WALKED)) if running else []), [(each.name, each.owned) for each in running]
+    group.note(*((each.name, each.protocol, each.epoch, len(each.owned)) for each in running))
+    group.kind()
+    group.described()
+
+
+def walk(address: Any, seed: int) -> Facts:
+    """Members come, go and change their protocol, one at a time."""
+    rng = random.Random(seed)
+    with ExitStack() as wires:
+        group = Group(wires.enter_context(connected(address)), f"walk-{seed}")
+        walkers = [Walker(wires.enter_context(connected(address)), name, group) for name in PLACES]
+        for _ in range(CHANGES):
+            walker = rng.choice(walkers)
+            protocol = rng.choice(["classic", "consumer"])
+            is_replaced = walker.instance_id is not None and walker.protocol not in ("", protocol) and rng.random() < 0.6
+            group.note("next", walker.name, walker.protocol, protocol, is_replaced)
+            if walker.protocol and not is_replaced:
+                walker.leave()
+                calm(group, walkers)
+            walker.start(protocol)
+            if protocol == "consumer":
+                walker.heartbeat()
+            calm(group, walkers)
+        for walker in walkers:
+            if walker.protocol:
+                walker.leave()
+        group.kind()
+        return group.facts
+
+
+def test_members_that_change_their_protocol_get_the_same_epochs_from_both(broker: BlockingBroker, apache: KafkaBroker) -> None:
+    for address in (broker.kafka, apache.address):
+        with connected(address) as wire:
+            prepare(wire, WALKED_TOPIC, WALKED)
+    for seed in range(WALKS):
+        ours, theirs = walk(broker.kafka, seed), walk(apache.address, seed)
+        for number, (one, other) in enumerate(zip(ours, theirs, strict=True)):
+            assert one == other, f"seed {seed}, fact {number}; before: {theirs[max(0, number - 8) : number]}"
 
 
 # ---- on the same files -------------------------------------------------------------------------------------------------------

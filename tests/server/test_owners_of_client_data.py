@@ -29,7 +29,7 @@ ACCOUNTED: Final = {
         GroupOffsets._topic_ids""",
     "configurations of groups": "GroupConfigs._known",
     "consumer groups": """AssignedGroup.members AssignedGroup.targets ConsumerGroup.regexes ConsumerGroup.static_members
-        ConsumerGroup.owners AssignedGroups._groups AssignedCoordinator._sizes""",
+        ConsumerGroup.owners ConsumerGroups._armed AssignedGroups._groups AssignedCoordinator._sizes""",
     "fetch sessions": """FetchSessions._sessions FetchSessions._evictable FetchSession.partitions FetchSession.seen
         FetchSession.names""",
     "keys of the server": "",

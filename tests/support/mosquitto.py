@@ -38,7 +38,7 @@ class Mosquitto:
 
     folder: Path
     address: Address
-    more: str = ""
+    more: str
     """Lines of its configuration."""
     _process: subprocess.Popen[bytes] | None = None
 
@@ -51,7 +51,7 @@ class Mosquitto:
         assert PROGRAM is not None
         file, log = self.folder / "mosquitto.conf", self.folder / "mosquitto.log"
         file.write_text(
-            f"listener {self.address.port} {self.address.host}\nallow_anonymous true\npersistence true\nuser root\n"
+            f"listener {self.address.port} {self.address.host}\npersistence true\nuser root\n"
             f"persistence_location {self.folder}/\nmax_queued_messages 0\nmax_inflight_messages 0\n{self.more}\n"
         )
         with log.open("ab") as output:
@@ -89,7 +89,7 @@ class Mosquitto:
 
 
 @contextlib.contextmanager
-def mosquitto(folder: Path, more: str = "") -> Iterator[Mosquitto]:
+def mosquitto(folder: Path, more: str = "allow_anonymous true\n") -> Iterator[Mosquitto]:
     """A broker that runs, on a port that stays its own."""
     folder.mkdir()
     with contextlib.closing(Ports()) as ports:
@@ -114,14 +114,14 @@ class Publisher:
         self._client: Any = None
         self._sent: dict[int, bytes] = {}
 
-    def publish(self, payloads: list[bytes]) -> None:
+    def publish(self, payloads: list[bytes], *, retain: bool = False) -> None:
         """Publish some, and wait until each is acknowledged. What a lost connection leaves open is published again."""
         left = list(payloads)
         while left:
             if self._client is None:
                 self._connect()
             for payload in left:
-                self._sent[self._client.publish(self._topic, payload, self._qos).mid] = payload
+                self._sent[self._client.publish(self._topic, payload, self._qos, retain).mid] = payload
             while self._sent and self._client.loop(POLL_S) == 0:
                 pass
             left = list(self._sent.values())

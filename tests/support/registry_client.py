@@ -21,7 +21,7 @@ class RegistryClient:
     headers: dict[str, str] = attrs.field(factory=dict)
 
     def send(self, method: str, path: str, body: bytes | None = None) -> tuple[int, Any]:
-        """Status, and the JSON value of the response."""
+        """Status, and the JSON value of the response, or its text."""
         connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=60)
         headers = {"Content-Type": MEDIA_TYPE, **self.headers}
         if self.user is not None:
@@ -29,7 +29,11 @@ class RegistryClient:
         try:
             connection.request(method, path, body, headers)
             response = connection.getresponse()
-            return response.status, json.loads(response.read())
+            text = response.read().decode()
+            try:
+                return response.status, json.loads(text)
+            except ValueError:
+                return response.status, text
         finally:
             connection.close()
 

@@ -6,6 +6,7 @@ A real broker marks no new message as sent again, and does not send one packet i
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import struct
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,6 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 import triolog
-from triolog.server.config.values import Address
 from triolog.server.embedded import BlockingBroker
 from triolog.tools.forward.memory import Wishes
 from triolog.tools.ingest.ingest import Ingest
@@ -112,6 +112,11 @@ class Peer:
             self._send(0xD0, b"")
         return None
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing has arrived that was not read."""
+        return not select.select([self._stream], [], [], 0)[0]
+
     def _read(self, size: int) -> bytes | None:
         data = b""
         while len(data) < size:
@@ -157,18 +162,25 @@ class ScriptedBroker:
     def close(self) -> None:
         self._listening.close()
 
-    def link(self, server: BlockingBroker | Address, **settings: Any) -> Ingest:
-        """A link from this broker; `settings` are keys of an `[[ingest]]` table, or of its only map."""
-        address = server if isinstance(server, Address) else server.native
-        assert address is not None
-        own = {key: settings.pop(key) for key in ("filter", "topic", "key", "timestamp") if key in settings}
-        table = {"name": LINK, "broker": self.address, "map": [{"filter": FILTER, "topic": TOPIC, **own}], **settings}
-        where = (address.host, address.port)
-        return Ingest(INGEST.read_link("the test", table), lambda link: Store(link, where, None, None), Wishes())
+    def link(self, server: BlockingBroker, **settings: Any) -> Ingest:
+        """A link from this broker, as `link_from`."""
+        return link_from(self.address, server, **settings)
+
+
+def link_from(broker: str, server: BlockingBroker, **settings: Any) -> Ingest:
+    """A link; `settings` are keys of an `[[ingest]]` table, or of its only map."""
+    assert server.native is not None
+    own = {key: settings.pop(key) for key in ("filter", "topic", "key", "timestamp") if key in settings}
+    table = {"name": LINK, "broker": broker, "map": [{"filter": FILTER, "topic": TOPIC, **own}], **settings}
+    where = (server.native.host, server.native.port)
+    return Ingest(INGEST.read_link("the test", table), lambda link: Store(link, where, None, None), Wishes())
 
 
 @contextlib.contextmanager
-def scripted() -> Iterator[tuple[ScriptedBroker, BlockingBroker]]:
-    """A scripted broker, and a server in this process."""
-    with contextlib.closing(ScriptedBroker()) as broker, triolog.blocking.open(native=ANY_PORT, config=FOR_EVER) as server:
+def scripted(**options: Any) -> Iterator[tuple[ScriptedBroker, BlockingBroker]]:
+    """A scripted broker, and a server in this process with these options."""
+    with (
+        contextlib.closing(ScriptedBroker()) as broker,
+        triolog.blocking.open(native=ANY_PORT, config=FOR_EVER, **options) as server,
+    ):
         yield broker, server

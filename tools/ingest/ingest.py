@@ -10,12 +10,13 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from ..forward.errors import TryAgainError
 from ..forward.link_loop import LinkLoop
 from ..forward.memory import Wishes
 from ..forward.progress import LinkEvent, Progress
 from .broker import Broker
 from .mapping import Entry, Message, entry_of
-from .packet_ids import Admitted, admit
+from .packet_ids import Admitted, admit, fitting
 from .settings import INGEST, IngestLink
 from .store import Store
 
@@ -91,15 +92,20 @@ class Ingest(LinkLoop):
             broker = Broker(self.settings, lambda: self.wishes.version == self._seen)
             try:
                 self._begin(store, broker)
+                is_over = False
                 while self.wishes.version == self._seen:
                     since_s = self.wishes.drains_since_s
                     messages, released = broker.receive(IDLE_S)
-                    if messages or released:
-                        self._store(store, messages, released)
-                        broker.acknowledge(messages, released)
+                    kept = fitting(messages, store.unreleased, released, is_over=is_over)
+                    is_over = is_over or len(kept) < len(messages)
+                    if kept or released:
+                        self._store(store, kept, released)
+                        broker.acknowledge(kept, released)
                         self._retry.reset()
                     elif since_s is not None:
                         self.wishes.drained(since_s)
+                    if is_over and not store.unreleased:
+                        raise TryAgainError(f"{broker} exceeds receive_maximum: connecting again for the rest")
             finally:
                 broker.close()
         finally:

@@ -43,6 +43,22 @@ class Admitted:
     reused: int
 
 
+def fitting(messages: Iterable[Message], unreleased: Unreleased, released: Iterable[int], *, is_over: bool) -> list[Message]:
+    """Leave out what is above the limit of unreleased ids, and all later messages of QoS 2, so that their order stays.
+
+    A broker that heeds `receive_maximum` sends no such messages. `is_over`: some were left out before.
+    """
+    space = 0 if is_over else MAX_UNACKNOWLEDGED - len(unreleased.keys() - set(released))
+    kept = []
+    for message in messages:
+        if message.qos == 2 and message.packet_id not in unreleased:
+            space -= 1
+            if space < 0:
+                continue
+        kept.append(message)
+    return kept
+
+
 def admit(messages: Iterable[Message], unreleased: Unreleased) -> Admitted:
     """Leave out messages that are stored already, and those that are in the batch twice."""
     seen = dict(unreleased)
@@ -68,9 +84,8 @@ def after(unreleased: Unreleased, stored: Iterable[Message], released: Iterable[
 
 
 def to_text(unreleased: Unreleased) -> str:
-    """As the metadata of an offset has it. Raises ValueError for more ids than fit."""
-    if len(unreleased) > MAX_UNACKNOWLEDGED:
-        raise ValueError(f"{len(unreleased)} messages are not released, above {MAX_UNACKNOWLEDGED}")
+    """As the metadata of an offset has it."""
+    assert len(unreleased) <= MAX_UNACKNOWLEDGED, f"{len(unreleased)} packet ids are not released"
     return base64.b64encode(b"".join(_ID.pack(*each) for each in unreleased.items())).decode()
 
 

@@ -96,8 +96,6 @@ class Store:
             refused = self._append(entries, released)
         except (RequestError, ClosedError) as exc:
             raise self._failure(exc) from exc
-        except ValueError as exc:
-            raise TryAgainError(f"{exc}. Lower the limit of messages in flight at the broker") from exc
         if not refused:
             return list(entries)
         if len(entries) > 1:

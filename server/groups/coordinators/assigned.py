@@ -224,6 +224,7 @@ class AssignedCoordinator(Generic[G, A, D]):
         async with self._locks.hold(request.group_id):
             self._check_kind(request.group_id)
             await self.classic_is_stored(request.group_id)
+            self._check_serving(request.group_id)
             plan = self._plan(request)
             async with self._in_place_of_classic(request.group_id) as is_new:
                 await self._carry_out(plan, replaces_classic=is_new)

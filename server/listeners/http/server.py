@@ -39,7 +39,7 @@ def http_listener(
             answer,
             report,
             max_body_bytes,
-            too_large,
+            too_large=too_large,
             became_busy=transport.became_known,
             became_idle=transport.became_idle,
         )

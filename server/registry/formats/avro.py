@@ -122,7 +122,8 @@ def _in_order(schema: Any, space: str, order: Members) -> Any:
 
 def _named(kind: str, schema: Mapping[str, Any], around: str, order: Members) -> dict[str, Any]:
     space, _, name = schema["name"].rpartition(".")
-    space = space or schema.get("namespace", around)
+    named = schema.get("namespace")
+    space = space or (around if named is None else named)
     written: dict[str, Any] = {"type": kind, "name": name}
     if space != around:
         written["namespace"] = space

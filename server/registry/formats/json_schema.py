@@ -31,6 +31,8 @@ import attrs
 from ..errors import InvalidSchemaError
 from .parsed import MAX_COMPARISONS, Dependency, dump, read_schema_json
 
+ITEMS_PER_STEP: Final = 8
+CHARS_PER_STEP: Final = 256
 TYPE_NAMES: Final = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
 ANNOTATIONS: Final = frozenset(
     {"$schema", "$id", "id", "$comment", "$anchor", "$defs", "definitions", "$vocabulary"}
@@ -195,11 +197,15 @@ class _Proof:
     _split: dict[int, tuple[Any, list[Any]]] = attrs.field(factory=dict)
     """By identity of a schema with several types, that schema, and one for each type."""
 
-    def missing(self, reader: Place, writer: Place, path: str) -> list[str]:
-        """Return the places of the reader's keywords that do not follow from the writer; empty if all do."""
-        self._steps += 1
+    def _count(self, steps: int) -> None:
+        """Count work: a look at a pair of schemas is a step, and so are some characters or values that are compared."""
+        self._steps += steps
         if self._steps > MAX_COMPARISONS:
             raise _TooManyStepsError
+
+    def missing(self, reader: Place, writer: Place, path: str) -> list[str]:
+        """Return the places of the reader's keywords that do not follow from the writer; empty if all do."""
+        self._count(1)
         if reader.schema is True or writer.schema is False:
             return []
         if reader.schema is False:
@@ -249,9 +255,7 @@ class _Proof:
         return said
 
     def _missing_keyword_of_part(self, name: str, reader: Place, part: Place, path: str) -> list[str]:
-        self._steps += 1
-        if self._steps > MAX_COMPARISONS:
-            raise _TooManyStepsError
+        self._count(1)
         pair = id(reader.schema.get(name)), id(part.schema)
         if part.schema is False:
             return []
@@ -276,6 +280,8 @@ class _Proof:
         if name in APPLIES_TO and types is not None and not types & APPLIES_TO[name]:
             return []
         rule = RULES.get(name)
+        value = reader.schema[name]
+        self._count(len(value) // ITEMS_PER_STEP if isinstance(value, list | dict) else 0)
         if rule is not None:
             return rule(self, reader, writer._replace(schema=own), f"{path}/{name}")
         if name.startswith("unevaluated"):  # its meaning depends on all keywords beside it
@@ -287,6 +293,7 @@ class _Proof:
     def _are_equal(self, names: Sequence[str], reader: Mapping[str, Any], writer: Mapping[str, Any]) -> bool:
         """Return whether the keywords have the same values, and mean the same in both documents."""
         first, second = (dump({each: of[each] for each in names if each in of}, sort_keys=True) for of in (reader, writer))
+        self._count((len(first) + len(second)) // CHARS_PER_STEP)
         is_plain = not any(word in first for word in ('"$ref"', '"$dynamicRef"', '"$recursiveRef"'))
         return first == second and (is_plain or self.is_same_document)
 

@@ -17,7 +17,7 @@ MAX_ELEMENTS: Final = 50_000
 """Values in a schema. Parsing takes about 10 us for each."""
 MAX_TOKENS: Final = 100_000
 """Words and signs of a `.proto` file. Reading takes about 3 us for each."""
-MAX_COMPARISONS: Final = 100_000
+MAX_COMPARISONS: Final = 20_000
 """Pairs of types that a comparison may look at. Unions of records multiply them, and each takes 10 us and half a KiB."""
 
 JSON: Final = "JSON"

@@ -21,7 +21,7 @@ import mmap
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from ....protocol.limits import MIB
 from ....protocol.types import Bytes
@@ -41,6 +41,8 @@ CREATE: Final = WRITE | os.O_CREAT
 
 _NO_LINK: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS})
 """EACCES too: security modules refuse links to whom they allow copies. Where writing is refused as well, the copy says so."""
+_SYSTEM: Final[Any] = os
+"""Without types: not every platform has all names."""
 _DONT_NEED: Final[int] = getattr(os, "POSIX_FADV_DONTNEED", 0)
 _UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
 
@@ -189,8 +191,9 @@ class OsFileSystem:
         return b"".join(parts)
 
     def read_cached(self, fd: int, size: int, position: int) -> Bytes | None:
-        flag = getattr(os, "RWF_NOWAIT", None)
-        if flag is None:
+        try:
+            flag = _SYSTEM.RWF_NOWAIT
+        except AttributeError:
             return None
         buffer = bytearray(size)
         try:

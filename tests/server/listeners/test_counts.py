@@ -18,24 +18,16 @@ pytestmark = pytest.mark.merge  # every function call of a request is counted
 
 LOAD: Final = "Produce, 1 record"
 
-Found = dict[tuple[str, int], tuple[float, float]]
-"""By load and connections, calls and turns a request."""
-
 only_where_counted = pytest.mark.skipif(
     sys.version_info[:2] != COUNTED_ON, reason="other interpreters than CPython {}.{} call otherwise".format(*COUNTED_ON)
 )
 
 
-@pytest.fixture(scope="module")
-def found() -> Found:
-    """All loads, counted in one process: it takes longer to start than to count one of them."""
-    return measured()
-
-
 @only_where_counted
 @pytest.mark.parametrize("load", LOADS)
-def test_a_request_costs_what_the_table_says(found: Found, load: str) -> None:
-    assert [text for connections in COUNTS[load] for text in differences(load, connections, found[load, connections])] == []
+def test_a_request_costs_what_the_table_says(load: str) -> None:
+    found = measured(load)
+    assert [text for (_, connections), counts in found.items() for text in differences(load, connections, counts)] == []
 
 
 def test_a_request_leaves_nothing_that_refers_to_itself() -> None:

@@ -8,6 +8,7 @@ import os
 import signal
 import urllib.request
 from pathlib import Path
+from typing import Final
 
 import pytest
 from triolog.tools.client.blocking.client import BlockingClient
@@ -19,6 +20,8 @@ from tests.tools.cli.conftest import call
 from tests.tools.forward.process.test_control import is_alive
 
 pytest.importorskip("paho.mqtt.client", reason="ingest needs paho-mqtt")
+
+UPSTREAM: Final = '[[forward]]\nname = "up"\nto = "127.0.0.1:1"\ntopics = ["t"]\n'
 
 
 def table(broker: str, more: str = "") -> str:
@@ -50,7 +53,7 @@ def test_a_status_without_links_says_so(tmp_path: Path) -> None:
 @pytest.mark.merge  # a server and its child are processes
 def test_a_server_runs_its_links_shows_them_and_reads_them_again(tmp_path: Path) -> None:
     file, links = tmp_path / "server.toml", tmp_path / "links"
-    head = f'[ingest_process]\nstate_dir = "{links}"\n'
+    head = f'[ingest_process]\nstate_dir = "{links}"\n[forward_process]\nstate_dir = "{tmp_path}/up"\n{UPSTREAM}'
     with contextlib.closing(ScriptedBroker()) as broker, ServerFolder(tmp_path) as folder:
         file.write_text(head + table(broker.address))
         server = folder.start("--config", str(file), "--metrics", "127.0.0.1:0")
@@ -68,6 +71,7 @@ def test_a_server_runs_its_links_shows_them_and_reads_them_again(tmp_path: Path)
 
             until(lambda: f'triolog_ingest_records_total{{link="{LINK}"}} 1.0' in scraped(), "the link in the metrics")
             assert f'triolog_ingest_state{{link="{LINK}",state="running"}} 1.0' in scraped()
+            assert 'triolog_forward_state{link="up",state=' in scraped(), "the metrics of the other child, too"
             shown = call("ingest", "--state-dir", links, "status", "--json")
             assert json.loads(shown.stdout)["delivery"] == "at-least-once"
             for command in ("status", "top"):

@@ -186,6 +186,9 @@ def test_clients_can_be_closed_by_another_task_and_in_the_order_in_which_they_we
         ]
         for client in (first, second, third):
             assert len((await client.metadata(METADATA)).topics) == 1
+        consumer = open_consumer(second)
+        await asyncio.create_task(consumer.__aenter__())
+        await consumer.__aexit__(None, None, None)
         async with connect(thread.address) as fourth:
             for client in clients:
                 await client.__aexit__(None, None, None)
@@ -195,6 +198,23 @@ def test_clients_can_be_closed_by_another_task_and_in_the_order_in_which_they_we
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     asyncio.run(run())
+
+
+def test_a_shield_that_ends_before_a_scope_inside_of_it_shields_nothing_any_longer() -> None:
+    async def run() -> None:
+        with ASYNCIO.scope() as outer:
+            shield, inner = ASYNCIO.scope(shield=True), ASYNCIO.scope()
+            shield.__enter__()
+            inner.__enter__()
+            shield.__exit__(None, None, None)
+            outer.cancel()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                inner.__exit__(None, None, None)
+        assert outer.cancelled_caught
+
+    asyncio.run(asyncio.wait_for(run(), 60))
 
 
 def test_outside_of_a_loop_there_is_none() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
 import attrs
 import pytest
@@ -13,6 +13,8 @@ from triolog.tools.client.asyncio_loop import ASYNCIO
 from triolog.tools.client.blocking.loop import InPlaceLoop
 from triolog.tools.client.loops import Loop
 from triolog.tools.client.trio_loop import TRIO
+
+PATIENCE_S: Final = 20.0
 
 
 @attrs.frozen
@@ -27,7 +29,8 @@ def in_trio() -> Runner:
 
 def in_asyncio() -> Runner:
     async def call(function: Callable[[], Awaitable[Any]]) -> Any:
-        found = await function()
+        async with asyncio.timeout(PATIENCE_S):
+            found = await function()
         task = asyncio.current_task()
         assert asyncio.all_tasks() == {task}
         assert task is not None
@@ -162,6 +165,26 @@ def test_a_task_can_end_its_nursery_and_one_that_starts_then_runs_up_to_its_firs
 
     assert runner.run(all_of_them) == "after it"
     assert first.steps == second.steps == ["begun", "ended"]
+
+
+def test_a_task_that_starts_while_its_nursery_ends_is_cancelled(runner: Runner) -> None:
+    waiting = Waiting(runner.parts)
+
+    async def start_late(nursery: Any) -> None:
+        try:
+            await runner.parts.event().wait()
+        finally:
+            nursery.start_soon(waiting)
+
+    async def all_of_them() -> str:
+        async with runner.parts.open_nursery() as nursery:
+            nursery.start_soon(start_late, nursery)
+            await runner.parts.sleep(0.001)
+            nursery.cancel_scope.cancel()
+        return "after it"
+
+    assert runner.run(all_of_them) == "after it"
+    assert waiting.steps == ["begun", "ended"]
 
 
 def test_tasks_run_up_to_their_first_wait_when_the_block_fails(runner: Runner) -> None:

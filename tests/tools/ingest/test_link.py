@@ -12,7 +12,7 @@ from triolog.tools.ingest import store
 from triolog.tools.ingest.ingest import Ingest
 from triolog.tools.ingest.settings import MAX_UNACKNOWLEDGED
 
-from tests.support.forwarding import Running, until
+from tests.support.forwarding import PATIENCE_S, Running, until
 from tests.support.scripted_mqtt import (
     FILTER,
     LINK,
@@ -48,6 +48,13 @@ def counts(link: Ingest, *names: str) -> tuple[Any, ...]:
     return tuple(found[name] for name in names)
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let links give an append up soon."""
+    monkeypatch.setattr(store, "DELIVERY_TIMEOUT_MS", 200)
+    monkeypatch.setattr(store, "BLOCK_MS", 200)
+
+
 def test_a_message_is_stored_as_its_map_says_and_then_acknowledged() -> None:
     with scripted() as (broker, server):
         link = broker.link(server, key="{2}", timestamp="/at")
@@ -78,9 +85,8 @@ def test_connect_asks_for_a_persistent_session_and_limits_messages_in_flight() -
 
 
 @pytest.mark.parametrize(("qos", "kind"), [(1, PUBACK), (2, PUBREC)])
-def test_nothing_is_acknowledged_while_the_server_is_away(qos: int, kind: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "DELIVERY_TIMEOUT_MS", 200)
-    monkeypatch.setattr(store, "BLOCK_MS", 200)
+@pytest.mark.usefixtures("impatient")
+def test_nothing_is_acknowledged_while_the_server_is_away(qos: int, kind: int) -> None:
     with scripted() as (broker, server), Running(broker.link(server, qos=qos)):
         with broker.greeted() as peer:
             peer.publish(b"first", 1, qos=qos)
@@ -94,6 +100,34 @@ def test_nothing_is_acknowledged_while_the_server_is_away(qos: int, kind: int, m
             assert peer.expect(kind).packet_id == 2
             assert values(server)[-1] == b"second"
             assert set(values(server)) == {b"first", b"second"}
+
+
+@pytest.mark.parametrize(("qos", "kind"), [(1, PUBACK), (2, PUBREC)])
+def test_a_message_is_acknowledged_after_the_sync_of_its_record(qos: int, kind: int) -> None:
+    with scripted(durability="fsync", topics=[TOPIC]) as (broker, server), Running(broker.link(server, qos=qos)):
+        with broker.greeted() as peer:
+            fault = server.faults.disk("delay", operation="sync", path=f"{TOPIC}-*/*.log", delay_ms=3_600_000)
+            peer.publish(b"one", 1, qos=qos)
+            fault.wait_fired(timeout_s=PATIENCE_S)
+            assert peer.is_silent
+            fault.release()
+            assert peer.expect(kind).packet_id == 1
+
+
+@pytest.mark.usefixtures("impatient")
+def test_messages_stay_at_the_broker_while_the_disk_is_full() -> None:
+    with scripted(topics=[TOPIC]) as (broker, server):
+        link = broker.link(server)
+        with Running(link):
+            with broker.greeted() as peer:
+                fault = server.faults.disk("full", path=f"{TOPIC}-*/*.log")
+                peer.publish(b"one", 1)
+                assert peer.next() is None, "the link gives the connection up without an acknowledgement"
+            fault.remove()
+            with broker.greeted(session=True) as peer:
+                peer.publish(b"one", 1, dup=True)
+                peer.expect(PUBACK)
+            assert (values(server), counts(link, "dead_letter_records")) == ([b"one"], (0,))
 
 
 def test_a_message_of_qos_2_is_stored_once_whatever_breaks_in_its_handshake() -> None:
@@ -223,16 +257,27 @@ def test_topics_are_not_created_where_that_is_off() -> None:
             assert b"it does not exist" in (headers(records(server, DEAD)[0])["triolog.error"] or b"")
 
 
-def test_a_broker_that_sends_more_than_may_be_unreleased_is_a_clear_error() -> None:
+def test_a_broker_that_exceeds_the_receive_maximum_sends_the_rest_again() -> None:
+    """As Mosquitto does after a restart with `max_inflight_messages 0`."""
+    every = range(1, MAX_UNACKNOWLEDGED + 3)
     with scripted() as (broker, server):
         link = broker.link(server, qos=2)
-        with Running(link), broker.greeted() as peer:
-            for number in range(1, MAX_UNACKNOWLEDGED + 2):
-                peer.publish(b"x", number, qos=2)
-            while peer.next() is not None:
-                pass
-            until(lambda: counts(link, "error")[0], "the error")
-            assert "messages are not released" in counts(link, "error")[0]
+        with Running(link):
+            with broker.greeted() as peer:
+                for number in every:
+                    peer.publish(b"%d" % number, number, qos=2)
+                stored = [peer.expect(PUBREC).packet_id for _ in range(MAX_UNACKNOWLEDGED)]
+                for number in stored:
+                    peer.release(number)
+                assert [peer.expect(PUBCOMP).packet_id for _ in stored] == stored
+                assert peer.next() is None
+            until(lambda: counts(link, "failures") == (1,), "the failure")
+            assert "exceeds receive_maximum" in counts(link, "error")[0]
+            with broker.greeted(session=True) as peer:
+                for number in sorted(set(every) - set(stored)):
+                    peer.publish(b"%d" % number, number, qos=2, dup=True)
+                    peer.expect(PUBREC)
+            assert values(server) == [b"%d" % number for number in every]
 
 
 def test_refusals_of_the_broker_are_said_and_tried_again() -> None:

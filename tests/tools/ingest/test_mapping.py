@@ -132,9 +132,7 @@ def test_packet_ids_fit_the_metadata_of_an_offset(unreleased: dict[int, bytes]) 
     assert from_text(text) == unreleased
 
 
-def test_more_packet_ids_and_other_metadata_are_refused() -> None:
-    with pytest.raises(ValueError, match="are not released"):
-        to_text(dict.fromkeys(range(MAX_UNACKNOWLEDGED + 1), b"1234"))
+def test_metadata_of_others_is_refused() -> None:
     for text in ("x", "eA==", "ä"):
         with pytest.raises(ValueError, match=r"."):
             from_text(text)

@@ -20,7 +20,7 @@ from ...forward.process.place import CONTROL, ask
 from ..measuring.bench import Bench
 from ..measuring.child import LoadFailedError, run_load
 from ..measuring.report import Line, RowResult, absent, at_least
-from ..measuring.server import Server, serving
+from ..measuring.server import Server, cpu_s, serving
 
 MESSAGES: Final = 30_000
 PAYLOAD: Final = b"x" * 100
@@ -44,13 +44,24 @@ def mqtt_ingest(bench: Bench) -> RowResult:
         return RowResult(TITLE, [absent(INGEST, reason, TARGET), absent(BRIDGE, reason)])
     count = bench.scale.count(MESSAGES, least=300)
     with bench.workspace() as directory, serving(directory, durability="fsync") as server:
-        samples = bench.interleave(
-            {INGEST: partial(_ingest, directory, server, count), BRIDGE: partial(_bridge, directory, count)}
-        )
-    return RowResult(TITLE, [Line(INGEST, "messages/s", samples[INGEST], TARGET), Line(BRIDGE, "messages/s", samples[BRIDGE])])
+        measures: dict[str, Callable[[], Any]] = {
+            INGEST: partial(_ingest, directory, server, count),
+            BRIDGE: partial(_bridge, directory, count),
+        }
+        samples = bench.interleave(measures)
+    rates, times = zip(*samples[INGEST], strict=True)
+    return RowResult(
+        TITLE,
+        [
+            Line(INGEST, "messages/s", rates, TARGET),
+            Line("processor time of ingest for each message", "us", times),
+            Line(BRIDGE, "messages/s", samples[BRIDGE]),
+        ],
+    )
 
 
-def _ingest(directory: str, server: Server, count: int) -> float:
+def _ingest(directory: str, server: Server, count: int) -> tuple[float, float]:
+    """Return messages a second, and microseconds of processor time for each."""
     folder = Path(directory, "ingest")
     folder.mkdir(exist_ok=True)
     state = folder / NAME / CONTROL
@@ -65,7 +76,7 @@ def _ingest(directory: str, server: Server, count: int) -> float:
             ingest.stop()
             run_load(publish, port=port, count=count)
             ingest.start()
-            return _rate(lambda: int(ask(str(state), {"command": "status"}, PATIENCE_S)["records"]), count)
+            return _rate(lambda: int(ask(str(state), {"command": "status"}, PATIENCE_S)["records"]), count, ingest.pid)
 
 
 def _bridge(directory: str, count: int) -> float:
@@ -127,12 +138,13 @@ def _mosquitto(folder: Path, more: str = "", port: int = 0) -> Iterator[int]:
         process.wait()
 
 
-def _rate(stored: Callable[[], int], count: int) -> float:
-    """Return the messages a second, of those after the first third."""
+def _rate(stored: Callable[[], int], count: int, pid: int) -> tuple[float, float]:
+    """Measure the messages after the first third."""
     _until(lambda: stored() >= count // 3, "a third of the messages")
-    begun, begun_s = stored(), time.perf_counter()
+    begun, begun_s, begun_cpu_s = stored(), time.perf_counter(), cpu_s(pid)
     _until(lambda: stored() >= count, "the last message")
-    return (count - begun) / (time.perf_counter() - begun_s)
+    measured = count - begun
+    return measured / (time.perf_counter() - begun_s), (cpu_s(pid) - begun_cpu_s) / measured * 1e6
 
 
 def _until(is_done: Callable[[], bool], what: str) -> None:

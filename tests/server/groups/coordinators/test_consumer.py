@@ -126,6 +126,19 @@ async def test_a_group_that_has_become_classic_rebalances_after_a_stop_or_a_kill
         assert (again.error, again.leader) == (ErrorCode.NONE, joined.member_id)
 
 
+async def test_a_group_becomes_classic_when_the_session_of_its_last_consumer_ends(
+    fast_path: Path, mock_clock: MockClock
+) -> None:
+    async with serving(fast_path) as broker:
+        await broker.groups.consumer_heartbeat(HEARTBEAT)
+        joined = await join(broker, session_timeout_ms=600_000)
+        await sync(broker, joined)
+        mock_clock.jump(45.01)
+        await until(lambda: GROUP not in broker.groups.consumers)
+        assert await kind(broker) == "classic"
+        assert beat(broker, joined) is ErrorCode.REBALANCE_IN_PROGRESS
+
+
 async def test_a_conversion_is_on_the_device_before_anybody_is_told(fast_path: Path, fs: GateFileSystem) -> None:
     async with serving(fast_path, fs=fs, durability="fsync") as broker:
         joined = await formed(broker)
@@ -226,6 +239,30 @@ async def test_a_conversion_waits_for_the_record_of_the_classic_group(fast_path:
         assert synced.assignment == EVERYTHING
         held_by = {each.member_id: len(each.assignment) for each in broker.groups.consumers.describe(GROUP).members}
         assert held_by[joined.member_id] == 1
+
+
+async def test_nothing_is_converted_once_the_coordinator_stops(fast_path: Path, fs: GateFileSystem) -> None:
+    """Else the record of the classic group could come after those of the consumer group."""
+    async with serving(fast_path, fs=fs) as broker, trio.open_nursery() as nursery:
+        joined = await join(broker)
+        refused: list[object] = []
+
+        async def upgrade() -> None:
+            try:
+                await broker.groups.consumer_heartbeat(HEARTBEAT)
+            except RequestError as exc:
+                refused.append(exc.code)
+
+        with fs.hold("write", LOG) as gate:
+            nursery.start_soon(sync, broker, joined)
+            await gate.reached()
+            nursery.start_soon(upgrade)
+            await trio.testing.wait_all_tasks_blocked()
+            broker.groups.close()
+            gate.release()
+        await until(lambda: bool(refused))
+        assert refused == [ErrorCode.NOT_COORDINATOR]
+        assert GROUP not in broker.groups.consumers
 
 
 async def test_members_of_both_protocols_that_come_at_once_are_in_one_group(fast_path: Path) -> None:

@@ -1,7 +1,7 @@
 """A streaming read, transform and write while its driver, or its server, is killed at random: every row once in the sink. On a
 cluster, a worker, the server and the driver of one job are killed.
 
-`TRIOLOG_TEST_SPARK_KILLS` multiplies the kills (`make test-spark-kill` takes ten times those of the merge tier).
+`TRIOLOG_TEST_SPARK_KILLS` multiplies the kills (`make test-spark-kill` takes ten times those of the long tier).
 """
 
 from __future__ import annotations
@@ -95,6 +95,7 @@ def _assert_each_once(found: Counter[str], count: int) -> None:
     assert sorted((found - expected).elements()) == [], "doubled, or no row of the source"
 
 
+@pytest.mark.long  # in the merge tier the demo's driver is killed twice (`test_demo_command.py`)
 @pytest.mark.timeout(TIMEOUT_S)
 def test_whenever_the_driver_is_killed_every_row_is_in_the_sink_once(server: Server, jvm_options: str, tmp_path: Path) -> None:
     kills = counts(DRIVER_KILLS) * MORE
