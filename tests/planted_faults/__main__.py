@@ -21,6 +21,7 @@ from tests.planted_faults.client_faults import CLIENT_FAULTS
 from tests.planted_faults.log_faults import LOG_FAULTS
 from tests.planted_faults.planting import Copy, Fault, Verdict
 from tests.planted_faults.server_faults import (
+    HTTP_FAULTS,
     JOINING_FAULTS,
     OLDEST_FAULTS,
     REGISTRY_FAULTS,
@@ -35,6 +36,7 @@ FAULTS: Final = {
     **JOINING_FAULTS,
     **OLDEST_FAULTS,
     **LOG_FAULTS,
+    **HTTP_FAULTS,
     **REGISTRY_FAULTS,
     **SERVER_FAULTS,
     **SHARE_FAULTS,

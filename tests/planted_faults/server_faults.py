@@ -35,6 +35,38 @@ JOINING_FAULTS: Final = {
     ),
 }
 
+HTTP_PRODUCE: Final = "tests/server/listeners/http/test_produce.py"
+HTTP_FAULTS: Final = {
+    "http-streams-begin-again": Fault(
+        why="A stream that is repeated with its key appends the records again that the log has.",
+        file="server/listeners/http/produce.py",
+        old="            if self._count <= self.known:\n",
+        new="            if self._count < 0:\n",
+        tests=(f"{HTTP_PRODUCE}::test_a_stream_with_a_key_continues_where_it_broke",),
+    ),
+    "http-keys-forget-their-bodies": Fault(
+        why="Another body with a known key is taken for the one before, and its records are lost with an offset.",
+        file="server/listeners/http/produce.py",
+        old="hashlib.blake2b(body, digest_size=4)",
+        new='hashlib.blake2b(b"", digest_size=4)',
+        tests=(f"{HTTP_PRODUCE}::test_a_body_with_a_key_is_appended_once",),
+    ),
+    "http-without-rights": Fault(
+        why="A user without the right to write to a topic appends to it over HTTP.",
+        file="server/listeners/http/produce.py",
+        old="        if security.authorizer is not None and not",
+        new="        if False and not",
+        tests=(f"{HTTP_PRODUCE}::test_users_log_in_with_basic_and_need_the_right_to_write",),
+    ),
+    "http-keys-push-producers-out": Fault(
+        why="Keys of requests over HTTP fill the space of a partition's producers, and the next real producer is refused.",
+        file="server/storage/producers/producer_state.py",
+        old="                if len(keyed) > most:\n",
+        new="                if len(keyed) < 0:\n",
+        tests=("tests/server/storage/producers/test_keyed_producers.py::test_the_oldest_keys_go_and_other_producers_stay",),
+    ),
+}
+
 REGISTRY: Final = "tests/server/registry"
 REGISTRY_FAULTS: Final = {
     "registry-writes-without-looking": Fault(

@@ -43,7 +43,12 @@ STAYS: Final = re.compile(r"triolog (?:console|forward (?:--to|--config \S+$))(?
 PROGRESSING: Final = ("triolog forward status",)
 """Commands that show the progress of another program: a reader who is too early looks again."""
 URL: Final = re.compile(r"http://([\d.:]+)/")
-ADDRESSES: Final = {"native": "127.0.0.1:9095", "kafka": "127.0.0.1:9092", "control": "127.0.0.1:4003"}
+ADDRESSES: Final = {
+    "native": "127.0.0.1:9095",
+    "kafka": "127.0.0.1:9092",
+    "control": "127.0.0.1:4003",
+    "http": "127.0.0.1:8082",
+}
 """By name in the ready file, what pages say."""
 
 
@@ -117,7 +122,8 @@ class Reader:
         count = 0
         for block in blocks(page):
             if block.title is not None:
-                (self.folder / block.title).write_text(self._really(block.text), encoding="utf-8")
+                text = self._really(block.text).replace(ADDRESSES["http"], "127.0.0.1:0")
+                (self.folder / block.title).write_text(text, encoding="utf-8")
             elif block.language == "python":
                 run = self._run([str(self.programs / "python"), "-W", "error", "-c", self._really(block.text)])
                 assert run.returncode == 0, f"the program of line {block.line} ends with {run.returncode}:\n{run.stdout}"

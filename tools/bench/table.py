@@ -14,6 +14,7 @@ from .measuring.report import RowResult
 from .rows.compaction import appends_beside_compaction, compaction
 from .rows.embedded import embedded_start, in_process
 from .rows.flash import flash_budget
+from .rows.http import http_lines
 from .rows.ingest import mqtt_ingest
 from .rows.many_partitions import many_partitions
 from .rows.server import crash_recovery, idle_memory, request_counts, synced_appends
@@ -29,6 +30,7 @@ ROWS: Final[Mapping[str, Callable[[Bench], RowResult]]] = {
     "compaction-interference": appends_beside_compaction,
     "flash": flash_budget,
     "mqtt": mqtt_ingest,
+    "http": http_lines,
     "embedded-start": embedded_start,
     "in-process": in_process,
 }

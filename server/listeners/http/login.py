@@ -1,4 +1,4 @@
-"""Who sends a request that appends records: `Authorization: Basic` with a user of the server, or `Bearer` with a token of
+"""Logins of requests that append records: `Authorization: Basic` with a user of the server, or `Bearer` with a token of
 OAUTHBEARER.
 
 A connection whose request was accepted stays so for requests with the same header, as a connection of the other protocols does

@@ -121,7 +121,7 @@ def produce_listener(broker: Broker, address: Address, admission: Admission) -> 
 
 
 class Target(NamedTuple):
-    """Where the records of a request go."""
+    """The topic and the partition of a request's records."""
 
     topic: str
     partitions: int

@@ -56,10 +56,10 @@ class HttpSession:
     answer: Answer
     report_bug: ReportBug
     max_body_bytes: int = MAX_BODY_BYTES
-    leaves_bodies: bool = False
-    """Whether `answer` gets requests before their bodies, and receives those itself."""
     too_large: HttpAnswer | None = None
     """The response to a body above the limit, if it is not the usual one."""
+    leaves_bodies: bool = False
+    """Whether `answer` gets requests before their bodies, and receives those itself."""
     became_busy: Callable[[], None] = _nothing
     """Called when a whole request has come."""
     became_idle: Callable[[], None] = _nothing

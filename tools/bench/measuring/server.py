@@ -50,7 +50,7 @@ class Server(Process):
 
 @contextmanager
 def serving(
-    directory: str, *, durability: str = "os", settings: Mapping[str, int] | None = None, kafka: bool = False
+    directory: str, *, durability: str = "os", settings: Mapping[str, int | str] | None = None, kafka: bool = False
 ) -> Iterator[Server]:
     """Run a server on `directory`/data for the time of the block; kill it if it does not stop. `settings` are keys of its own;
     `kafka`: with a listener for Kafka clients, too."""

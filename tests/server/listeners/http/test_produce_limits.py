@@ -1,4 +1,4 @@
-"""Memory of appends over HTTP: what a request holds is charged to its client, and given back."""
+"""Memory and quotas of appends over HTTP: what a request holds is charged to its client, and given back."""
 
 from __future__ import annotations
 
@@ -48,3 +48,22 @@ async def test_appended_lines_hold_nothing(tmp_path: Path) -> None:
             await until(lambda: listeners.admission.budget.held == 0)
         assert len(await values_from(broker, PARTITION)) == number
         nursery.cancel_scope.cancel()
+
+
+async def test_a_client_above_its_quota_waits_before_its_records_are_appended(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker, trio.open_nursery() as nursery:
+        await broker.security.alter_client_quotas({(("client-id", "http"),): {"producer_byte_rate": 1.0}})
+        throttled = broker.security.quotas.statistics.throttled
+        listeners = Listeners(broker)
+        addresses = await listeners.start(nursery, Addresses(http=LOCALHOST))
+        assert addresses.http is not None
+        body = b'{"records": [{"value": "%b"}]}' % PIECE
+        async with await trio.open_tcp_stream(*addresses.http) as stream:
+            head = f"POST /topics/{TOPIC} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\nContent-Type: {JSON_V2}"
+            await stream.send_all(f"{head}\r\n\r\n".encode() + body)
+            await until(lambda: throttled.get("producer_byte_rate") == 1)
+            assert await values_from(broker, PARTITION) == []
+            listeners.stop(60)
+            reply = b"".join([piece async for piece in stream])
+        assert reply.startswith(b"HTTP/1.1 200 ")
+        assert await values_from(broker, PARTITION) == [b'"%b"' % PIECE]
