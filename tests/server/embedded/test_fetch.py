@@ -209,6 +209,7 @@ NOT_SHOWN: Final[dict[str, Any]] = {
     "kafka_advertised": "127.0.0.1:9092",
     "metrics": "127.0.0.1:0",
     "native": "127.0.0.1:0",
+    "schema_registry": "127.0.0.1:0",
     "node_id": 7,
     "cluster_id": "abc",
     "max_memory_bytes": 2**30,

@@ -82,7 +82,7 @@ PAIRS = (
     (log_view.LogView, aio.AioLog, set()),
     (groups_view.GroupsView, aio.AioGroups, {"rebalance", "freeze"}),
     (records.Transaction, aio.AioTransaction, set()),
-    (EmbeddedBroker, BlockingBroker, {"forked_into", "stop"}),
+    (EmbeddedBroker, BlockingBroker, {"forked_into", "start_schema_registry", "stop"}),
     (FaultView, proxies.BlockingFault, set()),
     (FaultsView, proxies.BlockingFaults, {"add_disk_rule"}),
     (RequestsView, proxies.BlockingRequests, set()),

@@ -228,7 +228,7 @@ def test_every_field_of_every_request_is_read_or_has_a_reason(source: Source) ->
             "WriteTxnMarkersWritableTxnMarker.transaction_version",
         ),
         (ApiKey.OFFSET_COMMIT, "offsets", ", body.retention_time_ms", "OffsetCommitRequest.retention_time_ms"),
-        (ApiKey.FETCH, "fetch", ", body.replica_state.replica_id", "FetchReplicaState.replica_id"),
+        (ApiKey.FETCH, "fetch", "body.replica_state.replica_id", "FetchReplicaState.replica_id"),
     ],
 )
 def test_field_that_is_read_no_more_is_reported(tmp_path: Path, key: ApiKey, module: str, line: str, field: str) -> None:
@@ -236,7 +236,7 @@ def test_field_that_is_read_no_more_is_reported(tmp_path: Path, key: ApiKey, mod
         text = path.read_text()
         if path.stem == module:
             assert line in text
-            text = text.replace(line, "")
+            text = text.replace(line, "" if "," in line else "0")
         (tmp_path / path.name).write_text(text)
     assert field in set(analyze(tmp_path).unread(APIS[key]))
 

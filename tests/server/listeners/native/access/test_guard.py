@@ -427,13 +427,13 @@ async def test_a_failed_login_is_answered_after_a_delay_that_ends_with_the_serve
         challenge: Any = await client.call(messages.AuthenticateRequest("SCRAM-SHA-256", scram.first()))
         await client.send(messages.AuthenticateRequest("SCRAM-SHA-256", scram.final(challenge.data)))
         await until(lambda: server.kafka.broker.security.statistics.failed_logins == 1)
-        assert not server.admission.counters("native").api("authenticate").errors
+        assert not server.admission.counters("native").apis["authenticate"].errors
         with trio.fail_after(5):
             server.native.stop(1)
             answer = await client.receive()
         assert answer.error is not None
         assert answer.error.code is FAILED
-        assert server.admission.counters("native").api("authenticate").errors == {FAILED: 1}
+        assert server.admission.counters("native").apis["authenticate"].errors == {FAILED: 1}
 
 
 def test_a_password_is_no_mechanism_without_tls(broker: BlockingBroker, client: WireClient) -> None:
