@@ -63,6 +63,7 @@ NEED["prometheus_client"] = ("triolog.server.listeners.http.health", "triolog.se
 HTTP = tuple(f"triolog.server.listeners.http.{name}" for name in ("server", "session"))
 HTTP += ("triolog.server.logs.signing_keys",)
 NEED["h11"] = (*HTTP, "triolog.server.fake.", "triolog.tools.console.", *NEED["prometheus_client"])
+NEED["google"] = NEED["google.protobuf"] = NEED["avro"] = ("triolog.server.registry.",)
 NEED["pytest"] = ("triolog.tools.pytest_plugin",)
 NEED["testcontainers"] = ("triolog.tools.testcontainers",)
 COMMANDS = ("triolog.tools.cli.", "triolog.tools.pictures.", "triolog.tools.spark.")
@@ -219,6 +220,7 @@ def test_the_wheel_holds_every_source_file_and_nothing_else(released: Released) 
         and (
             path.suffix == ".py"
             or path.name == "py.typed"
+            or path.suffix == ".properties"
             or path.parent.name == "pipeline_template"
             or (folder == "tools" and "static" in path.parts and path.is_file())
         )

@@ -6,7 +6,6 @@ MiB and 20 ms in every process. Where it is missing, `pure_checksum` takes its p
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
@@ -29,6 +28,8 @@ def _load() -> Callable[..., int]:
         native: Any = module_from_spec(spec)
         spec.loader.exec_module(native)
     except ImportError:
+        import logging  # 6 modules, which a client needs for nothing else
+
         from .pure_checksum import crc32c as pure
 
         logging.getLogger(__name__).warning(SLOW)

@@ -111,6 +111,7 @@ NOT_WALKED: Final = {
     "backup": "names what it was given",
     "export-kafka": "names what it was given",
     "forward": "names links of the configuration",
+    "ingest": "names links of the configuration",
 }
 
 

@@ -85,6 +85,7 @@ def beside_kafka(place: SparkPlace) -> RowResult:
     notes = (
         f"{rows:,} records with a key of 8 bytes and a value of 100, {PARTITIONS} partitions, two workers of a core, to noop.",
         "CPU of the driver, the executors and the server, with the start of driver and executors.",
+        "SPARK_HOME is that of `triolog spark home`.",
         "Times on the clock are of a driver that has run a stream; that of a stream is the median of three.",
     )
     return RowResult(title, [*goal_lines(samples), *_profile(samples)], notes)
