@@ -223,8 +223,8 @@ def check_line(line: bytes, number: int) -> None:
     try:
         text = str(line, "utf-8")
         try:
-            is_whole = _DECODER.scan_once(text, 0)[1] == len(text)  # as most lines are; half the time of `decode`
-        except StopIteration:
+            is_whole = _DECODER.raw_decode(text)[1] == len(text)  # as most lines are; half the time of `decode`
+        except ValueError:
             is_whole = False
         if not is_whole:
             _DECODER.decode(text)
