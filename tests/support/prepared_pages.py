@@ -311,6 +311,7 @@ PREPARED: Final[dict[str, dict[str, str]]] = {
 
 JVM: Final = "it needs Spark and a stream without an end: tests/tools/spark/jvm runs the sources and the sink"
 KAFKAS: Final = "it needs Apache Kafka's scripts"
+MQTT: Final = "it needs a broker of MQTT: tests/tools/ingest runs links with Mosquitto"
 NETWORK: Final = "it needs a network: tests/test_packaging.py installs the wheel into an empty environment"
 NOT_RUN: Final[dict[str, dict[str, str]]] = {
     "README.md": {
@@ -318,13 +319,19 @@ NOT_RUN: Final[dict[str, dict[str, str]]] = {
         "make test": "it is the suite itself",
         "from confluent_kafka import Producer": "tests/test_testing_docs.py runs it under pytest",
     },
+    "cli.md": {"triolog ingest mqtt": MQTT},
     "contributing.md": {"make test": "it is the suite itself"},
     "cookbook.md": {
         "# views.py": "it needs Django",
         "import asyncio\n\nfrom faststream": "it needs FastStream",
         "from quixstreams import Application": "it needs Quix Streams",
     },
-    "edge.md": {"make edge-demo": "it mounts a file system and takes a minute: tests/tools/demo/edge runs it"},
+    "edge.md": {
+        "make edge-demo": "it mounts a file system and takes a minute: tests/tools/demo/edge runs it",
+        'data_dirs = ["/var/lib/triolog"]': MQTT,
+        "triolog ingest mqtt": MQTT,
+        "triolog serve --config triolog.toml": MQTT,
+    },
     "index.md": {"python3 -m venv .venv": NETWORK},
     "install.md": {"python3 -m venv .venv": NETWORK},
     "kafka-migration.md": {
@@ -346,13 +353,16 @@ NOT_RUN: Final[dict[str, dict[str, str]]] = {
     "operations/security.md": {"kafka-configs": KAFKAS},
     "operations/unattended.md": {"python3 -m venv": "it needs root and systemd: tests/test_unit_files.py"},
     "releasing.md": {"python3 triolog.pyz": "tests/test_packaging.py builds that file and serves from it"},
+    "schema-registry.md": {"triolog serve --schema-registry": "tests/server/registry/test_process.py starts it so"},
     "spark.md": {
         "from triolog.tools.spark.session import session": JVM,
         "def write(rows, number):": JVM,
         "from triolog.tools.spark.lag": JVM,
         "triolog spark pack": "it needs a cluster of Spark",
+        "export SPARK_HOME": "it needs a cluster of Spark",
     },
     "testing-with-triolog.md": {
+        "from confluent_kafka.schema_registry": "tests/test_testing_docs.py runs it under pytest",
         "import pytest": "tests/test_testing_docs.py runs it under pytest",
         "def test_words": "it needs two instances of a Kafka Streams application, so a JVM",
         "def test_the_second": "tests/test_testing_docs.py runs it under pytest",
