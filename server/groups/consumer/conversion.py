@@ -36,7 +36,7 @@ from ....protocol.coordinator.classic_group_records import (
     encode_consumer_protocol,
 )
 from ....protocol.errors import ErrorCode, RemoteProtocolError, RequestError
-from ..assigned.values import FIRST_EPOCH, NO_PARTITIONS, AssignedGroupSettings, Partitions, TopicImage, by_first
+from ..assigned.values import FIRST_EPOCH, AssignedGroupSettings, Partitions, TopicImage, TopicPartitionId, by_first
 from ..classic.group import STABLE, ClassicGroup, Member, Usage
 from .group import ConsumerDraft, ConsumerGroup
 from .member import ClassicSide, ConsumerMember
@@ -112,10 +112,11 @@ def put_upgraded(draft: ConsumerDraft, classic: ClassicGroup) -> None:
 
 def _upgraded_members(classic: ClassicGroup, topics: TopicImage) -> list[ConsumerMember]:
     """Of two members to which a leader has assigned one partition, the first one has it. Raises RemoteProtocolError."""
-    protocol, taken, members = classic.protocol or classic.select_protocol(), NO_PARTITIONS, []
+    protocol, members = classic.protocol or classic.select_protocol(), []
+    taken: set[TopicPartitionId] = set()
     for member in classic.members.values():
         assigned = partitions_of(_assigned(classic, member), topics) - taken
-        taken |= assigned
+        taken.update(assigned)
         subscription = decode_subscription(member.metadata(protocol) or b"")
         subscribed = subscribed_member(
             ConsumerMember(member_id=member.member_id),
