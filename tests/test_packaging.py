@@ -60,7 +60,7 @@ NEED_THE_ARROW_EXTRA = ("triolog.tools.spark.", "triolog.tools.arrow.", "triolog
     "triolog.protocol.records.columnar.")
 NEED = {"numpy": NEED_THE_ARROW_EXTRA, "pyarrow": NEED_THE_ARROW_EXTRA, "pyspark": ("triolog.tools.spark.",)}
 NEED["prometheus_client"] = ("triolog.server.listeners.http.health", "triolog.server.figures.prometheus")
-HTTP = tuple(f"triolog.server.listeners.http.{name}" for name in ("server", "session"))
+HTTP = tuple(f"triolog.server.listeners.http.{name}" for name in ("produce", "server", "session"))
 HTTP += ("triolog.server.logs.signing_keys",)
 NEED["h11"] = (*HTTP, "triolog.server.fake.", "triolog.tools.console.", *NEED["prometheus_client"])
 NEED["google"] = NEED["google.protobuf"] = NEED["avro"] = ("triolog.server.registry.",)
