@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import re
 import subprocess
@@ -117,7 +118,11 @@ def test_ten_lines_are_typed(tmp_path: Path) -> None:
     """As a user's mypy sees them, in its strict mode."""
     api = pytest.importorskip("mypy.api", reason="mypy comes with the extra dev")
     write_programs(tmp_path)
-    said, errors, _ = api.run(["--strict", "--cache-dir", str(tmp_path / "cache"), str(tmp_path)])
+    usual = gc.get_threshold()
+    try:
+        said, errors, _ = api.run(["--strict", "--cache-dir", str(tmp_path / "cache"), str(tmp_path)])
+    finally:
+        gc.set_threshold(*usual)  # mypy leaves others behind
     found = re.findall(r"(\w+\.py):(\d+): error: Unexpected keyword argument .*did you mean \"(\w+)\"", said)
     assert (found, errors) == (
         [(MISSPELT, *each) for each in zip(map(str, WRONG_LINES), MISSPELLINGS.values(), strict=True)],

@@ -176,11 +176,12 @@ class JoinedBroker(Client):
                 await self.connected()
                 self._is_joined = True
             except ConnectionLostError:
-                failure = self._failure
-                if failure is None and not self._is_starting:
+                failure, is_late = self._failure, trio.current_time() >= give_up_at
+                if failure is None and not self._is_starting and is_late:
                     raise
-                if failure and not (isinstance(failure, LogDirectoryError) and trio.current_time() < give_up_at):
+                if failure and (is_late or not isinstance(failure, LogDirectoryError)):
                     raise failure from None
+                await trio.sleep(POLL_S)  # an owner that is killed resets the connections that it has not accepted
 
     async def _open_stream(self) -> trio.SocketStream:
         self._failure = None

@@ -23,7 +23,7 @@ from triolog.protocol.errors import InvalidConfigError
 from triolog.protocol.native import messages as m
 from triolog.protocol.types import TopicPartition
 from triolog.server.embedded import MEMORY
-from triolog.server.embedded.joining import JoinedBroker, ownership
+from triolog.server.embedded.joining import SOCKET_FILE, JoinedBroker, ownership
 from triolog.server.embedded.joining_aio import AioJoinedBroker
 from triolog.server.embedded.joining_blocking import BlockingJoinedBroker
 from triolog.server.storage.disk.checkpoints import META_PROPERTIES_FILE
@@ -173,6 +173,27 @@ async def test_a_process_that_cannot_serve_says_so_and_tries_again(shared: Path,
     with pytest.raises(CheckpointError, match="cannot read"):
         async with triolog.open_or_join(shared):
             pass
+
+
+async def test_a_process_that_joins_while_the_owner_is_killed_becomes_the_owner(shared: Path) -> None:
+    """The kernel resets a connection that the owner has not accepted."""
+    shared.mkdir(exist_ok=True)
+    address = str(shared / SOCKET_FILE)
+    listener = trio.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    await listener.bind(address)
+    listener.listen()
+
+    async def die() -> None:
+        connection, _ = await listener.accept()
+        await connection.recv(1)  # the rest of the request is lost
+        connection.close()
+        listener.close()
+        os.unlink(address)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(die)
+        async with triolog.open_or_join(shared, topics=["orders"]) as log:
+            assert list(await log.topics()) == ["orders"]
 
 
 def test_a_directory_of_another_server_is_refused_with_its_process(shared: Path) -> None:
