@@ -19,7 +19,7 @@ PIECE_BYTES: Final = 32768
 TABLE_BYTES: Final = 128
 """Buffers up to here are faster with the table."""
 LAST_BITS: Final = 64
-"""What the table reads after the last fold."""
+"""Left for the table after the last fold."""
 
 
 def _table() -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from .source import Source
 Reader = Callable[[memoryview, int, int], tuple[Any, int]]
 """(data, position) -> (value, position behind it). Raises UNREADABLE."""
 UNREADABLE: Final = (RemoteProtocolError, struct.error, IndexError, UnicodeDecodeError)
-"""What a Reader raises for bytes that are not its structure."""
+"""Raised by a Reader for bytes that are not its structure."""
 SteppingReader = Callable[[memoryview, int, int], Generator[None, None, tuple[Any, int]]]
 """A Reader that yields after about every ELEMENTS_PER_PAUSE elements."""
 

@@ -56,6 +56,8 @@ MOST_NAMES: Final = 10
 """In a log line."""
 MOST_CHARS: Final = 256
 """Of a name in a log line."""
+MAX_KNOWN_PASSWORDS: Final = 64
+"""Passwords that were right once and are not derived again. Each takes some ms of CPU."""
 
 
 @attrs.define
@@ -91,6 +93,8 @@ class Security:
     """From passwords of the configuration, made when first needed."""
     _checking: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(1))
     """Wrong passwords take at most one processor."""
+    _checked: dict[bytes, ScramCredential] = attrs.field(factory=dict)
+    """Digests of users and passwords that were right, with the credential that they fit."""
     _salt_secret: bytes = attrs.field(factory=lambda: secrets.token_bytes(32), repr=False)
     """Stored with the first change: before that nothing has a salt that outlives the process."""
     _shapes: dict[ScramMechanism, dict[Shape, int]] = attrs.field(factory=dict)
@@ -146,18 +150,26 @@ class Security:
         mechanisms = self._manager.config.sasl_enabled_mechanisms
         if mechanisms != (OAUTHBEARER,) and self.is_password(user, password):
             return True
-        configured = self._users.get(user)
         for mechanism in ScramMechanism:
-            known = self._copies.state.credentials.get((user, mechanism))
-            if known is None and configured is not None:
-                known = configured.credentials.get(mechanism)
-            if known is None or mechanism.sasl_name not in mechanisms:
-                continue
-            make = partial(ScramCredential.from_password, mechanism, known.iterations, known.salt)
-            made = await trio.to_thread.run_sync(make, password, limiter=self._checking)
-            if hmac.compare_digest(made.stored_key, known.stored_key):
+            # Of a stranger too: the time that it takes would reveal users.
+            if mechanism.sasl_name in mechanisms and await self._fits(
+                await self.scram_credential(user, mechanism), user, password
+            ):
                 return True
         return False
+
+    async def _fits(self, credential: ScramCredential, user: str, password: str) -> bool:
+        digest = credential.mechanism.mac(self._salt_secret, f"password\0{user}\0{password}".encode())
+        if self._checked.get(digest) == credential:
+            return True
+        derive = partial(ScramCredential.from_password, credential.mechanism, credential.iterations, credential.salt)
+        derived = await trio.to_thread.run_sync(derive, password, limiter=self._checking)
+        if not hmac.compare_digest(derived.stored_key, credential.stored_key):
+            return False
+        if len(self._checked) >= MAX_KNOWN_PASSWORDS:
+            self._checked.pop(next(iter(self._checked)))
+        self._checked[digest] = credential
+        return True
 
     def scram_challenge(self, user: str, mechanism: ScramMechanism) -> tuple[int, bytes]:
         """Return iterations and salt for a login of the user, who need not exist. Never slow: a pause would reveal users."""

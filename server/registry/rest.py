@@ -16,7 +16,7 @@ import attrs
 from ...protocol.kafka.authorization import AclOperation
 from ..config.version import VERSION
 from ..listeners.http.access import HttpAccess, HttpAnswer, HttpRequest
-from .access import Client, Logins
+from .access import Client, identify
 from .call import NO_CONTEXTS, Call
 from .errors import (
     INVALID_COMPATIBILITY,
@@ -82,14 +82,13 @@ class RestApi:
 
     registry: Registry
     access: HttpAccess
-    logins: Logins = attrs.field(factory=Logins)
 
     async def answer(self, request: HttpRequest) -> HttpAnswer:
         """Serve one request."""
         if (refused := self.access.refusal(request)) is not None:
             return _error(refused.status, refused.status, refused.body.decode().rstrip())
         try:
-            client = await self.logins.identify(self.registry.topic.broker, request)
+            client = await identify(self.registry.topic.broker, request)
             value = await self._serve(client, request)
         except RegistryError as exc:
             answer = _error(exc.status, exc.code, exc.message)

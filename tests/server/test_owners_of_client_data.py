@@ -84,7 +84,7 @@ NOT_KEPT: Final = {
     "names are cut, or replaced by digests, and the number of entries is limited": """
         GapPasses._groups GapPasses._told AclAuthorizer._decided MutationBuckets._buckets ClientQuotas._limits
         ClientQuotas._rates Seldom._said AuditLog._lines QuotaRate._samples Topics._deleted_at Security._shapes
-        Logins._checked""",
+        Security._checked""",
     "what the server's own files say": "Security._users Security._derived Each.changes",
     "records that a group holds locks on, bounded by share.partition.max.record.locks": "SharePartitionState.batches",
     "one deadline for each member of a group, counted with the member": "Timers._deadlines Timers._queued Timers._queue",

@@ -60,7 +60,7 @@ class HttpLogin:
         user = ""
         try:
             if mechanism == BASIC:
-                user, password = _read_basic(credentials)
+                user, password = read_basic(credentials)
                 if not await self.broker.security.accepts_password(user, password):
                     raise SaslAuthenticationError("Invalid username or password")
                 lifetime_ms = 0
@@ -103,7 +103,7 @@ class HttpLogin:
         LOGGER.warning("login failed: %s as %r by %s: %s", self.transport.peer, user[:MOST_USER_CHARS] or None, mechanism, why)
 
 
-def _read_basic(credentials: str) -> tuple[str, str]:
+def read_basic(credentials: str) -> tuple[str, str]:
     """Return user and password. Raises SaslAuthenticationError, which repeats nothing of them."""
     try:
         user, colon, password = base64.b64decode(credentials.strip(), validate=True).decode().partition(":")

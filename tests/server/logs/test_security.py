@@ -144,6 +144,33 @@ async def test_strangers_look_like_users(tmp_path: Path, *, stores: bool) -> Non
         assert shapes(await challenges(broker, users)) == shapes(await challenges(broker, STRANGERS)) == expected
 
 
+async def test_a_wrong_password_costs_the_same_for_strangers_and_a_right_one_is_derived_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Passwords of HTTP, whose users have a stored credential."""
+    derived: list[str] = []
+    real = ScramCredential.from_password
+
+    def counted(mechanism: ScramMechanism, iterations: int, salt: bytes, password: str) -> ScramCredential:
+        derived.append(password)
+        return real(mechanism, iterations, salt, password)
+
+    async with running_broker(tmp_path) as broker:
+        security = broker.security
+        await security.alter_scram_users({("alice", SHA_256): credential("one")}, ())
+        monkeypatch.setattr(ScramCredential, "from_password", counted)
+        assert not await security.accepts_password("alice", "two")
+        of_a_user = len(derived)
+        assert not await security.accepts_password("nobody", "two")
+        assert len(derived) == 2 * of_a_user > 0
+        assert await security.accepts_password("alice", "one")
+        derived.clear()
+        assert await security.accepts_password("alice", "one")
+        assert derived == []
+        await security.alter_scram_users({("alice", SHA_256): credential("three")}, ())
+        assert not await security.accepts_password("alice", "one")
+
+
 async def test_a_rare_shape_of_a_user_is_rare_among_strangers(tmp_path: Path) -> None:
     """Whether the file of users or a client has the most of them."""
     users = {f"user-{number}": "x" for number in range(60)}
