@@ -244,7 +244,7 @@ class Appender:
     def _commit(self, plan: AppendPlan, appends: list[AppendCommand]) -> None:
         """The group is written."""
         size = plan.segment.size
-        commit_append(self.log, plan)
+        commit_append(self.log, plan, readable=self.log.config.durability.mode is not DurabilityMode.FSYNC)
         self.appended_bytes += plan.segment.size - size
         self.appends += len(appends)
         self.groups += 1
