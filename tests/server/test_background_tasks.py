@@ -397,7 +397,7 @@ OTHER_LOOPS: Final = {
     "partitions/disk.py:_go_on": "of one procedure",
     "partitions/partition.py:_wait_for_room": "of one append",
     "loop/procedures.py:perform": "of one procedure",
-    "broker/reader.py:wait_for_bytes": "of a request",
+    "logs/reader.py:wait_for_bytes": "of a request",
     "broker/share_fetches.py:wait": "of a request",
     "service/log_lines.py:tell_regularly": "writes lines of the log; a handler raises nothing",
     "loop/reactor.py:run": "sessions end with what they raise, and requests raise nothing when they expire",
