@@ -1,6 +1,4 @@
-"""What MkDocs calls while it builds the site: the reference of commands is made from the commands and put into its page, so that
-nobody has to renew it.
-"""
+"""Hooks of MkDocs: the reference of commands is made from the commands, and put into its page."""
 
 from __future__ import annotations
 
