@@ -15,7 +15,7 @@ from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import AppendResult, TopicPartition
 from triolog.server.broker import Broker
 from triolog.server.logs.disk_guard import FLOOR, MOST_FRUITLESS
-from triolog.server.partitions.room import FILE_BLOCK_BYTES
+from triolog.server.partitions.backpressure import FILE_BLOCK_BYTES
 from triolog.server.storage.log.derived_files import NOTHING_DROPPED, Dropped
 
 from tests.support.brokers import PARTITION, TOPIC, actor_of, running_broker, until, value, values_from
