@@ -8,6 +8,7 @@ from tests.planted_faults.planting import Fault
 
 STORAGE: Final = "tests/server/storage"
 BATCH_FILTER: Final = f"{STORAGE}/cleaner/test_batch_filter.py"
+CLEAN: Final = f"{STORAGE}/cleaner/test_clean.py"
 SELECTION: Final = f"{STORAGE}/cleaner/test_selection.py"
 SWAP: Final = f"{STORAGE}/cleaner/test_swap.py"
 DISKOPS: Final = f"{STORAGE}/disk/test_diskops.py"
@@ -379,14 +380,14 @@ CLEANER: Final = {
         file="server/storage/cleaner/batch_filter.py",
         old="        self._aborted[header.producer_id] = entry[0], True\n",
         new="        self._aborted[header.producer_id] = entry[0], False\n",
-        tests=(f"{BATCH_FILTER}::test_records_of_an_aborted_transaction_go_and_its_marker_stays_with_its_entry",),
+        tests=(f"{CLEAN}::test_aborted_records_vanish_and_what_is_reported_stays_right",),
     ),
     "commit-marker-before-its-records": Fault(
         why="Without its marker a committed transaction is open again for whoever rebuilds the producers from the log.",
         file="server/storage/cleaner/batch_filter.py",
         old="            return not has_batches\n",
         new="            return True\n",
-        tests=(f"{BATCH_FILTER}::test_a_commit_marker_stays_while_a_batch_of_its_transaction_does",),
+        tests=(f"{CLEAN}::test_a_commit_marker_goes_once_its_records_are_gone_and_its_time_has_come",),
     ),
     "retain-empty": Fault(
         why="The sequence of a producer whose records were all replaced is forgotten: what it sends again is stored twice.",

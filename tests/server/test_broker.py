@@ -343,13 +343,10 @@ async def test_a_long_poll_that_runs_out_answers_what_is_there(broker: Broker) -
     assert len(actor_of(broker).waiters) == 0
 
 
-async def test_without_min_bytes_nothing_is_waited_for(broker: Broker) -> None:
+async def test_without_min_bytes_or_with_an_error_nothing_is_waited_for(broker: Broker) -> None:
     with trio.fail_after(PATIENCE_S / 2):
         answers = await broker.reader.fetch([question()], max_bytes=LARGE, min_bytes=0, max_wait_s=PATIENCE_S)
     assert fetched_bytes(answers[0]) == b""
-
-
-async def test_an_error_of_a_partition_ends_the_wait_of_all(broker: Broker) -> None:
     with trio.fail_after(PATIENCE_S / 2):
         asked = [question(), question(0, types.TopicPartition("gone", 0))]
         answers = await broker.reader.fetch(asked, max_bytes=LARGE, max_wait_s=PATIENCE_S)

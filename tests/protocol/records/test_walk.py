@@ -147,6 +147,8 @@ def runs_of(batch: bytes, count: int) -> list[int]:
 def test_alike_records_are_read_in_runs_that_end_where_deltas_grow() -> None:
     assert runs_of(batch_of(2000, b"v" * 100), 2000) == [SHORT_DELTAS - 1, MOST_RUN - 1]
     assert runs_of(batch_of(200, b"v" * 1000, b"key"), 200) == [SHORT_DELTAS - 1, 200 - SHORT_DELTAS - 1]
+    batch = batch_of(LEAST_RUN, b"v")
+    assert alike_run(records_data(batch, parse_header(batch), 1 << 20), 0, 0, LEAST_RUN) is None
 
 
 def test_a_run_ends_before_the_record_of_another_size() -> None:
@@ -157,11 +159,6 @@ def test_a_run_ends_before_the_record_of_another_size() -> None:
     run = alike_run(records_data(batch, parse_header(batch), 1 << 20), 0, 0, 100)
     assert run is not None
     assert run.records_count == 39
-
-
-def test_few_records_are_no_run() -> None:
-    batch = batch_of(LEAST_RUN, b"v")
-    assert alike_run(records_data(batch, parse_header(batch), 1 << 20), 0, 0, LEAST_RUN) is None
 
 
 @pytest.mark.parametrize("codec", [CompressionType.GZIP, CompressionType.ZSTD])

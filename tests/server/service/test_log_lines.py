@@ -85,12 +85,9 @@ def test_a_minute_in_which_all_went_through_is_not_spoken_of(lines: Lines) -> No
     assert lines.said() == []
 
 
-def test_lines_that_were_asked_for_and_those_of_the_worst_kind_always_go_through(lines: Lines) -> None:
+def test_requested_and_critical_lines_go_through_and_all_without_a_limit(lines: Lines) -> None:
     assert lines.passed(5, level=logging.DEBUG) == 5
     assert lines.passed(5, level=logging.CRITICAL) == 5
-
-
-def test_without_a_limit_everything_goes_through(lines: Lines) -> None:
     lines.limit.per_minute = 0
     assert lines.passed(500) == 500
 

@@ -58,11 +58,15 @@ def test_a_device_lies_on_the_disks_below_all_layers(sysfs: FakeSysfs) -> None:
     assert numbered_device(0, 47, sysfs=sysfs.path) is None
 
 
-def test_a_directory_is_found_by_the_number_of_its_file_system(tmp_path: Path, sysfs: FakeSysfs) -> None:
+def test_a_directory_is_found_by_the_number_of_its_file_system_if_that_has_a_disk(tmp_path: Path, sysfs: FakeSysfs) -> None:
     number = os.stat(tmp_path).st_dev
     sysfs.disk("found", f"{os.major(number)}:{os.minor(number)}")
     assert device_of(str(tmp_path), sysfs=sysfs.path) == BlockDevice("found", ("found",))
     assert device_of(str(tmp_path / "missing"), sysfs=sysfs.path) is None
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text("22 1 0:30 / / rw - overlay overlay rw\n")
+    assert device_of(str(tmp_path), sysfs=sysfs.path, mounts=str(mounts)) is None
+    assert device_of(str(tmp_path), sysfs=sysfs.path, mounts=str(tmp_path / "missing")) is None
 
 
 def test_a_number_of_a_file_system_s_own_is_looked_up_by_its_innermost_mount(tmp_path: Path, sysfs: FakeSysfs) -> None:
@@ -78,13 +82,6 @@ def test_a_number_of_a_file_system_s_own_is_looked_up_by_its_innermost_mount(tmp
     directory.mkdir(parents=True)
     assert device_of(str(directory), sysfs=sysfs.path, mounts=str(mounts)) == BlockDevice("mmcblk0p2", ("mmcblk0",))
     assert device_of(str(tmp_path), sysfs=sysfs.path, mounts=str(mounts)) == BlockDevice("sda1", ("sda",))
-
-
-def test_a_file_system_without_a_disk_has_none(tmp_path: Path, sysfs: FakeSysfs) -> None:
-    mounts = tmp_path / "mountinfo"
-    mounts.write_text("22 1 0:30 / / rw - overlay overlay rw\n")
-    assert device_of(str(tmp_path), sysfs=sysfs.path, mounts=str(mounts)) is None
-    assert device_of(str(tmp_path), sysfs=sysfs.path, mounts=str(tmp_path / "missing")) is None
 
 
 def test_written_bytes_are_sectors_of_512(sysfs: FakeSysfs) -> None:

@@ -231,24 +231,21 @@ async def test_a_peer_that_takes_nothing_is_given_up() -> None:
         assert ends.transport.unsent_bytes == 0
 
 
-async def test_lingering_ends_when_the_peer_closes_and_tells_it_that_nothing_more_comes() -> None:
+async def test_lingering_ends_when_the_peer_closes_and_on_a_closed_socket() -> None:
     async with pair() as ends, trio.open_nursery() as nursery:
         nursery.start_soon(ends.transport.linger)
         assert await ends.far.receive_some(1) == b""
         await ends.far.send_all(b"what nobody reads")
         await ends.far.send_eof()
+    async with pair() as ends:
+        await ends.transport.stream.aclose()
+        await ends.transport.linger()
 
 
 async def test_lingering_with_a_peer_that_does_not_close_ends_by_itself(autojump_clock: trio.testing.MockClock) -> None:
     async with pair() as ends:
         with trio.fail_after(PATIENCE_S):
             await ends.transport.linger()
-
-
-async def test_lingering_on_a_closed_socket_is_fine() -> None:
-    async with pair() as ends:
-        await ends.transport.stream.aclose()
-        await ends.transport.linger()
 
 
 needs_more_loopback_addresses = pytest.mark.skipif(sys.platform != "linux", reason="has 127.0.0.1 only")

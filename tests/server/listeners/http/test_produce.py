@@ -179,9 +179,6 @@ def test_a_stream_is_appended_line_by_line(producer: HttpProducer, client: WireC
     reply = producer.stream(f"/topics/{topic}", [b'{"a": 1}\n\n', b"  \n2\r\n", b'"no ', b'newline"'])
     assert (reply.status, reply.body["records"], reply.ranges) == (200, 3, [(0, 0, 2)])
     assert values_of(client, topic) == [b'{"a": 1}', b"2", b'"no newline"']
-
-
-def test_an_empty_stream_appends_nothing(producer: HttpProducer, topic: str) -> None:
     reply = producer.post(f"/topics/{topic}", b"", NDJSON)
     assert (reply.status, reply.body) == (200, {"records": 0, "already_appended": 0, "offsets": []})
 

@@ -221,15 +221,9 @@ def test_a_process_whose_server_is_gone_before_it_said_what_to_do_ends_without_a
     assert run(module, sent) == (1, "")
 
 
-def test_a_process_that_has_an_answer_for_nobody_ends_without_a_word(tmp_path: Path) -> None:
+def test_a_process_that_nobody_hears_ends_without_a_word_and_one_with_a_bug_says_where(tmp_path: Path) -> None:
     assert run("offline.scrub", ORDER + SEGMENT, is_heard=False) == (1, "")
-
-
-def test_a_process_whose_server_stopped_between_two_orders_has_done_its_work() -> None:
     assert run("offline.scrub", ORDER + SEGMENT) == (0, "")
-
-
-def test_a_process_that_meets_a_bug_says_where() -> None:
     status, said = run("offline.scrub", b"{}\n")
     assert status == 1
     assert "Traceback" in said

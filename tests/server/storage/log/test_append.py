@@ -185,16 +185,14 @@ def test_timestamps_on_the_bounds_are_accepted_and_any_under_log_append_time() -
     assert prepare(batch(1, START_MS * 2), config).records_count == 2
 
 
-def test_a_batch_that_declares_log_append_time_is_refused_where_the_log_sets_it() -> None:
+def test_log_append_time_declared_by_a_batch_is_refused_where_the_log_sets_it() -> None:
+    """Elsewhere it becomes CreateTime."""
     declared = batch(START_MS, timestamp_type=TimestampType.LOG_APPEND_TIME, log_append_time=START_MS)
     with pytest.raises(errors.InvalidTimestampError, match="declares LogAppendTime"):
         prepare(declared, APPEND_TIME)
     nothing = batch(START_MS, timestamp_type=TimestampType.LOG_APPEND_TIME)
     with pytest.raises(errors.InvalidTimestampError, match="declares LogAppendTime"):
         prepare(nothing)
-
-
-def test_a_batch_that_declares_log_append_time_becomes_create_time_elsewhere() -> None:
     declared = batch(START_MS, timestamp_type=TimestampType.LOG_APPEND_TIME, log_append_time=START_MS + 5)
     ((header, data),) = prepare(declared).batches
     assert header.timestamp_type is TimestampType.CREATE_TIME
