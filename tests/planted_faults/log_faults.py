@@ -116,7 +116,7 @@ PRODUCERS: Final = {
         old="        self._check_lookups(segment)\n",
         tests=(
             "tests/server/test_share_crashes.py::test_what_was_acknowledged_never_comes_again_and_nothing_is_lost",
-            "tests/server/test_sigkill_topics.py::test_changes_of_topics_are_whole_or_absent_after_sigkill",
+            "tests/server/test_sigkill_topics.py::test_topic_changes_are_whole_or_absent_after_sigkill",
         ),
     ),
     "log-start-in-one-place": Fault(
@@ -506,14 +506,14 @@ FAILED_SYNCS: Final = {
         why="ext4 writes the page to its old place and leaves the extent unwritten: it reads as zeros after a power cut.",
         file="server/storage/disk/write_again.py",
         old="        fs.forget(fd, forget_from, stop if stop < end else None)\n",
-        tests=("tests/server/storage/disk/test_diskops.py::test_what_is_written_again_and_synced_is_on_the_device",),
+        tests=("tests/server/storage/disk/test_diskops.py::test_bytes_written_and_synced_again_are_on_disk",),
     ),
     "folio-of-two-windows": Fault(
         why="A folio that two windows share is never forgotten: it is written where it was, and reads as zeros one day.",
         file="server/storage/disk/write_again.py",
         old="        held = content[-folio_bytes:]\n",
         new='        held = b""\n',
-        tests=("tests/server/storage/disk/test_diskops.py::test_what_is_written_again_and_synced_is_on_the_device",),
+        tests=("tests/server/storage/disk/test_diskops.py::test_bytes_written_and_synced_again_are_on_disk",),
     ),
     "written-again-unseen": Fault(
         why="A page that the kernel has dropped is written again with what the device had, and counts as what it was.",

@@ -77,9 +77,7 @@ async def polling(broker: Broker, *questions: FetchPartition, min_bytes: int = 1
 
 
 @pytest.mark.parametrize(("held", "cached_reads"), [("write", True), ("sync", True), ("write", False)])
-async def test_lookups_fetches_and_descriptions_do_not_wait_for_an_append(
-    tmp_path: Path, held: str, cached_reads: bool
-) -> None:
+async def test_lookups_fetches_and_descriptions_await_no_append(tmp_path: Path, held: str, cached_reads: bool) -> None:
     fs = GateFileSystem(cached_reads=cached_reads)
     async with one_partition(tmp_path, fs=fs, durability="fsync", topic={"index.interval.bytes": "0"}) as broker:
         await fill(broker, 20)

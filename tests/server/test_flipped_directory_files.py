@@ -19,10 +19,7 @@ from triolog.server.storage.directory import state_files, topics_file
 from triolog.server.storage.directory.state_files import BROKERS
 from triolog.server.storage.directory.topics_file import TOPICS_FILE, decode_deleted_topic_ids, decode_topics
 from triolog.server.storage.disk import checkpoints
-from triolog.server.storage.disk.checkpoints import (
-    PRODUCER_ID_BLOCK_FILE,
-    decode_producer_id_block,
-)
+from triolog.server.storage.disk.checkpoints import PRODUCER_ID_BLOCK_FILE, decode_producer_id_block
 from triolog.server.storage.errors import CheckpointError
 
 from tests.support import counts, crash_fs, flipped_files

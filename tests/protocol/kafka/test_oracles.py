@@ -67,12 +67,7 @@ def test_fields_that_a_version_lacks_are_left_out_and_read_as_their_defaults() -
         assert read == (without_absent(value, message.version), len(data)), message
 
 
-KAFKAS: Final = {
-    "TopicName": TOPIC_NAME,
-    "GroupId": GROUP_ID,
-    "TransactionalId": TRANSACTIONAL_ID,
-    "ProducerId": PRODUCER_ID,
-}
+KAFKAS: Final = {"TopicName": TOPIC_NAME, "GroupId": GROUP_ID, "TransactionalId": TRANSACTIONAL_ID, "ProducerId": PRODUCER_ID}
 
 
 def entities_here(cls: type, version: int, path: str = "") -> Iterator[tuple[str, Entity]]:

@@ -102,11 +102,7 @@ def test_answers_match_their_requests_in_any_order() -> None:
     for number in (3, 4, 2):
         client.receive_data(b"".join(server.send_response(number, None, {"partitions": []})))
     responses = [event for event in events_of(client) if isinstance(event, Response)]
-    assert [(response.correlation_id, response.api) for response in responses] == [
-        (3, "produce"),
-        (4, "explain"),
-        (2, "fetch"),
-    ]
+    assert [(response.correlation_id, response.api) for response in responses] == [(3, "produce"), (4, "explain"), (2, "fetch")]
     assert client.in_flight_count == server.in_flight_count == client.in_flight_bytes == server.in_flight_bytes == 0
 
 

@@ -77,7 +77,7 @@ def test_a_batch_of_no_producer_has_no_sequences() -> None:
 @pytest.mark.parametrize("timestamp_type", TimestampType)
 @pytest.mark.parametrize("is_transactional", [True, False])
 @pytest.mark.parametrize("is_control", [True, False])
-def test_an_empty_batch_header_keeps_offsets_and_sequences(
+def test_an_empty_batch_keeps_offsets_and_sequences(
     timestamp_type: TimestampType, is_transactional: bool, is_control: bool
 ) -> None:
     """Kafka: DefaultRecordBatchTest.testWriteEmptyHeader."""

@@ -11,11 +11,7 @@ from typing import NamedTuple
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from triolog.protocol.errors import (
-    CorruptRecordError,
-    InvalidRecordError,
-    RecordTooLargeError,
-)
+from triolog.protocol.errors import CorruptRecordError, InvalidRecordError, RecordTooLargeError
 from triolog.protocol.records.batch import BatchHeader, empty_batch_header, end_txn_marker, iter_batches, parse_header, stamp
 from triolog.protocol.records.builder import BatchBuilder, build_batch
 from triolog.protocol.records.compression import compress
@@ -114,9 +110,7 @@ def test_records_that_contradict_themselves_are_invalid(records: bytes, count: i
 
 @pytest.mark.parametrize(("last_offset_delta", "count"), [(0, 3), (15, 3), (-3, 3), (5, 6), (1, 2), (-1, 0), (-5, -4)])
 @pytest.mark.parametrize("compression_type", [CompressionType.NONE, CompressionType.GZIP])
-def test_a_count_that_the_offsets_deny_is_invalid(
-    last_offset_delta: int, count: int, compression_type: CompressionType
-) -> None:
+def test_a_count_the_offsets_deny_is_invalid(last_offset_delta: int, count: int, compression_type: CompressionType) -> None:
     records = compress(compression_type, THREE[61:])
     batch, header = with_records(records, count=count, last_offset_delta=last_offset_delta, attributes=compression_type)
     with pytest.raises(InvalidRecordError):
@@ -243,9 +237,7 @@ def scan(batch: bytes, header: BatchHeader, timestamp: int, min_offset: int) -> 
 
 @given(damaged(MIXED[61:]), st.integers(-1, 6), st.integers(-1, 6), st.booleans())
 @example(MIXED[61:], 4, 3, False)
-def test_walking_accepts_exactly_what_reading_accepts(
-    records: bytes, count: int, last_offset_delta: int, allow_gaps: bool
-) -> None:
+def test_walking_accepts_what_reading_accepts(records: bytes, count: int, last_offset_delta: int, allow_gaps: bool) -> None:
     batch, header = with_records(records, count=count, last_offset_delta=last_offset_delta, base_timestamp=1000)
     try:
         read: list[Record] | None = records_of(batch, header)

@@ -191,9 +191,7 @@ def test_whatever_the_timestamps_do(count: int, value: bytes | None, key: bytes 
         st.tuples(st.integers(0, 199), st.integers(-2, HEADERS_BEHIND), st.integers(0, 255)), min_size=1, max_size=3
     ),
 )
-def test_a_damaged_record_within_a_run_is_seen(
-    count: int, value_bytes: int, has_key: bool, damage: list[tuple[int, int, int]]
-) -> None:
+def test_damage_within_a_run_is_seen(count: int, value_bytes: int, has_key: bool, damage: list[tuple[int, int, int]]) -> None:
     """Bytes where lengths and deltas are, and the last ones of the record before."""
     batch = bytearray(batch_of(count, bytes(value_bytes), b"k" if has_key else None, steps_ms=(0, 100), each=20))
     begin = RECORD_BATCH_OVERHEAD

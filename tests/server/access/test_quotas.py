@@ -79,9 +79,7 @@ def test_a_quota_holds_for_its_own_entity_and_key_only() -> None:
     ],
     ids=str,
 )
-def test_a_quota_is_shared_by_whom_it_names(
-    entity: list[tuple[str, str | None]], other: tuple[str, str], is_shared: bool
-) -> None:
+def test_a_quota_is_shared_by_its_owners(entity: list[tuple[str, str | None]], other: tuple[str, str], is_shared: bool) -> None:
     quotas = with_quotas((module.checked_entity(entity), 10.0))
     assert quotas.use(KEY, "u", "c", 100.0, 0.0) == 0.0
     assert (quotas.use(KEY, *other, 100.0, 0.0) > 0) == is_shared
@@ -173,9 +171,7 @@ def test_a_connection_that_was_refused_does_not_count() -> None:
     assert quotas.connect("10.0.0.1", 11.0) == 0.0
 
 
-def test_many_client_ids_do_not_fill_the_memory_and_who_used_something_last_is_remembered(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_many_client_ids_do_not_fill_the_memory_and_recent_users_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_KNOWN", 100)
     quotas = with_quotas((module.checked_entity([("client-id", None)]), 10.0))
     for number in range(1000):

@@ -201,9 +201,7 @@ def test_a_damaged_topic_id_comes_back_and_another_topics_stays(logs: StoppedLog
 
 
 @pytest.mark.parametrize("name", [checkpoints.RECOVERY_POINT_FILE, checkpoints.HIGH_WATERMARK_FILE, checkpoints.LOG_START_FILE])
-def test_an_unreadable_checkpoint_is_made_anew_and_offsets_behind_the_log_are_set_to_its_end(
-    logs: StoppedLogs, name: str
-) -> None:
+def test_an_unreadable_checkpoint_is_made_anew_and_offsets_after_the_log_are_its_end(logs: StoppedLogs, name: str) -> None:
     """A clean directory is left alone."""
     before, path = contents(logs.path), logs.path / name
     assert repaired(logs.path) == RepairSummary(damages=0, actions=(), left=())

@@ -308,7 +308,7 @@ async def end(address: tuple[str, int], data: bytes) -> None:
     [("kafka", NONSENSE), ("kafka", REFUSED), ("native", NONSENSE)],
     ids=["Kafka nonsense", "acks 0", "native nonsense"],
 )
-async def test_ends_of_one_kind_are_said_a_few_times(
+async def test_similar_ends_are_said_a_few_times(
     fast_path: Path, protocol: str, data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "triolog")
@@ -330,9 +330,7 @@ async def test_ends_of_another_kind_are_said_beside_the_first_ones(fast_path: Pa
     assert "acks=0 failed" in caplog.text
 
 
-async def test_a_long_client_id_does_not_hide_why_its_connection_ended(
-    fast_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_long_client_id_hides_not_why_a_connection_ended(fast_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Found by drawn requests: the line was cut before its reason."""
     caplog.set_level(logging.WARNING, "triolog")
     async with both_listeners(fast_path) as server:

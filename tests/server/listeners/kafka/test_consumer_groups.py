@@ -113,9 +113,7 @@ async def test_a_group_is_described_with_what_its_members_have(kafka: KafkaServe
     assert (first.subscribed_topic_regex, second.subscribed_topic_regex) == ("", "")
 
 
-async def test_description_of_a_member_has_the_partitions_that_it_has_yet_to_give_up(
-    kafka: KafkaServer, client: KafkaStream
-) -> None:
+async def test_description_of_a_member_has_partitions_that_it_has_to_give_up(kafka: KafkaServer, client: KafkaStream) -> None:
     await client.call(JOIN, 1)
     await client.call(attrs.evolve(JOIN, member_id="member-2"), 1)
     owned = [{"topic_id": kafka.topic_id(), "partitions": [0, 1, 2]}]

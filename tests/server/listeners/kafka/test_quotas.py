@@ -155,9 +155,7 @@ async def test_what_cannot_be_a_quota_is_refused_and_changes_nothing(client: Kaf
         assert described(await client.call(asking(), 1)) == ("NONE", {frozenset(beside): {PRODUCED: 9.0}}), values
 
 
-async def test_an_entity_named_twice_is_refused_once_of_a_type_named_twice_the_last_name_counts(
-    client: KafkaStream,
-) -> None:
+async def test_an_entity_named_twice_is_refused_once_of_a_type_named_twice_the_last_name_counts(client: KafkaStream) -> None:
     answer = await client.call(
         altering((quotas.TWICE, [(PRODUCED, 5.0)]), (USER, [(PRODUCED, 1.0)]), (quotas.TWICE, [(quotas.FETCHED, 6.0)])), 1
     )

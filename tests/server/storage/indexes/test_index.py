@@ -93,9 +93,7 @@ def naive(keys: list[int], target: int) -> tuple[int, int]:
 @example(1, 1025, False)
 @example(1, 1026, False)
 @example(2, 2500, True)
-def test_search_equals_a_naive_search_for_every_target(
-    kind: type[AbstractIndex], seed: int, entries: int, by_value: bool
-) -> None:
+def test_search_equals_a_naive_search(kind: type[AbstractIndex], seed: int, entries: int, by_value: bool) -> None:
     """Kafka: OffsetIndexTest.randomLookupTest. More than 1,024 (offset) and 682 (time) entries have a cold section."""
     index = kind("unused", BASE, 80_000)
     pairs = ascending(seed, entries)
@@ -188,9 +186,7 @@ def test_what_a_file_means_when_it_is_loaded(index: AbstractIndex) -> None:
     + [(TimeIndex, pair) for pair in ((11, -1), (9, 6), (11, 4), (0, 0))],
     ids=[f"{kind}: {what}" for kind in ("offset", "time") for what in ("below the base", "key back", "value back", "zeros")],
 )
-def test_a_last_entry_that_cannot_follow_the_first_is_corrupt(
-    tmp_path: Path, kind: type[AbstractIndex], last: tuple[int, int]
-) -> None:
+def test_a_last_entry_before_the_first_is_corrupt(tmp_path: Path, kind: type[AbstractIndex], last: tuple[int, int]) -> None:
     """Kafka: TimeIndexTest.testSanityCheck. Zeros are those of a preallocated file."""
     first = (5, 10) if kind is OffsetIndex else (10, 5)
     path = tmp_path / "index"
@@ -277,9 +273,7 @@ def _pair(kind: type[AbstractIndex], number: int) -> tuple[int, int]:
 
 @KINDS
 @given(st.sets(st.integers(0, 400), max_size=29), st.integers(-5, 410))
-def test_lookup_returns_the_greatest_entry_at_or_below_the_target(
-    kind: type[AbstractIndex], numbers: set[int], target: int
-) -> None:
+def test_lookup_returns_the_greatest_entry_up_to_the_target(kind: type[AbstractIndex], numbers: set[int], target: int) -> None:
     """Kafka: OffsetIndexTest.randomLookupTest, OffsetIndexTest.lookupExtremeCases, TimeIndexTest.testLookUp."""
     index = kind("unused", BASE, 360)
     tail, buffer, pairs = index.empty_tail(), b"", [_pair(kind, number) for number in sorted(numbers)]

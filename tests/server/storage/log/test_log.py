@@ -66,8 +66,7 @@ def test_rolling_an_empty_active_segment_makes_it_anew(driven: DrivenLog, is_ful
 
 
 @pytest.mark.parametrize(
-    ("end", "why"),
-    [(9, "cannot roll to 9, the active segment starts at 10"), (10, "a segment with data already starts at 10")],
+    ("end", "why"), [(9, "cannot roll to 9, the active segment starts at 10"), (10, "a segment with data already starts at 10")]
 )
 def test_a_roll_below_the_active_segment_is_refused(tmp_path: Path, end: int, why: str) -> None:
     """Kafka: LocalLogTest.testRollSegmentErrorWhenNextOffsetIsIllegal."""
@@ -100,9 +99,7 @@ def test_a_flush_syncs_every_unsynced_segment_and_new_names(tmp_path: Path) -> N
     assert driven.log.recovery_point == 0
 
 
-def test_a_flush_up_to_a_roll_leaves_the_active_segment_alone_and_an_older_one_never_lowers_the_recovery_point(
-    tmp_path: Path,
-) -> None:
+def test_a_flush_up_to_a_roll_leaves_the_active_segment_alone_and_an_older_one_lowers_nothing(tmp_path: Path) -> None:
     driven = log_of(tmp_path, 25)
     older = driven.log.plan_flush(20)
     assert driven.log.active.log not in older.files

@@ -56,11 +56,7 @@ from tests.support.model_log import (
 STEPS: Final = 40
 FAR: Final = 2**60
 
-timestamps = st.one_of(
-    st.integers(-1, 12),
-    st.integers(95, 110),
-    st.sampled_from([-1, 0, 1_000, 1_001, 10**12, FAR]),
-)
+timestamps = st.one_of(st.integers(-1, 12), st.integers(95, 110), st.sampled_from([-1, 0, 1_000, 1_001, 10**12, FAR]))
 records: st.SearchStrategy[NewRecord] = st.tuples(
     timestamps, st.one_of(st.none(), st.binary(max_size=4)), st.one_of(st.none(), st.binary(max_size=50))
 )

@@ -309,9 +309,7 @@ def test_a_flipped_bit_of_a_header_hides_its_batch_and_no_other(
     driven.log.drop_maps()
 
 
-def test_behind_a_damaged_length_or_magic_nothing_is_said_of_the_index(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_after_a_damaged_length_or_magic_nothing_is_said_of_the_index(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     driven = checked_log(tmp_path, attrs.evolve(CHECKED, index_interval_bytes=0))
     path, position, _, _ = batches_of(driven)[7]
     following = batches_of(driven)[8][2].base_offset

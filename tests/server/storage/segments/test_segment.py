@@ -147,8 +147,7 @@ def _values(cursor: SegmentCursor) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("base_offset", "largest_offset"),
-    [(0, -(2**31)), (0, 2**31), (1, 0), (100, 10), (2**31, 0), (-(2**31), 0), (2**31, 2**32)],
+    ("base_offset", "largest_offset"), [(0, -(2**31)), (0, 2**31), (1, 0), (100, 10), (2**31, 0), (-(2**31), 0), (2**31, 2**32)]
 )
 def test_an_offset_outside_of_32_bits_above_the_base_is_refused_before_anything_changes(
     tmp_path: Path, base_offset: int, largest_offset: int
