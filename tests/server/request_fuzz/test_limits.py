@@ -67,10 +67,7 @@ LINES_PER_ELEMENT: Final = {
     "native commit_offsets": 150,
 }
 """Of what is known to take longer."""
-MADE_ONCE: Final = (
-    *(str(module.__file__) for module in (codec, fields, reader, source, writer)),
-    tracemalloc.__file__,
-)
+MADE_ONCE: Final = (*(str(module.__file__) for module in (codec, fields, reader, source, writer)), tracemalloc.__file__)
 """Where readers and writers of messages are made, when they are first needed."""
 CLIENTS: Final = "*/tests/*"
 """What they send and receive is not the server's."""
