@@ -11,7 +11,8 @@ ClassicGroup.fromConsumerGroup).
 
 *Invariants*: a conversion gives a member no partition that another one may still read, and forgets none that a member may
 still read. A rebalance that had begun took the members' assignments: then a cooperative member has what it says it owns (in
-Kafka nothing), and the next heartbeat assigns partitions even if no subscription changes (in Kafka it does not).
+Kafka nothing). Where partitions are unassigned, the next heartbeat assigns them even if no subscription changes (in Kafka it
+does not).
 
 So a downgraded group records the partitions that members hold, and not their targets, unless they are equal. It rebalances
 unless nothing is left to move. Until then its record names no leader, and a start begins that rebalance again.
@@ -101,8 +102,10 @@ def put_upgraded(draft: ConsumerDraft, classic: ClassicGroup) -> None:
     epoch = max(classic.generation, FIRST_EPOCH)
     for member in members:
         draft.put_member(member)
+    subscribed = [draft.topics.find(name) for name in draft.group.subscribed_names()]
+    is_complete = sum(len(member.assigned) for member in members) == sum(topic.partitions for topic in subscribed if topic)
     # Another hash than that of the topics makes the next heartbeat assign partitions.
-    known = draft.metadata_hash() if classic.state is STABLE else 0
+    known = draft.metadata_hash() if is_complete else 0
     draft.put_own(records.ConsumerGroupMetadataKey, records.ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=known))
     for member in members:
         draft.put_target(member.member_id, member.assigned)

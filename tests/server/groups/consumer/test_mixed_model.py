@@ -283,3 +283,11 @@ def test_partitions_are_assigned_when_a_static_member_converts_a_group_that_had_
     state.everybody_steps(rounds=1)
     state.start_consumer(fails=False, instance_id="x", names=("t", "u"))
     state.everything_finds_its_reader(rejoins=False)
+
+
+def test_a_topic_that_the_classic_group_did_not_know_is_assigned_when_a_static_member_converts_it() -> None:
+    state = MixedHistories()
+    state.start_classic(names=("t", "u"), instance_id="x", protocol=EAGER)
+    state.create_or_grow(name="u", partitions=1)
+    state.start_consumer(fails=False, instance_id="x", names=("t", "u"))
+    state.everything_finds_its_reader(rejoins=False)
