@@ -256,12 +256,7 @@ async def release_shares(broker: Broker) -> None:
 
 CASES: Final = {
     "producer-expiry": Case(PartitionActor, "perform", lambda self, *_: self.topic_partition, forget_producers, stub=True),
-    "retention": Case(
-        LogRetention,
-        "_expire_one",
-        partition_of,
-        lambda broker: manager_of(broker).retention.run_pass(),
-    ),
+    "retention": Case(LogRetention, "_expire_one", partition_of, lambda broker: manager_of(broker).retention.run_pass()),
     "segment-deletion": Case(LogRetention, "_give_space_back", partition_of, unlink),
     "directory-deletion": Case(Disk, "call", lambda *arguments, **_: arguments[-1], delete_directories),
     "disk-guard": Case(DiskGuard, "_check", second, lambda broker: manager_of(broker).guard.check()),
