@@ -39,8 +39,8 @@ from tests.support.crash_fs import CrashFileSystem, PowerCut
 from tests.support.inline_log import ORDERS, InlineLog, make_on_device
 from tests.support.logs import START_MS, read_all
 
-SEEDS: Final = int(os.environ.get("TRIOLOG_TEST_LIFE_SEEDS", 0)) or counts(500, merge=167)
-FAILING_SEEDS: Final = int(os.environ.get("TRIOLOG_TEST_LIFE_SEEDS", 0)) or counts(400, merge=134)
+SEEDS: Final = int(os.environ.get("TRIOLOG_TEST_LIFE_SEEDS", 0)) or counts(500)
+FAILING_SEEDS: Final = int(os.environ.get("TRIOLOG_TEST_LIFE_SEEDS", 0)) or counts(400)
 FIRST_SEED: Final = int(os.environ.get("TRIOLOG_TEST_LIFE_SEED") or session_seed())
 STEPS: Final = 60
 KEYS: Final = [b"a", b"b", b"c", b"d"]
