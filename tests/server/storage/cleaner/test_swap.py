@@ -71,7 +71,7 @@ def test_a_power_cut_at_any_operation_of_a_round_loses_and_doubles_nothing(segme
     moments = fs.moments()
     compact(fs, driven.log, None, map_bytes=MAP_BYTES)
     moments = [*moments, fs.copy()]
-    for _ in range(counts(400, merge=134)):
+    for _ in range(counts(400)):
         check_after_crash(rng.choice(moments).crash(rng), driven, rng)
 
 
@@ -87,7 +87,7 @@ def test_a_power_cut_at_every_operation_of_a_replacement_loses_and_doubles_nothi
     driven.run(replace_group(driven.log, job, group, truncations))
     assert len(moments) > 10
     for moment in [*moments, fs.copy()]:
-        for _ in range(counts(100, merge=34)):
+        for _ in range(counts(100)):
             check_after_crash(moment.crash(rng), driven, rng)
 
 
@@ -125,7 +125,7 @@ def test_at_load_old_segments_are_gone_on_the_device_before_a_new_one_has_its_na
     completed = stopped.crash(rng)
     complete_swaps(completed, DIRECTORY)
     for cut in range(30):
-        for _ in range(counts(100, merge=34)):
+        for _ in range(counts(100)):
             fs = stopped.crash(rng)
             fs.cut_after(cut)
             with contextlib.suppress(PowerCut):

@@ -95,7 +95,7 @@ def test_the_first_batch_comes_whole_where_one_is_asked_for(driven: DrivenLog) -
 
 
 CONFIG: Final = LogConfig().overlay({"index.interval.bytes": "1", "segment.index.bytes": "240"})
-FLIPS: Final = counts(1000, merge=334, commit=60)
+FLIPS: Final = counts(1000, commit=60)
 
 
 def filled(directory: Path) -> DrivenLog:
@@ -243,7 +243,7 @@ def test_no_flipped_bit_leaves_the_log(tmp_path: Path) -> None:
     }
     sizes = {Path(segment.log.path): segment.size for segment in driven.log.segments}
     rng = draws(11)
-    for _ in range(counts(400, merge=134)):
+    for _ in range(counts(400)):
         path = rng.choice(sorted(sizes))
         bit = rng.randrange(8 * sizes[path])
         flip(path, bit)
@@ -282,8 +282,8 @@ FRAME_BITS = [*range(8 * 8, 8 * 12), *range(8 * 16, 8 * 17)]
 @pytest.mark.parametrize(
     ("interval", "bits", "samples"),
     [
-        *((interval, OFFSET_BITS, counts(600, merge=200)) for interval in (300, 4096)),
-        *((interval, FRAME_BITS, counts(300, merge=100)) for interval in (0, 100, 300, 4096)),
+        *((interval, OFFSET_BITS, counts(600)) for interval in (300, 4096)),
+        *((interval, FRAME_BITS, counts(300)) for interval in (0, 100, 300, 4096)),
     ],
 )
 def test_a_flipped_bit_of_a_header_hides_its_batch_and_no_other(
@@ -337,7 +337,7 @@ def test_two_damaged_batches_hide_none_that_a_whole_neighbour_goes_on_from(tmp_p
     """Simulation, seed 100550. No damaged one is answered, and the search for them ends."""
     driven = checked_log(tmp_path, attrs.evolve(CHECKED, index_interval_bytes=interval))
     batches, rng = batches_of(driven), draws(3)
-    for _ in range(counts(400, merge=134)):
+    for _ in range(counts(400)):
         first = rng.randrange(1, BATCHES - 3)
         second = first + rng.choice([1, 1, 2])
         kinds = [rng.choice(list(DAMAGES)) for _ in range(2)]
@@ -424,7 +424,7 @@ def test_behind_a_damaged_length_or_magic_a_time_and_an_offset_are_found(tmp_pat
     assert len(driven.log.segments) >= 3
     batches = batches_of(driven)
     chosen = [(number, bit) for number in range(BATCHES) for bit in FRAME_BITS]
-    for number, bit in draws(7).sample(chosen, counts(100, merge=34)):
+    for number, bit in draws(7).sample(chosen, counts(100)):
         path, position, _, _ = batches[number]
         flip(path, 8 * position + bit)
         for minute in range(max(0, number - 4), min(BATCHES, number + 5)):

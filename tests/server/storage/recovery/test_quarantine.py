@@ -82,7 +82,7 @@ def test_a_power_cut_at_any_step_of_recovery_loses_nothing(damaged: frozenset[in
     assert len(moments) > 10
     seen = set()
     for moment in [*moments, fs.copy()]:
-        for seed in seeds(40, merge=14):
+        for seed in seeds(40):
             again = moment.crash(random.Random(seed))
             disk = tuple(again.tree().items())
             if disk not in seen:

@@ -403,7 +403,7 @@ def test_no_file_of_a_deletion_is_unlinked_before_all_new_names_are_on_the_devic
     stopped = CrashFileSystem()
     stopped_log("/topic-0", 35, stopped)
     stopped.sync_directory("/")
-    for _ in range(counts(1000, merge=334)):
+    for _ in range(counts(1000)):
         fs = stopped.crash(rng)
         for base in bases:
             fs.rename(f"/topic-0/{base}.log", f"/topic-0/{base}.log.deleted")
