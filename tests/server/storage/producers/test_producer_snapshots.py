@@ -255,7 +255,7 @@ def test_after_a_power_cut_at_any_moment_of_a_roll_or_a_stop_what_is_there_is_kn
     driven.close()
     for number, moment in enumerate(list(moments)):
         point = points[max(at for at in points if at <= number)]
-        for after in (moment.copy(), *(moment.crash(rng) for _ in range(counts(20)))):
+        for after in (moment.copy(), *(moment.crash(rng) for _ in range(counts(20, merge=7)))):
             again = open_driven("/topic-0", fs=after, was_clean=False, recovery_point=point)
             assert again.log.log_end_offset >= point
             answered_again(again, answers)
