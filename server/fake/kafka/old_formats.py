@@ -29,7 +29,7 @@ from ....protocol.types import Bytes, Record
 from ...listeners.kafka.door import NO_TOPIC_ID, KafkaDoor
 
 OldFormats = Mapping[tuple[bytes, int], Mapping[int, int]]
-"""By (topic id, partition): the magic of the batches that begin at these offsets."""
+"""By topic id and partition: base offsets of batches, and the magic that Kafka clients get them with."""
 _BEFORE: Final = struct.Struct(">qiI")
 _NULL: Final = -1
 
