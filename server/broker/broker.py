@@ -35,6 +35,7 @@ from ..telemetry.instances import ClientInstances, Collected, Telemetry
 from ..telemetry.otlp import load_otlp
 from ..transactions.transaction_coordinator import TransactionCoordinator
 from .coordinators import Coordinators, OffsetCommits, Producers, open_coordinators
+from .dead_letters import DeadLetterQueues
 from .logs import Directories, Logs
 from .reader import LogReader
 from .share_fetches import ShareFetches
@@ -111,12 +112,18 @@ class Broker:
     ) -> Self:
         committed, transactions = coordinators.committed_offsets, coordinators.transactions
         reader = LogReader(manager, manager.disk)
+        writer = LogWriter(manager, manager.now_ms)
+
+        def config_of(group: str) -> ShareConfig:
+            return ShareConfig.of(group_configs.of_group(group))
+
         shares = SharePartitions(
             coordinators.share_state,
             manager.topics,
             reader.offset_for_time,
             manager.now_ms,
-            lambda group: ShareConfig.of(group_configs.of_group(group)),
+            config_of,
+            write_dead_letters=DeadLetterQueues(manager, reader, writer, config_of).write,
             memory=manager.client_memory,
             max_sessions=manager.config.group_share_max_share_sessions,
         )
@@ -129,7 +136,7 @@ class Broker:
             topics=TopicAdmin(manager, committed, shares),
             logs=Logs(manager, compaction),
             gaps=Gaps(manager.topics, manager.gap_passes),
-            writer=LogWriter(manager, manager.now_ms),
+            writer=writer,
             reader=reader,
             groups=coordinators.group_coordinator,
             group_configs=group_configs,

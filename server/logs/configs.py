@@ -12,15 +12,23 @@ from typing import Any, Final, Generic, Protocol, Self, TypeVar
 import attrs
 import trio
 
-from ...protocol.errors import ErrorCode, InvalidRequestError, RequestError
+from ...protocol.errors import ErrorCode, InvalidConfigError, InvalidRequestError, InvalidTopicError, RequestError
 from ...protocol.limits import MAX_RULE_NAME_CHARS
 from ..config import LogConfig, check_sizes
 from ..config.broker_config import BrokerConfig
 from ..config.log_config import topic_defaults_of
-from ..config.resource_keys import GroupConfig, Subscription, default_group_config, group_config, subscription
+from ..config.resource_keys import (
+    DEAD_LETTER_TOPIC,
+    GroupConfig,
+    Subscription,
+    default_group_config,
+    group_config,
+    subscription,
+)
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.directory.state_files import BROKERS, CLIENT_METRICS, GROUPS, Overrides, OverridesFile, SecurityState
 from ..storage.disk.filesystem import FileSystem
+from ..storage.disk.paths import check_topic_name
 from ..storage.errors import FileTooLargeError, LogOfflineError, StorageError
 from ..system.client_memory import Account, deep_bytes
 from .log_manager import LogManager
@@ -271,7 +279,12 @@ class GroupConfigs(StoredOverrides):
         return self._known.get(group, self.defaults)
 
     def _check(self, name: str, keys: Mapping[str, str], overrides: Mapping[str, Mapping[str, str]]) -> None:
-        group_config(self.defaults, keys, lenient=self._lenient)
+        values = group_config(self.defaults, keys, lenient=self._lenient)
+        if keys.get(DEAD_LETTER_TOPIC):
+            try:
+                check_topic_name(values[DEAD_LETTER_TOPIC])
+            except InvalidTopicError as exc:
+                raise InvalidConfigError(f"group configuration {DEAD_LETTER_TOPIC}: {exc.message}") from exc
 
     async def _follow(self, name: str) -> None:
         self._known.pop(name, None)
