@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Generator
 from contextlib import asynccontextmanager
-from typing import Self, TypeVar
+from typing import Final, Self, TypeVar
 
 import attrs
 import trio
@@ -44,6 +44,10 @@ from .topics import TopicAdmin
 from .writer import LogWriter
 
 T = TypeVar("T")
+
+SHARE_VERSION: Final = "share.version"
+FIRST_WITH_QUEUES: Final = 2
+"""The level of the feature from which on there are dead-letter queues (KIP-1191)."""
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -115,7 +119,9 @@ class Broker:
         writer = LogWriter(manager, manager.now_ms)
 
         def config_of(group: str) -> ShareConfig:
-            return ShareConfig.of(group_configs.of_group(group))
+            config = ShareConfig.of(group_configs.of_group(group))
+            has_queues = broker_configs.levels.get(SHARE_VERSION, FIRST_WITH_QUEUES) >= FIRST_WITH_QUEUES
+            return config if has_queues else attrs.evolve(config, dead_letter_topic="")
 
         shares = SharePartitions(
             coordinators.share_state,
