@@ -1,6 +1,6 @@
 """States of which every log directory has a copy: read at the start, written to all of them before a change counts.
 
-Owner of the keys that were set while the server runs: of the server and of features (`brokers.json`), of groups (`groups.json`),
+Owner of the keys that were set while the server runs: of the server and features (`brokers.json`), of groups (`groups.json`),
 of subscriptions to metrics of clients (`client-metrics.json`).
 """
 
