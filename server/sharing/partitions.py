@@ -144,8 +144,14 @@ class SharePartitions:
             self._soon(self._buried, share)
 
     async def _buried(self, share: SharePartition) -> None:
+        """Write the dead letters of a share-partition. One with an unhandled exception begins again with the stored state."""
         with self._log.errors.isolate("share-dead-letters", share.key):
-            await share.bury(self.write_dead_letters)
+            try:
+                await share.bury(self.write_dead_letters)
+            except Exception:
+                if self._open.get(share.key) is share:
+                    self._close(share.key)
+                raise
 
     def _expire(self, share: SharePartition) -> list[StateBatch]:
         """End locks of a share-partition. One with an unhandled exception begins again with the stored state."""

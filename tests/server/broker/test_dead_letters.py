@@ -272,6 +272,23 @@ async def test_records_that_retention_has_deleted_leave_letters_without_a_copy(b
     assert [each.key for each in await letters(broker)] == [None, None, None, b"k3", b"k4", b"k5"]
 
 
+async def test_after_an_unhandled_exception_the_dead_letters_are_written_with_the_next_fetch(broker: Broker) -> None:
+    await begin(broker)
+    write = broker.shares.write_dead_letters
+
+    async def fails(*_: Any) -> int:
+        broker.shares.write_dead_letters = write
+        raise ZeroDivisionError("injected")
+
+    broker.shares.write_dead_letters = fails
+    await take(broker)
+    await say(broker, 0, 5, REJECT)
+    await until(lambda: broker.disk.errors.counts["share-dead-letters"] == 1)
+    assert await take(broker) == await letters(broker) == []
+    await until(lambda: is_done(broker))
+    assert len(await letters(broker)) == RECORDS
+
+
 async def test_without_a_queue_in_its_configuration_a_group_archives_at_once(broker: Broker) -> None:
     await begin(broker, errors_deadletterqueue_topic_name="")
     await take(broker)
