@@ -30,7 +30,7 @@ from tests.support.kafka_jars import JVM_OPTIONS, Outcome, unavailable
 from tests.support.kafka_wire import KafkaWire, ask
 from tests.support.share_members import WireMember
 
-pytestmark = pytest.mark.long  # JVMs start. The commit tier has the rules: server/broker/test_dead_letters.py
+pytestmark = pytest.mark.long  # JVMs start. The commit tier has the rules: server/sharing/test_dead_letters.py
 
 VERSION: Final = "4.4.0"
 CREATES: Final = {"errors.deadletterqueue.auto.create.topics.enable": "true"}

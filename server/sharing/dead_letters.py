@@ -23,10 +23,10 @@ from ...protocol.records.batch import RECORD_BATCH_OVERHEAD
 from ...protocol.types import Record, TopicPartition
 from ..config.resource_keys import DEAD_LETTER_TOPIC
 from ..logs.log_manager import LogManager
-from ..sharing.state.values import DeadLetters, ShareConfig
+from ..logs.reader import FetchPartition, LogReader, ReaderView
+from ..logs.writer import LogWriter
 from ..storage.log.prepare import PlainRecord
-from .reader import FetchPartition, LogReader, ReaderView
-from .writer import LogWriter
+from .state.values import DeadLetters, ShareConfig
 
 LOGGER: Final = logging.getLogger(__name__)
 
