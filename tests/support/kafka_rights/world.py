@@ -21,7 +21,7 @@ from triolog.protocol.kafka.messages.topics import MetadataRequest
 
 from tests.support.kafka_admin import create_topics, new_topic
 from tests.support.kafka_rights.askers import CASES, Asker, acls_of, askers
-from tests.support.kafka_rights.case import AWAY, THERE, UNKNOWN_ID, Case, Names
+from tests.support.kafka_rights.case import AWAY, THERE, UNKNOWN_ID, Case, Names, filled
 from tests.support.kafka_rights.hidden import Hidden
 from tests.support.kafka_wire import KafkaWire, ask
 
@@ -119,7 +119,7 @@ class World:
         producer: dict[str, int] = {}
         with self.as_user(ADMIN) as admin:
             for key, version, fields in hidden.made:
-                body = ask(APIS[key].name, **{**fields(names), **producer})
+                body = ask(APIS[key].name, **{**filled(fields, names), **producer})
                 answer: Any = _until(lambda body=body, version=version: _served(admin.call(body, version)))
                 if key is ApiKey.INIT_PRODUCER_ID:
                     producer = {f"v3_and_below_{name}": getattr(answer, name) for name in ("producer_id", "producer_epoch")}
