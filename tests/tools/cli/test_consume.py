@@ -223,7 +223,7 @@ def test_a_follower_prints_what_comes_and_ends_quietly_with_ctrl_c_and_a_commit(
 MIDNIGHT_MS = 1_372_910_400_000
 
 
-def fill_of_offsets(broker: BlockingBroker) -> None:
+def fill_both(broker: BlockingBroker) -> None:
     broker.create_topic("t", 2)
     broker.create_topic("u")
     for minute in range(3):
@@ -231,7 +231,7 @@ def fill_of_offsets(broker: BlockingBroker) -> None:
 
 
 def test_a_time_has_an_offset_in_each_partition(cli: Cli, broker: BlockingBroker) -> None:
-    fill_of_offsets(broker)
+    fill_both(broker)
     zone = ("--timezone", "America/New_York")
     found = cli.json("offsets", "t", "u", "--at", "2013-07-04T00:00:30", *zone)
     nothing = {"offset": None, "timestamp": None, "time": None}
@@ -249,7 +249,7 @@ def test_a_time_has_an_offset_in_each_partition(cli: Cli, broker: BlockingBroker
 
 
 def test_special_times_have_names_and_what_is_no_time_or_topic_is_refused(cli: Cli, broker: BlockingBroker) -> None:
-    fill_of_offsets(broker)
+    fill_both(broker)
 
     def offset(at: str) -> int:
         return int(cli.json("offsets", "t", "--at", at)[1]["offset"])

@@ -190,7 +190,7 @@ def test_the_files_are_those_of_sparks_job(data: Path, tmp_path: Path) -> None:
     assert len(expected) == COUNT + 1
 
 
-def test_offsets_and_times_bound_what_comes_of_export_files(data: Path, tmp_path: Path) -> None:
+def test_offsets_and_times_bound_what_comes_in_files(data: Path, tmp_path: Path) -> None:
     times = ("--from-time", f"@{6 * 86400}", "--to-time", f"@{9 * 86400}")
     asked = ("--format", "jsonl", "--from-offset", 3, "--to-offset", 10, *times)
     assert call("export", data, "--topic", "t", "--target", tmp_path, *asked).exit_code == 0

@@ -345,7 +345,7 @@ def test_a_new_file_is_not_made_through_a_link(tmp_path: Path) -> None:
 
 
 STATE_FILES = ["topics.json", "security.json", "groups.json", "client-metrics.json"]
-UNREADABLE_FILES_COMMANDS = {
+READERS = {
     "verify": (1,),
     "repair --dry-run": (1,),
     "repair": (0, 1),
@@ -358,13 +358,13 @@ UNREADABLE_FILES_COMMANDS = {
 
 
 @pytest.mark.parametrize("name", [*STATE_FILES, "topics-in-creation.json", "meta.properties", "producer-id-block"])
-@pytest.mark.parametrize("command", UNREADABLE_FILES_COMMANDS)
+@pytest.mark.parametrize("command", READERS)
 def test_a_file_that_is_too_large_is_no_traceback(name: str, command: str, logs: StoppedLogs) -> None:
     path = logs.path / name
     path.touch()
     os.truncate(path, checkpoints.limit_of(name) + 1)  # sparse
     result = call(*command.split(), logs.path)
-    assert result.exit_code in UNREADABLE_FILES_COMMANDS[command], result.output
+    assert result.exit_code in READERS[command], result.output
     if command in ("verify", "repair --dry-run") or (command == "reindex" and name == "topics.json"):
         assert f"{name} has {checkpoints.limit_of(name) + 1} bytes, at most" in result.output
 

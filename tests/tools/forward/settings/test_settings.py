@@ -4,12 +4,16 @@ from datetime import UTC
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+import click
 import pytest
 from triolog.server.config.broker_config import Address
+from triolog.tools.cli.forward.options import _start
+from triolog.tools.cli.terminal.times import parse_iso
 from triolog.tools.client.procedures.topics import AtTime
 from triolog.tools.forward.errors import SettingsError
 from triolog.tools.forward.settings import link_settings
 from triolog.tools.forward.settings.forward_settings import ForwardSettings, read_file, read_link
+from triolog.tools.forward.settings.link_settings import read_start
 
 LEAST = {"name": "a", "to": "there:9092", "topics": ["t"]}
 
@@ -166,3 +170,19 @@ def test_names_of_topics_are_found_ordered_and_made() -> None:
     assert link_settings.wanted_topics(("__own", "b", "missing"), "a", there) == ["__own", "a", "b"]
     assert link_settings.ranks(["x", "y"], ["a", "y", "x"]) == {"a": 2, "y": 1, "x": 0}, "those without priority come behind"
     assert link_settings.target_name("{node}-{link}-{topic}", topic="t{x}", node="n", link="l") == "n-l-t{x}"
+
+
+@pytest.mark.parametrize(("text", "value"), [("start", "earliest"), ("earliest", "earliest"), ("end", "latest")])
+def test_the_ends_of_a_log_are_the_words_of_the_settings(text: str, value: str) -> None:
+    assert _start(text) == value
+
+
+def test_a_time_is_the_same_time_in_the_settings() -> None:
+    text = "2026-07-04T10:00Z"
+    assert read_start(_start(f"@{text}")) == read_start(_start(text)) == AtTime(parse_iso(text))
+
+
+@pytest.mark.parametrize("text", ["42", "-10", "+10", "max"])
+def test_an_offset_is_refused_because_partitions_have_different_ones(text: str) -> None:
+    with pytest.raises(click.UsageError, match="is not start, end or a time"):
+        _start(text)
