@@ -17,23 +17,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from tests.planted_faults import server_faults
-from tests.planted_faults.client_faults import CLIENT_FAULTS
-from tests.planted_faults.log_faults import LOG_FAULTS
-from tests.planted_faults.planting import Copy, Fault, Verdict
+from tests.planted_faults.planting import Copy, Fault, Verdict, read_faults
 
-FAULTS: Final = {
-    **CLIENT_FAULTS,
-    **server_faults.JOINING_FAULTS,
-    **server_faults.OLDEST_FAULTS,
-    **LOG_FAULTS,
-    **server_faults.HTTP_FAULTS,
-    **server_faults.REGISTRY_FAULTS,
-    **server_faults.SERVER_FAULTS,
-    **server_faults.SHARE_FAULTS,
-    **server_faults.TOKEN_FAULTS,
-    **server_faults.TOPIC_FAULTS,
-}
+FAULTS: Final = read_faults()
 
 
 @click.command()
