@@ -34,8 +34,6 @@ should rarely end before, and what is begun anew is waited for to its end, or a 
 
 
 class Tokens(AbstractTokenProvider):  # type: ignore[misc]
-    """Answers one token."""
-
     def __init__(self, token: str) -> None:
         super().__init__()
         self._token = token

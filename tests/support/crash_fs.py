@@ -197,7 +197,6 @@ class CrashFileSystem:
         return len(self._open)
 
     def content(self, path: str) -> bytes:
-        """What a read of the whole file would give."""
         content = self._file(path).content
         return content.read(0, content.size)
 

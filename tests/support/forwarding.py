@@ -90,7 +90,6 @@ class Running:
         self.stop()
 
     def stop(self) -> None:
-        """Let it end in order."""
         self.link.wishes.stop()
         self.wait()
 

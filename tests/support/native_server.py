@@ -29,8 +29,6 @@ APIS: Final = {
 
 
 class FakeProducer:
-    """What a log knows of a producer."""
-
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
         self.last_sequence = types.NO_SEQUENCE
@@ -38,8 +36,6 @@ class FakeProducer:
 
 
 class FakeLog:
-    """One partition: batches as stored."""
-
     def __init__(self) -> None:
         self.batches: list[tuple[int, int, bytes]] = []  # base offset, next offset, bytes
         self.log_start_offset = 0

@@ -59,7 +59,6 @@ class Range:
         self._offsets = [record.offset for record in stored.records]
 
     def between(self, start: int, stop: int) -> Sequence[h.Found]:
-        """Those from `start` on and before `stop`."""
         return self.stored.records[bisect_left(self._offsets, start) : bisect_left(self._offsets, stop)]
 
 

@@ -165,7 +165,6 @@ class _Share:
 
 
 def deliveries(events: Sequence[Event]) -> Iterator[Anomaly]:
-    """See the module."""
     share: _Share | None = None
     sent: dict[str, int] = {}
     stored = {(event.partition, event.is_committed): event for event in events if isinstance(event, Stored)}

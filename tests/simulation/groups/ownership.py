@@ -80,7 +80,6 @@ class _Group:
 
 
 def ownership(events: Sequence[Event]) -> Iterator[Anomaly]:
-    """See the module."""
     groups: dict[str, _Group] = {}
     for number, event in enumerate(events):
         if isinstance(event, e.Settled) and event.lacks:
@@ -179,7 +178,6 @@ NOTHING: Final = -1
 
 
 def offsets(events: Sequence[Event]) -> Iterator[Anomaly]:
-    """See the module."""
     registers: dict[tuple[str, TopicPartition], Register] = defaultdict(Register)
     commits: dict[tuple[str, str, int], Commit] = {}
     for number, event in enumerate(events):

@@ -32,7 +32,6 @@ def sent(directory: Path, upstream: BlockingBroker, state_dir: Path, *more: str)
 
 
 def send(directory: Path, upstream: BlockingBroker, state_dir: Path) -> str:
-    """Send what must be sent."""
     result = sent(directory, upstream, state_dir)
     assert result.exit_code == 0, result.output
     return result.stderr
