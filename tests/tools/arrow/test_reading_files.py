@@ -20,6 +20,7 @@ from triolog.server.storage.disk.checkpoints import LOG_START_FILE, decode_offse
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.tools import arrow
 
+from tests.support.damaged_batches import flip
 from tests.support.golden import GOLDEN, KAFKA_4_3
 from tests.support.segment_files import START_MS, DrawnBatch, WrittenLog, write_log
 from tests.support.stopped_logs import TOPIC, write_stopped_logs
@@ -188,9 +189,7 @@ def test_a_source_is_a_directory_or_an_address(source: str) -> None:
 def test_damage_is_left_out_or_an_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     log = write_log(tmp_path / "t-0", [[DrawnBatch(times=(0,)), DrawnBatch(times=(1,)), DrawnBatch(times=(2,))]])
     path, position, header = log.batches[1]
-    data = bytearray(Path(path).read_bytes())
-    data[position + header.size_bytes - 1] ^= 1
-    Path(path).write_bytes(data)
+    flip(Path(path), position + header.size_bytes - 1)
     assert [row["offset"] for row in read_rows(tmp_path)] == [0, 2]
     assert f"position {position}" in caplog.text
     caplog.clear()

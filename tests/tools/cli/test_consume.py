@@ -52,9 +52,7 @@ def test_json_lines_have_all_of_a_record(cli: Cli, broker: BlockingBroker) -> No
     assert cli.lines("consume", "t") == cli.lines("consume", "t", "--json")
 
 
-def test_raw_is_the_bytes_of_values_and_the_table_escapes_what_would_speak_to_the_terminal(
-    cli: Cli, broker: BlockingBroker
-) -> None:
+def test_raw_is_the_bytes_of_values_and_the_table_escapes_control_characters(cli: Cli, broker: BlockingBroker) -> None:
     broker.create_topic("t")
     broker.append("t", [b"a", b"\xff\x1b[31m", (START_MS, b"k", None, ())])
     assert cli.call("consume", "t", "--format", "raw").stdout_bytes == b"a\n\xff\x1b[31m\n\n"
@@ -172,9 +170,7 @@ async def follow(server: NativeServer, printer: Printer, seconds: float = math.i
             await _print_all(consumer, printer, commits=True)
 
 
-async def test_a_follower_commits_what_it_printed_though_nothing_more_comes(
-    followed: NativeServer, autojump_clock: MockClock
-) -> None:
+async def test_a_follower_commits_printed_records_while_none_come(followed: NativeServer, autojump_clock: MockClock) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(follow, followed, Printer(formatter("raw", UTC), SOME))
         await trio.sleep(COMMIT_INTERVAL_S + 1)
@@ -197,9 +193,7 @@ async def test_what_was_not_printed_to_its_end_is_not_committed(
 
 
 @pytest.mark.parametrize("fault", ["drop", trio.Event(), InvalidRequestError("no")])
-async def test_a_last_commit_that_fails_holds_up_nobody_for_long(
-    followed: NativeServer, autojump_clock: MockClock, fault: Any
-) -> None:
+async def test_a_last_commit_that_fails_does_not_block(followed: NativeServer, autojump_clock: MockClock, fault: Any) -> None:
     followed.faults.append(lambda one: fault if isinstance(one, CommitOffsetsRequest) else None)
     began = trio.current_time()
     with pytest.raises(KeyboardInterrupt):
@@ -333,9 +327,7 @@ def test_a_value_that_does_not_fit_its_schema_ends_with_the_reason(
     assert "cannot be decoded by schema 2" in cli.refused("consume", "t", "--schema-registry", registry.url)
 
 
-def test_an_unknown_schema_and_a_missing_registry_end_with_the_reason(
-    cli: Cli, broker: BlockingBroker, registry: RegistryClient
-) -> None:
+def test_unknown_schema_or_missing_registry_is_reported(cli: Cli, broker: BlockingBroker, registry: RegistryClient) -> None:
     broker.append("t", [(None, None, head(7) + b"x", ())])
     assert "Schema 7 not found" in cli.refused("consume", "t", "--schema-registry", registry.url)
     missing = cli.refused("consume", "t", "--schema-registry", "http://127.0.0.1:1", code=3)

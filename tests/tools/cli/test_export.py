@@ -34,6 +34,7 @@ from triolog.tools.export.layout import MANIFEST, SUCCESS, Export, export_piece
 from triolog.tools.export.log_pieces import LogSource, plan_pieces
 from triolog.tools.export.manifest import Manifest
 
+from tests.support.damaged_batches import flip
 from tests.support.golden import GOLDEN
 from tests.support.logs import START_MS, batch, open_driven
 from tests.support.stopped_logs import TOPIC, StoppedLogs
@@ -102,9 +103,7 @@ def test_csv_tells_null_empty_text_and_bytes_apart(tmp_path: Path) -> None:
 
 def test_a_damaged_batch_is_left_out_and_told_of(logs: StoppedLogs) -> None:
     log = sorted(logs.partition().glob("*.log"))[1]
-    data = bytearray(log.read_bytes())
-    data[80] ^= 1
-    log.write_bytes(data)
+    flip(log, 80)
     result = call("export", logs.partition())
     assert result.exit_code == 1
     assert f"warning: flights-0/{log.name} at position 0: " in result.stderr
@@ -241,10 +240,7 @@ def test_what_cannot_be_exported_is_one_line(data: Path, tmp_path: Path) -> None
     assert "holds letter" in refused.stderr
     assert "no partition of topic no" in call("export", data, "--topic", "no", "--target", tmp_path / "a").stderr
     damaged = shutil.copytree(data, tmp_path / "damaged")
-    log = damaged / "t-0" / f"{0:020}.log"
-    data_of = bytearray(log.read_bytes())
-    data_of[80] ^= 1
-    log.write_bytes(data_of)
+    flip(damaged / "t-0" / f"{0:020}.log", 80)
     stopped = call("export", damaged, "--target", tmp_path / "b")
     assert stopped.exit_code == 1
     assert "position 0" in stopped.stderr

@@ -116,9 +116,7 @@ def test_garbage_is_looked_for_seldom_while_logs_are_opened_and_as_always_once_t
 
 
 @pytest.mark.parametrize(("soft", "raised"), [(256, serve.OPEN_MAX), (20_000, 20_000)])
-def test_an_unlimited_hard_limit_raises_the_soft_one_as_far_as_macos_accepts(
-    soft: int, raised: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unlimited_hard_limit_raises_the_soft_one_for_macos(soft: int, raised: int, monkeypatch: pytest.MonkeyPatch) -> None:
     limits = (soft, resource.RLIM_INFINITY)
 
     def set_as_on_macos(_: int, wanted: tuple[int, int]) -> None:

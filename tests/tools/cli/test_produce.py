@@ -64,9 +64,7 @@ def test_what_was_consumed_as_json_is_produced_again_as_it_was(cli: Cli, broker:
     assert records[0].headers == headers
 
 
-def test_a_bad_row_stops_with_its_file_and_line_or_is_skipped_and_counted(
-    cli: Cli, broker: BlockingBroker, tmp_path: Path
-) -> None:
+def test_a_bad_row_stops_with_file_and_line_or_is_skipped_and_counted(cli: Cli, broker: BlockingBroker, tmp_path: Path) -> None:
     broker.create_topic("t")
     path = tmp_path / "rows.jsonl"
     path.write_text('{"value":"a"}\nnonsense\n{"value":"b"}\n')
@@ -87,9 +85,7 @@ def test_a_bad_row_stops_with_its_file_and_line_or_is_skipped_and_counted(
     assert "; 12 bad rows skipped" in cli.call("produce", "t", "--format", "json", "--on-error", "skip", stdin=rows).stdout
 
 
-def test_a_row_for_a_partition_that_is_not_there_is_a_bad_row_and_what_the_server_refuses_fails(
-    cli: Cli, broker: BlockingBroker
-) -> None:
+def test_a_row_for_a_missing_partition_is_bad_and_what_the_server_refuses_fails(cli: Cli, broker: BlockingBroker) -> None:
     broker.create_topic("t")
     rows = '{"value":"a","partition":7}\n{"value":"b","partition":0}\n'
     assert "line 1: no partition 7 of t, which has 0 to 0" in cli.refused("produce", "t", "--format", "json", stdin=rows)
@@ -209,9 +205,7 @@ TABLE = pa.table({"tail": ["N1", "N2"], "delay": [5, None], "at": pa.array([1_00
 
 
 @pytest.mark.parametrize("kind", ["parquet", "arrow"])
-def test_the_rows_of_a_file_become_records_and_what_cannot_be_sent_is_one_line(
-    cli: Cli, broker: BlockingBroker, tmp_path: Path, kind: str
-) -> None:
+def test_rows_of_a_file_become_records_or_one_line(cli: Cli, broker: BlockingBroker, tmp_path: Path, kind: str) -> None:
     broker.create_topic("t", config={"retention.ms": "-1"})
     path = tmp_path / "table"
     if kind == "parquet":

@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from triolog.server.storage.directory.topics_file import TOPICS_FILE, Topic, dec
 from triolog.server.storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE
 from triolog.tools.cli.terminal.output import size_text
 
+from tests.support.damaged_batches import flip
 from tests.support.drawings import Drawing
 from tests.support.stopped_logs import CONFIGS, TOPIC, TOPIC_ID, StoppedLogs, write_stopped_logs
 from tests.tools.cli.conftest import call, json_lines
@@ -24,10 +27,22 @@ def verify(*arguments: object) -> Result:
 
 def damage_first_log(logs: StoppedLogs) -> Path:
     log = sorted(logs.partition().glob("*.log"))[0]
-    data = bytearray(log.read_bytes())
-    data[80] ^= 1
-    log.write_bytes(data)
+    flip(log, 80)
     return log
+
+
+def contents(logs: StoppedLogs) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in logs.path.rglob("*") if path.is_file() and path.name != ".lock"}
+
+
+@contextmanager
+def held(logs: StoppedLogs) -> Iterator[None]:
+    """As a running server holds the directory."""
+    lock = DirectoryLock.acquire(str(logs.path))
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def test_a_clean_directory_ends_with_0_and_a_line_for_each_partition(logs: StoppedLogs) -> None:
@@ -58,7 +73,7 @@ def test_damage_ends_with_1_and_names_file_position_size_and_offsets(logs: Stopp
 
 def test_json_lines_are_findings_partitions_and_a_verdict_and_nothing_is_changed(logs: StoppedLogs) -> None:
     damage_first_log(logs)
-    before = {path: path.read_bytes() for path in logs.path.rglob("*") if path.is_file()}
+    before = contents(logs)
     found = json_lines("verify", "--json", logs.path)
     finding = next(line for line in found if line["type"] == "finding")
     assert (finding["severity"], finding["check"], finding["position"]) == ("damage", "batch", 0)
@@ -67,8 +82,7 @@ def test_json_lines_are_findings_partitions_and_a_verdict_and_nothing_is_changed
     assert found[-1]["type"] == "verdict"
     assert found[-1]["ok"] is False
     assert found[-1]["damages"] == sum(line["type"] == "finding" and line["severity"] == "damage" for line in found)
-    after = {path: path.read_bytes() for path in logs.path.rglob("*") if path.is_file() and path.name != ".lock"}
-    assert after == before
+    assert contents(logs) == before
 
 
 def test_a_partition_and_a_topic_can_be_named(logs: StoppedLogs) -> None:
@@ -80,31 +94,19 @@ def test_a_partition_and_a_topic_can_be_named(logs: StoppedLogs) -> None:
     assert "has no partition of topic 'trains'" in missing.stderr
 
 
-@pytest.mark.parametrize("part", ["", "flights-1"])
-def test_a_directory_that_a_server_holds_is_refused_with_its_process(logs: StoppedLogs, part: str) -> None:
-    lock = DirectoryLock.acquire(str(logs.path))
-    try:
-        result = verify(logs.path / part)
-    finally:
-        lock.release()
+@pytest.mark.parametrize("command", ["verify {0}", "verify {0}/flights-1", "repair {0}", "repair {0} --dry-run", "reindex {0}"])
+def test_a_directory_that_a_server_holds_is_refused_with_its_process(logs: StoppedLogs, command: str) -> None:
+    damage_first_log(logs)
+    before = contents(logs)
+    with held(logs):
+        result = call(*command.format(logs.path).split())
     assert result.exit_code == 3
     assert f"another server (triolog, process {os.getpid()}) holds" in result.stderr
-    assert verify(logs.path).exit_code == 0
-
-
-def flip(path: Path, position: int) -> None:
-    data = bytearray(path.read_bytes())
-    data[position] ^= 4
-    path.write_bytes(data)
-
-
-def first(logs: StoppedLogs, suffix: str) -> Path:
-    return sorted(logs.partition().glob(f"*{suffix}"))[0]
+    assert contents(logs) == before
 
 
 def test_dry_run_then_repair_then_nothing(logs: StoppedLogs) -> None:
-    log = first(logs, ".log")
-    flip(log, 90)
+    log = damage_first_log(logs)
     damaged = log.read_bytes()
     planned = call("repair", logs.path, "--dry-run")
     assert planned.exit_code == 1
@@ -128,25 +130,11 @@ def test_what_is_left_ends_with_1_and_is_named(logs: StoppedLogs) -> None:
 
 
 def test_json_lines_are_actions_and_a_verdict(logs: StoppedLogs) -> None:
-    flip(first(logs, ".log"), 90)
+    damage_first_log(logs)
     found = json_lines("repair", "--json", logs.path)
     assert [found[0][name] for name in ("type", "kind", "first_offset")] == ["action", "quarantine", 0]
     verdict = {"type": "verdict", "ok": True, "dry_run": False, "damages": 1, "actions": len(found) - 1, "left": 0}
     assert found[-1] == verdict
-
-
-@pytest.mark.parametrize("command", [("repair",), ("repair", "--dry-run"), ("reindex",)])
-def test_a_directory_that_a_server_holds_is_refused(logs: StoppedLogs, command: tuple[str, ...]) -> None:
-    flip(first(logs, ".log"), 90)
-    before = {path: path.read_bytes() for path in logs.path.rglob("*") if path.is_file()}
-    lock = DirectoryLock.acquire(str(logs.path))
-    try:
-        result = call(*command, logs.path)
-    finally:
-        lock.release()
-    assert result.exit_code == 3
-    assert "another server (triolog, process " in result.stderr
-    assert {path: path.read_bytes() for path in before} == before
 
 
 def test_reindex_makes_every_index_as_it_was(logs: StoppedLogs) -> None:
@@ -165,8 +153,7 @@ def test_reindex_makes_every_index_as_it_was(logs: StoppedLogs) -> None:
 
 
 def test_reindex_leaves_a_damaged_segment_and_names_it(logs: StoppedLogs) -> None:
-    log = first(logs, ".log")
-    flip(log, 90)
+    log = damage_first_log(logs)
     result = call("reindex", logs.path)
     assert result.exit_code == 1
     assert result.stdout.splitlines()[0].startswith(f"left  flights-0/{log.name}: the log is damaged at position 0: ")
@@ -306,8 +293,7 @@ def test_a_segment_is_as_old_as_its_largest_timestamp_and_a_sparse_index_takes_l
 
 
 def test_a_view_has_bars_and_a_sum_also_under_a_running_server(logs: StoppedLogs, tmp_path: Path) -> None:
-    lock = DirectoryLock.acquire(str(logs.path))
-    try:
+    with held(logs):
         for view, first in (("topic", "flights (2 partitions)"), ("partition", "flights-0"), ("age", "up to 1 hour")):
             text = du(logs.path, "--by", view).stdout
             assert first in text
@@ -315,8 +301,6 @@ def test_a_view_has_bars_and_a_sum_also_under_a_running_server(logs: StoppedLogs
             assert text.splitlines()[-1].startswith("2 partitions, ")
         text = du(logs.path, "--by", "segment").stdout
         assert all(f"flights-1/{log.stem}" in text for log in logs.partition(1).glob("*.log"))
-    finally:
-        lock.release()
     assert du(tmp_path).exit_code == 3, "it is no log directory"
     (tmp_path / "other" / "flights-0").mkdir(parents=True)
     assert du(tmp_path / "other", "--by", "segment").stdout.splitlines()[-1].startswith("1 partition, 0 B of content")

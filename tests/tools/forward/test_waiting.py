@@ -415,9 +415,7 @@ def test_an_upstream_that_has_forgotten_leaves_what_the_source_has_noted() -> No
         (offset_at(501), r"has partition 2 up to 501 and the source ends at 500.*-o end"),
     ],
 )
-def test_a_topic_that_was_made_anew_or_is_behind_is_not_gone_on_with(
-    known: CommittedOffset, reason: str, is_upstreams: bool
-) -> None:
+def test_a_topic_that_was_created_again_or_is_behind_stops(known: CommittedOffset, reason: str, is_upstreams: bool) -> None:
     with pytest.raises(TopicStoppedError, match=reason):
         resumed(*((known, None) if is_upstreams else (None, known)))
 

@@ -69,9 +69,7 @@ def test_the_archive_has_the_sources_and_a_python_that_finds_them(tmp_path: Path
     assert refused.stderr == f"nowhere not found: this archive needs Python {version} on PATH, or in {INTERPRETER}\n"
 
 
-def test_a_missing_package_is_named_in_one_line_and_the_file_is_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_package_is_named_in_one_line_and_the_file_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pack, "distribution", without("pyarrow"))
     archive = tmp_path / "env.tar.gz"
     archive.write_bytes(b"before")

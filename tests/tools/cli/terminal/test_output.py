@@ -215,7 +215,7 @@ async def test_a_pipe_gives_what_is_there_and_waits_without_a_thread() -> None:
         assert await source.read() == b""
 
 
-def test_a_terminal_as_input_gets_a_line_about_how_it_ends(
+def test_input_from_a_terminal_starts_with_how_it_ends(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Terminal(io.TextIOWrapper):

@@ -128,9 +128,7 @@ def test_what_damage_took_is_said(tmp_path: Path) -> None:
         assert (gap["start_offset"], gap["end_offset"], gap["accepted_ms"] > 0) == (3, 6, True)
 
 
-async def test_both_clients_ask_for_a_topic_or_for_a_partition_from_an_offset_on(
-    broker: BlockingBroker, topic: str, door: Door
-) -> None:
+async def test_clients_ask_for_a_topic_or_a_partition_from_an_offset(broker: BlockingBroker, topic: str, door: Door) -> None:
     second = TopicPartition(topic, 1)
     async with door.client(broker.native) as client:
         admin = door.admin(client)

@@ -109,9 +109,7 @@ def test_whenever_the_driver_is_killed_every_row_is_in_the_sink_once(server: Ser
 
 
 @pytest.mark.timeout(TIMEOUT_S)
-def test_whenever_the_server_is_killed_every_row_is_in_the_sink_once(
-    server: Server, spark: SparkSession, tmp_path: Path
-) -> None:
+def test_whenever_a_server_is_killed_every_row_is_in_the_sink_once(server: Server, spark: SparkSession, tmp_path: Path) -> None:
     kills = counts(SERVER_KILLS) * MORE
     moments = random.Random(7)
     count = (5 * kills + 5) * ROWS_PER_BATCH
@@ -136,9 +134,7 @@ def test_whenever_the_server_is_killed_every_row_is_in_the_sink_once(
 
 @pytest.mark.long
 @pytest.mark.timeout(TIMEOUT_S)
-def test_a_killed_worker_server_and_driver_of_one_job_on_a_cluster_lose_and_double_no_row(
-    server: Server, jvm_options: str, tmp_path: Path
-) -> None:
+def test_kills_on_a_cluster_neither_lose_nor_double_a_row(server: Server, jvm_options: str, tmp_path: Path) -> None:
     rows_each = 200
     count = 60 * rows_each
     _fill(server, count)
