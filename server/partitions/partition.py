@@ -32,10 +32,9 @@ from ..storage.errors import LogOfflineError, StorageError
 from ..storage.log.log import Log, LogSnapshot
 from ..storage.log.prepare import PreparedAppend
 from .appender import MAX_GROUP_BYTES, MAX_GROUP_COMMANDS, Answer, AppendCommand, Appender, FailedGroup
+from .backpressure import Mailbox, MailboxClosedError, Room
 from .disk import MAX_BYTES, Disk
 from .flusher import Flusher
-from .mailbox import Mailbox, MailboxClosedError
-from .room import Room
 
 LOGGER: Final = logging.getLogger(__name__)
 

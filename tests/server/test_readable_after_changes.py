@@ -69,7 +69,7 @@ FLOODS: dict[str, tuple[str, Callable[[Broker, int], Awaitable[None]]]] = {
 
 
 @pytest.mark.parametrize("flood", FLOODS)
-async def test_a_flood_is_refused_before_a_file_cannot_be_read(
+async def test_a_flood_is_refused_before_a_file_is_too_large(
     flood: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Everything that was accepted is there after a restart, and changes can be made again."""

@@ -246,8 +246,9 @@ def _plan_batches(
         offset = last_offset + 1
 
 
-def commit_append(log: Log, plan: AppendPlan) -> None:
-    """The plan's bytes are written (and synced, if it said so): let the log have them."""
+def commit_append(log: Log, plan: AppendPlan, *, readable: bool = False) -> None:
+    """The plan's bytes are written (and synced, if it said so): let the log have them. `readable`: the high watermark moves to
+    their end, because nothing else has to happen to them first."""
     segment, cursor, producers = plan.segment, plan.cursor, log.producers
     assert segment is log.segments.active
     if cursor.aborted and not segment.transaction_index.entries:
@@ -260,6 +261,13 @@ def commit_append(log: Log, plan: AppendPlan) -> None:
         producers.commit(plan.producers, plan.log_end_offset, log.max_producers // KEYED_SHARE)
     log.modified = True
     log.known_snapshot = None
+    if readable:  # what `high_watermark_to_end` does, without its calls
+        log.high_watermark = plan.log_end_offset
+        log.high_watermark_segment, log.high_watermark_position = segment.base_offset, segment.size
+        if producers.unreplicated:
+            producers.on_high_watermark(plan.log_end_offset)
+        if not log.sync_metadata:
+            producers.on_recovery_point(plan.log_end_offset)
     if plan.sync and plan.writes:
         log.recovery_point = plan.log_end_offset
         log.producers.on_recovery_point(log.recovery_point)

@@ -392,12 +392,7 @@ def test_a_value_that_is_cut_or_longer_or_of_a_newer_program_is_refused(kind: st
 
 @pytest.mark.parametrize(
     ("kind", "versions"),
-    [
-        ("consumer", (0, 2, 9, 10, 11, 17)),
-        ("share", (3, 9, 16, 17)),
-        ("share states", (2,)),
-        ("streams", (3, 15, 16, 18, 24)),
-    ],
+    [("consumer", (0, 2, 9, 10, 11, 17)), ("share", (3, 9, 16, 17)), ("share states", (2,)), ("streams", (3, 15, 16, 18, 24))],
 )
 def test_keys_of_other_kinds_are_left_alone(kind: str, versions: tuple[int, ...]) -> None:
     kinds, _ = KINDS[kind]

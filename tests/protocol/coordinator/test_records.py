@@ -191,14 +191,10 @@ SMALL = stage_commits.StageCommitValue(
 )
 
 
-@given(value=values)
-def test_values_of_stage_commits_round_trip(value: stage_commits.StageCommitValue) -> None:
-    assert stage_commits.decode_stage_commit_value(value.encode()) == value
-
-
-@given(application=texts)
-def test_keys_of_stage_commits_round_trip(application: str) -> None:
+@given(application=texts, value=values)
+def test_stage_commits_round_trip(application: str, value: stage_commits.StageCommitValue) -> None:
     assert stage_commits.decode_stage_commit_key(stage_commits.encode_stage_commit_key(application)) == application
+    assert stage_commits.decode_stage_commit_value(value.encode()) == value
 
 
 def test_the_value_of_a_stage_commit_lies_as_the_table_says() -> None:

@@ -59,10 +59,7 @@ def test_values_at_a_path_are_those_of_every_element_and_null_has_none() -> None
 
 def test_an_element_is_a_name_or_has_one() -> None:
     resource = DescribeConfigsResource(resource_type=2, resource_name="topic", configuration_keys=None)
-    assert apis.names_of(DescribeConfigsResource) == {
-        apis.RESOURCE_TYPE: "resource_type",
-        apis.RESOURCE_NAME: "resource_name",
-    }
+    assert apis.names_of(DescribeConfigsResource) == {apis.RESOURCE_TYPE: "resource_type", apis.RESOURCE_NAME: "resource_name"}
     assert apis.name_in(resource, apis.RESOURCE_NAME) == "topic"
     assert apis.name_in("topic", apis.TOPIC_NAME) == "topic"
     assert apis.names_of(offsets.OffsetFetchRequestTopics) == {apis.TOPIC_NAME: "name", apis.TOPIC_ID: "topic_id"}

@@ -67,12 +67,7 @@ def test_fields_that_a_version_lacks_are_left_out_and_read_as_their_defaults() -
         assert read == (without_absent(value, message.version), len(data)), message
 
 
-KAFKAS: Final = {
-    "TopicName": TOPIC_NAME,
-    "GroupId": GROUP_ID,
-    "TransactionalId": TRANSACTIONAL_ID,
-    "ProducerId": PRODUCER_ID,
-}
+KAFKAS: Final = {"TopicName": TOPIC_NAME, "GroupId": GROUP_ID, "TransactionalId": TRANSACTIONAL_ID, "ProducerId": PRODUCER_ID}
 
 
 def entities_here(cls: type, version: int, path: str = "") -> Iterator[tuple[str, Entity]]:
@@ -100,9 +95,13 @@ def test_fields_stand_for_what_kafkas_schema_says() -> None:
     assert seen == set(KAFKAS.values())
 
 
-def test_every_key_has_its_api() -> None:
+def test_every_key_has_its_api_and_only_produce_is_advertised_below_what_is_read() -> None:
     assert set(APIS) == set(ApiKey)
     assert [api.key for api in APIS.values()] == list(APIS)
+    for api in APIS.values():
+        assert 0 <= api.lowest <= api.lowest_read <= api.highest, api.name
+        assert api.first_flexible == INT16_MAX or 0 <= api.first_flexible <= api.highest, api.name
+    assert [api.key for api in APIS.values() if api.lowest != api.lowest_read] == [ApiKey.PRODUCE]
 
 
 def test_the_names_and_first_flexible_versions_are_kafkas() -> None:
@@ -115,10 +114,3 @@ def test_the_names_and_first_flexible_versions_are_kafkas() -> None:
             schema = load_request_schema(api.key, version)
             assert schema.__name__ == f"{api.name}Request"
             assert schema.__flexible__ == api.is_flexible(version), (api.name, version)
-
-
-def test_versions_are_in_order_and_only_produce_is_advertised_below_what_is_read() -> None:
-    for api in APIS.values():
-        assert 0 <= api.lowest <= api.lowest_read <= api.highest, api.name
-        assert api.first_flexible == INT16_MAX or 0 <= api.first_flexible <= api.highest, api.name
-    assert [api.key for api in APIS.values() if api.lowest != api.lowest_read] == [ApiKey.PRODUCE]

@@ -17,13 +17,7 @@ both = pytest.mark.parametrize("crc32c", [checksum.crc32c, pure_checksum.crc32c]
 @both
 @pytest.mark.parametrize(
     ("data", "expected"),
-    [
-        (b"", 0),
-        (b"123456789", 0xE3069283),
-        (bytes(32), 0x8A9136AA),
-        (b"\xff" * 32, 0x62A8AB43),
-        (bytes(range(32)), 0x46DD794E),
-    ],
+    [(b"", 0), (b"123456789", 0xE3069283), (bytes(32), 0x8A9136AA), (b"\xff" * 32, 0x62A8AB43), (bytes(range(32)), 0x46DD794E)],
 )
 def test_published_check_values_hold(crc32c: Checksum, data: bytes, expected: int) -> None:
     assert crc32c(data) == crc32c(memoryview(data)) == crc32c(bytearray(data)) == expected

@@ -197,14 +197,11 @@ def test_a_subject_is_deleted_softly_then_permanently(registry: RegistryClient) 
     assert registry.get("/subjects?deleted=true") == []
 
 
-def test_a_schema_that_comes_again_has_its_id_and_a_new_version(registry: RegistryClient) -> None:
+def test_a_schema_that_comes_again_has_its_id_and_no_other_schema_gets_it(registry: RegistryClient) -> None:
     registry.register("s", ORDER)
     registry.value("DELETE", "/subjects/s")
     assert registry.value("POST", "/subjects/s/versions", submission(ORDER))["version"] == 2
     assert registry.get("/subjects/s/versions/2")["id"] == 1
-
-
-def test_an_id_is_not_given_again(registry: RegistryClient) -> None:
     registry.register("s", ORDER)
     registry.value("DELETE", "/subjects/s")
     registry.value("DELETE", "/subjects/s?permanent=true")

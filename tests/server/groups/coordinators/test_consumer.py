@@ -126,9 +126,7 @@ async def test_a_group_that_has_become_classic_rebalances_after_a_stop_or_a_kill
         assert (again.error, again.leader) == (ErrorCode.NONE, joined.member_id)
 
 
-async def test_a_group_becomes_classic_when_the_session_of_its_last_consumer_ends(
-    fast_path: Path, mock_clock: MockClock
-) -> None:
+async def test_a_group_becomes_classic_when_its_last_consumer_session_ends(fast_path: Path, mock_clock: MockClock) -> None:
     async with serving(fast_path) as broker:
         await broker.groups.consumer_heartbeat(HEARTBEAT)
         joined = await join(broker, session_timeout_ms=600_000)
@@ -195,7 +193,7 @@ async def test_a_classic_member_has_no_more_memory_than_the_limit(fast_path: Pat
         assert len(broker.groups.consumers.describe(GROUP).members) == 1
 
 
-async def test_what_a_classic_group_is_asked_while_it_is_converted_the_consumer_group_answers(
+async def test_requests_to_a_classic_group_in_conversion_get_the_consumer_groups_answer(
     fast_path: Path, fs: GateFileSystem
 ) -> None:
     answers: dict[str, Any] = {}

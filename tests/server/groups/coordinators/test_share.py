@@ -11,11 +11,9 @@ import attrs
 import pytest
 from trio.testing import MockClock
 from triolog.protocol.errors import ErrorCode, RequestError
-from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker, CommittingMember, GroupState
 from triolog.server.groups.assigned.values import HeartbeatAnswer
 from triolog.server.groups.share.groups import ShareHeartbeat
-from triolog.server.groups.share.states import ShareStateSummary
 
 from tests.server.groups.coordinators.test_assigned import CLASSIC, CONSUMER, GROUP
 from tests.server.groups.coordinators.test_assigned import SHARE as JOIN
@@ -63,18 +61,6 @@ def members(broker: Broker) -> set[str]:
 def the_topic(broker: Broker) -> frozenset[tuple[bytes, int]]:
     topic = broker.topics.metadata(TOPIC)
     return frozenset((topic.topic_id, number) for number in range(len(topic.leader_epochs)))
-
-
-async def test_a_member_joins_reads_and_leaves(broker: Broker, states: KeptShareStates) -> None:
-    answer = await heartbeat(broker)
-    assert (answer.member_epoch, answer.assignment) == (2, frozenset())
-    assert states.states == {(GROUP, *each): ShareStateSummary(2, -1, 0, 0) for each in the_topic(broker)}
-    assert broker.groups.share.try_heartbeat(BEAT) is None, "it has partitions to report"
-    answer = await heartbeat(broker, BEAT)
-    assert (answer.member_epoch, answer.assignment) == (3, the_topic(broker))
-    assert await heartbeat(broker, LEAVE) == HeartbeatAnswer(member_id="a", member_epoch=-1)
-    described = broker.groups.share.describe(GROUP)
-    assert (described.state, described.group_epoch, described.assignment_epoch) == (GroupState.EMPTY, 4, 3)
 
 
 async def test_a_state_that_could_not_be_made_is_made_with_the_next_heartbeat(broker: Broker, states: KeptShareStates) -> None:
@@ -154,34 +140,6 @@ async def test_a_name_that_two_kinds_want_at_once_is_of_one(fast_path: Path, sta
                 await broker.offsets.commit(GROUP, [(PARTITION, 1, None)])
         assert await broker.offsets.fetch(GROUP) == []
         assert [each.group_type for each in await listings(broker)] == ["share", "share"]
-
-
-async def test_start_offsets_are_altered_described_and_deleted(broker: Broker, states: KeptShareStates) -> None:
-    missing, nowhere = TopicPartition(TOPIC, 7), TopicPartition("nowhere", 0)
-    asked = [(PARTITION, 5), (missing, 1), (nowhere, 1), (PARTITION, -2)]
-    share = broker.groups.share
-    assert [each and each.code for each in await share.alter_offsets(GROUP, asked)] == [
-        None,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.INVALID_REQUEST,
-    ]
-    (offset,) = await share.offsets(GROUP)
-    assert (offset.topic_partition, offset.summary) == (PARTITION, ShareStateSummary(1, 5, 0, 0))
-    assert await share.alter_offsets(GROUP, [(PARTITION, 3), (PARTITION, 4)]) == [None, None]
-    found = await share.offsets(GROUP, [PARTITION, missing, nowhere])
-    assert [each.summary.start_offset for each in found] == [4, -1, -1]
-    assert [each.topic_id is None for each in found] == [False, False, True]
-    answers = await share.delete_offsets(GROUP, [TOPIC, "nowhere"])
-    assert [each and each.message for each in answers] == [None, "topic 'nowhere' does not exist"]
-    (again,) = await share.delete_offsets(GROUP, [TOPIC])
-    assert again is not None
-    assert again.message == "There is no offset information to delete."
-    assert (await share.offsets(GROUP), states.states) == ([], {})
-    await heartbeat(broker)
-    for changing in (share.alter_offsets(GROUP, [(PARTITION, 1)]), share.delete_offsets(GROUP, [TOPIC])):
-        with pytest.raises(RequestError, match=r"^NON_EMPTY_GROUP.*The group is not empty\."):
-            await changing
 
 
 async def test_offsets_of_a_group_that_nobody_knows(broker: Broker) -> None:

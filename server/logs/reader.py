@@ -1,4 +1,4 @@
-"""The reading half of the broker's door: fetch, offsets for times, explain, with their values. It owns nothing: every call
+"""Reading logs, half of the broker's door: fetch, offsets for times, explain, with their values. It owns nothing: every call
 looks at a snapshot.
 
 Readers never go through a partition's mailbox and never wait for an append. What they read while files were cut or deleted
@@ -20,8 +20,6 @@ from ...protocol.errors import InvalidRequestError, RequestError
 from ...protocol.limits import INT64_MAX, KIB
 from ...protocol.records.steps import UNTOLD_STEPS
 from ...protocol.types import Isolation, TimeRange, TimestampAndOffset, TopicPartition
-from ..logs.gap_passes import GapPasses
-from ..logs.log_manager import LogManager
 from ..loop.procedures import PAUSE, Procedure, perform
 from ..loop.waiting import Waiters, waiting_on
 from ..partitions.disk import Disk, WouldWaitError
@@ -36,6 +34,8 @@ from ..storage.lookups.fetched_records import PlainRecords, WantedRecords, plain
 from ..storage.lookups.split_points import SplitPoint, split_points
 from ..storage.lookups.time_range import fetch_range
 from ..storage.lookups.timestamps import check_timestamp, first_cached, offset_for_timestamp
+from .gap_passes import GapPasses
+from .log_manager import LogManager
 
 
 class FetchPartition(NamedTuple):
