@@ -43,7 +43,7 @@ damage-demo: $(VENV)/.installed-edge-demo
 edge-demo: $(VENV)/.installed-edge-demo
 	$(BIN)/triolog edge-demo $(ARGS)
 
-# ARGS=... goes to the demo: --rows N, --json, --picture FILE.
+# ARGS=... goes to the demo: --rows N, --json.
 spark-demo: $(VENV)/.installed-spark-demo
 	$(BIN)/triolog spark demo $(ARGS)
 

@@ -29,7 +29,7 @@ from ..storage.errors import LogOfflineError, OffsetInGapError, SnapshotExpiredE
 from ..storage.log.leader_epochs import LeaderEpochs
 from ..storage.log.log import LogSnapshot
 from ..storage.lookups.explain import Walk, explain_offset, explain_range, explain_timestamp, with_segments
-from ..storage.lookups.fetch import FetchedRecords, fetch_batches, fetch_cached, readable_bytes
+from ..storage.lookups.fetch import FetchedRecords, fetch_batches, readable_bytes
 from ..storage.lookups.fetched_records import PlainRecords, WantedRecords, plain_partitions
 from ..storage.lookups.split_points import SplitPoint, split_points
 from ..storage.lookups.time_range import fetch_range
@@ -192,6 +192,8 @@ class LogReader:
                 skip_gaps=view.skip_gaps,
             )
             try:
+                if each.offset < self._manager.topics.actor(each.topic_partition).generated_end:
+                    return True
                 found = await self._look(each.topic_partition, look)
             except RequestError:
                 return True
@@ -246,7 +248,7 @@ class LogReader:
             return False
         try:
             actor = self._manager.topics.partition(topic_partition).actor
-            found = fetch_cached(
+            found = actor.fetch_cached(
                 actor.snapshot(),
                 offset,
                 fetched.room(asked),

@@ -149,6 +149,8 @@ class Appender:
                 return FailedGroup(plan, appends, exc)
             self._room.wrote(size)
             self._commit(plan, appends)
+        elif log.is_black_hole:
+            self._commit(plan, appends)
         self.flusher.after_unsynced_write()
         for answer, append in zip(plan.answers, appends, strict=True):
             append.answer(answer)
@@ -214,6 +216,8 @@ class Appender:
                 return
             finally:
                 self._room.done(size)
+            self._commit(plan, appends)
+        elif self.log.is_black_hole:
             self._commit(plan, appends)
         if self.log.config.durability.mode is not DurabilityMode.FSYNC:
             self.flusher.syncs += plan.sync and plan.writes
