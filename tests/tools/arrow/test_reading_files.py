@@ -99,7 +99,6 @@ def _refuse(path: str, damage: object) -> None:
 
 DIRECTORIES: Final = (GOLDEN / "clean", GOLDEN / "unclean", KAFKA_4_3 / "clean")
 ALL: Final = [(directory, partition) for directory in DIRECTORIES for partition in partitions_in(directory)]
-PARTITION: Final = TopicPartition("t", 0)
 
 
 def read_rows(source: Any, topic: str = "t", **asked: Any) -> list[dict[str, Any]]:
