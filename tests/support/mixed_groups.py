@@ -22,7 +22,7 @@ from triolog.server.groups.consumer.classic_members import ClassicMembers
 from triolog.server.groups.consumer.groups import ConsumerGroups
 from triolog.server.groups.consumer.member import ConsumerHeartbeat
 
-from tests.support.consumer_groups import GROUP, REBALANCE_TIMEOUT_MS, Topics
+from tests.support.consumer_groups import GROUP, REBALANCE_TIMEOUT_MS, Topics, compacted
 
 SESSION_MS: Final = 45_000
 SUBSCRIPTION_VERSION: Final = 3
@@ -197,8 +197,7 @@ class Mixed:
 
     def compact(self) -> None:
         """Keep the newest record of each key, where it is."""
-        last = {key: place for place, (key, _) in enumerate(self.log)}
-        self.log = [entry for place, entry in enumerate(self.log) if last[entry[0]] == place]
+        self.log = compacted(self.log)
 
 
 def subscription(topics: Sequence[str], owned: Partitions, find: Topics, version: int = SUBSCRIPTION_VERSION) -> bytes:

@@ -13,8 +13,6 @@ from triolog.protocol.coordinator.streams_group_records import (
     StreamsGroupTopicInfo,
     StreamsGroupTopologyValue,
 )
-from triolog.server.groups.assigned.groups import Plan
-from triolog.server.groups.assigned.values import AssignedGroupSettings
 from triolog.server.groups.streams import values
 from triolog.server.groups.streams.group import StreamsGroup
 from triolog.server.groups.streams.groups import StreamsGroups
@@ -79,7 +77,6 @@ class DrivenStreamsGroups(DrivenGroups):
     RECORDS = STREAMS_GROUP_RECORDS
     GROUP = GROUP
 
-    settings: AssignedGroupSettings = attrs.field(factory=AssignedGroupSettings)
     times: values.StreamsTimes = attrs.field(default=values.StreamsTimes(initial_rebalance_delay_ms=0))
     makes_topics: bool = attrs.field(default=True)
     """Whether internal topics are made when they are missing."""
@@ -105,12 +102,10 @@ class DrivenStreamsGroups(DrivenGroups):
             warmup=tasks[2],
             **more,
         )
-        plan: Plan[Any] = self.groups.heartbeat(request, self.now_ms)
-        self.commit(plan)
-        assert plan.answer is not None
+        answer: values.StreamsHeartbeatAnswer = self.answer(request)
         if self.makes_topics:
-            self.make(plan.answer.missing_topics)
-        return plan.answer
+            self.make(answer.missing_topics)
+        return answer
 
     def join(
         self, member_id: str, said: StreamsGroupTopologyValue = WORD_COUNT, *, process_id: str | None = None, **more: Any

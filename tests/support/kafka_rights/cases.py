@@ -175,7 +175,7 @@ OF_GROUPS: Final[list[Case]] = [
 ]
 
 
-_ACL: Final = {
+ACL: Final = {
     "resource_type": TOPIC,
     "resource_name": "of-nobody",
     "resource_pattern_type": PatternType.LITERAL,
@@ -184,7 +184,7 @@ _ACL: Final = {
     "operation": Op.READ,
     "permission_type": AclPermission.ALLOW,
 }
-_FILTER: Final = {
+FILTER: Final = {
     "resource_type_filter": TOPIC,
     "resource_name_filter": "of-nobody",
     "pattern_type_filter": PatternType.LITERAL,
@@ -241,9 +241,9 @@ OF_CLUSTER: Final[list[Case]] = [
     case(K.DESCRIBE_PRODUCERS, 0, "READ TOPIC", topics=READ),
     case(K.DESCRIBE_TRANSACTIONS, 0, "DESCRIBE TRANSACTIONAL_ID", transactional_ids=[OF]),
     case(K.LIST_TRANSACTIONS, 1, "", duration_filter=-1),
-    case(K.DESCRIBE_ACLS, 3, "DESCRIBE CLUSTER", **_FILTER),
-    case(K.CREATE_ACLS, 3, "ALTER CLUSTER", creations=[_ACL]),
-    case(K.DELETE_ACLS, 3, "ALTER CLUSTER", filters=[_FILTER]),
+    case(K.DESCRIBE_ACLS, 3, "DESCRIBE CLUSTER", **FILTER),
+    case(K.CREATE_ACLS, 3, "ALTER CLUSTER", creations=[ACL]),
+    case(K.DELETE_ACLS, 3, "ALTER CLUSTER", filters=[FILTER]),
     case(K.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, "DESCRIBE CLUSTER", users=[{"name": "nobody"}]),
     case(K.ALTER_USER_SCRAM_CREDENTIALS, 0, "ALTER CLUSTER", deletions=FORGET, upsertions=[]),
     case(K.DESCRIBE_CLIENT_QUOTAS, 1, "DESCRIBE_CONFIGS CLUSTER", components=[NOBODY], strict=False),
