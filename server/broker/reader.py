@@ -19,7 +19,7 @@ import trio
 from ...protocol.errors import InvalidRequestError, RequestError
 from ...protocol.limits import INT64_MAX, KIB
 from ...protocol.records.steps import UNTOLD_STEPS
-from ...protocol.types import Isolation, TimeRange, TimestampAndOffset, TopicPartition
+from ...protocol.types import LATEST_TIMESTAMP, Isolation, TimeRange, TimestampAndOffset, TopicPartition
 from ..logs.gap_passes import GapPasses
 from ..logs.log_manager import LogManager
 from ..loop.procedures import PAUSE, Procedure, perform
@@ -115,6 +115,8 @@ T = TypeVar("T")
 Question = tuple[TopicPartition, int]
 """(partition, timestamp in ms, or -1 latest, -2 earliest, -3 max timestamp)"""
 
+ENDS_AT_ONE_MOMENT: Final = 4096
+"""Partitions whose ends are read in one turn, 3 us each."""
 READER_TASKS: Final = 16
 """Partitions of one request that are looked up at a time."""
 PARTITIONS_PER_TURN: Final = 64
@@ -322,6 +324,10 @@ class LogReader:
         the rest by at most READER_TASKS tasks."""
         answers: list[TimestampAndOffset | RequestError] = []
         turns = self._disk.turns
+        if questions and questions[0][1] == LATEST_TIMESTAMP and len(questions) <= ENDS_AT_ONE_MOMENT:
+            # In one turn: a mirror takes such ends for the state at one moment.
+            if all(timestamp == LATEST_TIMESTAMP for _, timestamp in questions):
+                return list(map(partial(self._answer_nowait, isolation, False), questions))
         if turns.fit(STEPS_AT_ONCE * len(questions)):
             try:
                 # What is found before the exception stays in `answers`.

@@ -2,7 +2,7 @@
 metadata log and ignores plain files in a log directory).
 
 `{"format_version": 1, "generation": n, "topics": [{"name", "topic_id", "partitions", "configs": {key: value}}]}`; the copy
-with the highest generation counts. `"deleted_topic_ids": [...]` is there while a log directory is out of service: what is
+with the highest generation counts. A topic that is a mirror has `"mirror_of": "HOST:PORT"` too. `"deleted_topic_ids": [...]` is there while a log directory is out of service: what is
 found of these topics when it is back is deleted. A topic whose partitions lie in directories without an entry is adopted
 when the server starts. `crc32c` is that of the document without it, as written: a flipped digit could otherwise delete
 records. Who edits the file takes that line out.
@@ -58,6 +58,8 @@ class Topic:
     topic_id: uuid.UUID
     partitions: int
     configs: dict[str, str] = attrs.field(factory=dict)
+    mirror_of: str = ""
+    """Address of the server that the topic is copied from; empty for every other topic."""
 
     @functools.cached_property
     def id_bytes(self) -> bytes:
@@ -72,6 +74,7 @@ class Topic:
             "topic_id": encode_uuid(self.topic_id),
             "partitions": self.partitions,
             "configs": self.configs,
+            **({"mirror_of": self.mirror_of} if self.mirror_of else {}),
         }
         return "  " + json.dumps(fields, indent=1).replace("\n", "\n  ")
 
@@ -148,6 +151,7 @@ def _decode_topic(entry: dict[str, Any]) -> Topic:
         topic_id=decode_uuid(entry["topic_id"]),
         partitions=checked_partitions(entry["partitions"]),
         configs={str(key): str(value) for key, value in entry["configs"].items()},
+        mirror_of=str(entry.get("mirror_of", "")),
     )
 
 
