@@ -252,9 +252,8 @@ class MirrorLink:
             self.troubles.pop(topic.name, None)
             leaders |= {TopicPartition(topic.name, number): node for number, node in enumerate(topic.leaders)}
             (self._compacted.add if "compact" in overrides.get("cleanup.policy", "") else self._compacted.discard)(topic.name)
-        gone = {each.topic for each in self._leaders} - {each.name for each in topics}
-        for name in sorted(gone):
-            self._trouble(name, "the source has deleted it; the mirror stays until you delete it")
+        for name in sorted({*mirroring.topics(settings.name)} - {each.name for each in topics}):
+            self._trouble(name, "the source does not have it; the mirror stays until you delete it")
         self._leaders = leaders
         self._ends = {each: end for each, end in self._ends.items() if each in leaders}
         for topic_partition in leaders:
