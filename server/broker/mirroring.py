@@ -206,6 +206,11 @@ class Mirroring:
 
     # ---- cuts and promotion ----------------------------------------------------------------------------------------------
 
+    @property
+    def cut_topics(self) -> frozenset[str]:
+        """Return the topics in the newest cut; none before there is one."""
+        return frozenset(each.topic for each in self._cut or ())
+
     async def load_cut(self) -> None:
         """Read the newest cut of an earlier process."""
         cut: dict[TopicPartition, int] = {}
@@ -247,6 +252,9 @@ class Mirroring:
                 ErrorCode.INVALID_REQUEST,
             )
         if self._cut is not None and has_cut:
+            if short := [str(each.topic_partition) for each in actors if each.log.log_end_offset < self._ends_of(each)]:
+                has_cut = False
+                LOGGER.error("records of the newest cut are missing, after a power cut? partitions=%s", ",".join(short))
             for actor in actors:
                 end = self._cut.get(actor.topic_partition, actor.log.log_start_offset)
                 found = await self.cut_back(actor.topic_partition, end)
@@ -264,6 +272,10 @@ class Mirroring:
             await self._coordinators.load(manager)
         LOGGER.warning("promoted: source=%s topics=%d partitions=%d", source, len(topics), len(actors))
         return Promotion(topics=tuple(topics), partitions=len(actors), has_cut=has_cut, set_aside=tuple(aside))
+
+    def _ends_of(self, actor: PartitionActor) -> int:
+        """Where the newest cut ends in a partition."""
+        return (self._cut or {}).get(actor.topic_partition, 0)
 
     async def _forget_cut(self) -> None:
         disk = self._manager.disk

@@ -3,7 +3,7 @@
 | request | answer |
 |---|---|
 | `{"command": "status"}` | what `MirrorLink.snapshot` has |
-| `{"command": "promote", "incomplete": false}` | the same, afterwards, with `promoted`: topics, partitions, whether there was a cut |
+| `{"command": "promote", "incomplete": false}` | the same, afterwards, with `promoted`: topics, partitions, `has_cut` |
 
 An error is `{"error": "..."}`.
 """

@@ -1,4 +1,4 @@
-"""Copies the topics of one source: finds them, makes the mirrors agree with it, and copies round by round until it is cancelled.
+"""Copies the topics of one source: finds them, makes the mirrors agree with it, and copies round by round.
 
 A round reads where all partitions of the source end, and copies up to there. Then the long poll of a fetch waits for news. The
 source of a round with one broker and the coordinators' topics becomes the newest *cut* (see `server.broker.mirroring`).
@@ -18,6 +18,7 @@ import logging
 import math
 import re
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import aclosing
 from typing import Any, Final
@@ -36,10 +37,12 @@ from ...server.storage.disk.paths import is_internal
 from ...server.storage.errors import StorageError
 from ..client.backoff import Backoff
 from .settings import MirrorSettings
-from .source import Source, SourceError, SourceTopic
+from .source import Source, SourceError, SourceTopic, named
 
 LOGGER: Final = logging.getLogger(__name__)
 
+CUT_S: Final = 0.1
+"""Between two cuts, each of which costs a list of the source's topics."""
 DISCOVERY_S: Final = 2.0
 """Between two looks for topics, partitions and configurations."""
 OFFSETS_S: Final = 2.0
@@ -47,6 +50,8 @@ OFFSETS_S: Final = 2.0
 LONG_POLL_MS: Final = 500
 LONG_POLL_OF_MANY_MS: Final = 100
 """Of several brokers: the data of one waits for the others."""
+SETTLE_S: Final = 5.0
+SETTLE_POLL_S: Final = 0.02
 PAUSES_MS: Final = (100, 10_000)
 PARTITION_PAUSE_S: Final = 5.0
 APPENDS_AT_ONCE: Final = 16
@@ -89,6 +94,9 @@ class MirrorLink:
     """Partitions that have failed, and when they are tried again."""
     _offsets: dict[tuple[str, TopicPartition], tuple[int, int, str | None]] = attrs.field(factory=dict)
     """What was committed here last."""
+    _discover_at: float = -math.inf
+    _cut_at: float = -math.inf
+    """When the ends of the newest cut were read."""
     _round_begun: float | None = None
     _complete_at: float | None = None
     """When the source's ends were read that were reached last."""
@@ -114,7 +122,13 @@ class MirrorLink:
             await self._again.wait()
 
     async def promote(self, *, accept_incomplete: bool) -> Promotion:
-        """Stop copying and make the mirrors writable. Raises RequestError, OSError, StorageError; copying goes on then."""
+        """Copy what the source has now, for at most SETTLE_S while it can be reached, then stop copying and make the mirrors
+        writable. Raises RequestError, OSError, StorageError; copying goes on then."""
+        asked = time.monotonic()
+        with trio.move_on_after(SETTLE_S):
+            while self.state is MirrorState.COPYING and (self._complete_at or 0) < asked:
+                self._cut_at = -math.inf if self._cut_at < asked else self._cut_at
+                await trio.sleep(SETTLE_POLL_S)
         self._scope.cancel()
         await self._at_rest.wait()
         try:
@@ -211,19 +225,19 @@ class MirrorLink:
         tls = await trio.to_thread.run_sync(settings.tls_config.context) if settings.uses_tls else None
         source = Source([(each.host, each.port) for each in settings.source], tls, settings.login)
         self._agreed.clear()
-        discover_at = offsets_at = -math.inf
+        self._discover_at = offsets_at = -math.inf
         async with aclosing(source):
             while True:
-                if time.monotonic() >= discover_at:
+                if time.monotonic() >= self._discover_at:
                     await self._discover(source)
-                    discover_at = time.monotonic() + DISCOVERY_S
+                    self._discover_at = time.monotonic() + DISCOVERY_S
                 await self._round(source)
                 self.state, self.error = MirrorState.COPYING, ""
                 pauses.reset()
                 if not settings.internal_topics and time.monotonic() >= offsets_at:
                     await self._copy_offsets(source)
                     offsets_at = time.monotonic() + OFFSETS_S
-                await self._wait_for_news(source, min(discover_at, offsets_at) - time.monotonic())
+                await self._wait_for_news(source, min(self._discover_at, offsets_at) - time.monotonic())
 
     async def _discover(self, source: Source) -> None:
         mirroring, settings = self._broker.mirroring, self.settings
@@ -241,6 +255,8 @@ class MirrorLink:
                 f"{promoted[0]} was promoted on this server. Remove [[mirror]], or stop the server and run `triolog demote`"
             )
         configs = await source.configs([topic.name for topic in topics])
+        if settings.internal_topics and topics and not source.is_triolog:
+            raise LinkEndedError("the source is not a triolog. Remove internal_topics: committed offsets are copied without it")
         leaders: dict[TopicPartition, int] = {}
         for topic in topics:
             overrides = configs[topic.name]
@@ -281,13 +297,24 @@ class MirrorLink:
             self._finish_round(begun)
             return
         ends = self._ends = await source.ends(self._leaders)
+        is_cut = self.settings.internal_topics and begun >= self._cut_at + CUT_S and await self._is_complete(source)
         while behind := self._to_copy():
             await self._fetch(source, behind, 0)
         if self._waiting:
             return
-        if self.settings.internal_topics:
+        if is_cut:
             await self._broker.mirroring.note_cut(ends)
+            self._cut_at = begun
         self._finish_round(begun)
+
+    async def _is_complete(self, source: Source) -> bool:
+        """Return whether the source has no partition that the ends of this round lack: it may be part of a transaction, or have
+        the coordinators' state of one."""
+        found = {each.name: len(each.leaders) for each in await source.topics() if self.settings.matches(each.name)}
+        if found == Counter(each.topic for each in self._leaders):
+            return True
+        self._discover_at = -math.inf
+        return False
 
     def _finish_round(self, begun: float) -> None:
         self._complete_at, self._round_begun, self._round_s = begun, None, time.monotonic() - begun
@@ -334,7 +361,8 @@ class MirrorLink:
             for topic_partition, data in found:
                 nursery.start_soon(take, topic_partition, data)
         if self.settings.max_bytes_per_second:
-            await trio.sleep((self.copied_bytes - before) / self.settings.max_bytes_per_second - (time.monotonic() - begun))
+            due_s = (self.copied_bytes - before) / self.settings.max_bytes_per_second
+            await trio.sleep(max(0.0, due_s - (time.monotonic() - begun)))
 
     async def _take(self, topic_partition: TopicPartition, data: FetchPartitionData) -> None:
         mirroring = self._broker.mirroring
@@ -344,7 +372,7 @@ class MirrorLink:
         if data.error_code:
             self._leaders.pop(topic_partition, None)
             self._ends.pop(topic_partition, None)
-            raise RequestError("the source cannot return it now", ErrorCode(data.error_code))
+            raise RequestError(f"the source cannot return it now: {named(data.error_code)}", ErrorCode.UNKNOWN_SERVER_ERROR)
         if data.records:
             before = mirroring.log(topic_partition).log_end_offset
             self.copied_bytes += await mirroring.append(topic_partition, data.records)
@@ -361,9 +389,8 @@ class MirrorLink:
         log = mirroring.log(topic_partition)
         if start > log.log_end_offset:
             if log.log_start_offset < log.log_end_offset:
-                self._trouble(
-                    topic_partition, f"the source has deleted offsets {log.log_end_offset} to {start - 1} before they were copied"
-                )
+                lost = f"{log.log_end_offset} to {start - 1}"
+                self._trouble(topic_partition, f"the source has deleted offsets {lost} before they were copied")
             await mirroring.raise_log_start(topic_partition, start)
         while (newest := await mirroring.header_at(topic_partition, log.log_end_offset - 1)) is not None:
             target = await self._common_end(source, topic_partition, leader, newest)

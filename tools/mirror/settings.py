@@ -51,7 +51,7 @@ class MirrorSettings:
 
     name: str = attrs.field(
         default="source",
-        metadata=described("string", read_name, "Name of the source. Topics remember it, so it stays when the address changes."),
+        metadata=described("string", read_name, "Name of the source. It stays when the address changes."),
     )
     source: tuple[Address, ...] = attrs.field(
         metadata=described("string", _addresses, "Kafka listeners of the source, as HOST:PORT,HOST:PORT.")
@@ -68,11 +68,11 @@ class MirrorSettings:
         metadata=described(
             "string",
             check_pattern,
-            "Groups whose committed offsets are copied, by a regular expression for the whole name. With internal_topics all are.",
+            "Groups whose committed offsets are copied, by a regular expression. With internal_topics all are.",
         ),
     )
     tls: bool = bool_key(False, "Use TLS with the CAs of the system.")
-    tls_ca: str | None = text_key("PEM with the CAs that may sign the source's certificate. With it the link uses TLS.", kind="path")
+    tls_ca: str | None = text_key("PEM with the CAs that may sign its certificate. With it the link uses TLS.", kind="path")
     tls_cert: str | None = text_key("PEM with a certificate of ours and its key.", kind="path")
     user: str | None = text_key("User at the source.")
     password: Secret | None = attrs.field(
@@ -81,7 +81,7 @@ class MirrorSettings:
             "table", read_secret, 'Password of the user: `{ file = "PATH" }` or `{ variable = "NAME" }`.', shown="-"
         ),
     )
-    sasl_mechanism: str | None = parsed_key(_mechanism, "string", "SASL mechanism. By default the best one that the source has.")
+    sasl_mechanism: str | None = parsed_key(_mechanism, "string", "SASL mechanism. By default the best of the source.")
     fetch_bytes: int = int_key(
         8 * MIB, "Most that one request reads. A larger record batch comes whole.", low=64 * KIB, high=64 * MIB
     )

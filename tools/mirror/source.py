@@ -1,4 +1,4 @@
-"""Kafka's protocol to a source: a triolog, or the brokers of an Apache Kafka cluster. Bytes of record batches stay as they came.
+"""Kafka's protocol to a source: a triolog, or the brokers of an Apache Kafka cluster. Record batches stay as they came.
 
 Owns the connections, one to each broker. A connection has one request at a time. Every failure of a connection is a
 `SourceError`, and the caller connects again. Source: KIP-35 (versions), KIP-43 (SASL), KIP-320 (leader epochs).
@@ -62,6 +62,7 @@ TOPIC_CONFIG_SOURCE: Final = 1
 """Of a key that the topic overrides (Kafka: DYNAMIC_TOPIC_CONFIG)."""
 READ_UNCOMMITTED: Final = 0
 LATEST: Final = -1
+TRIOLOG_KEY: Final = "durability"
 EARLIEST: Final = -2
 
 
@@ -148,7 +149,7 @@ class Connection:
         lowest, highest = self._versions.get(key, (0, -1))
         version = min(HIGHEST.get(key, api.highest), highest)
         if version < max(lowest, LOWEST.get(key, api.lowest_read)):
-            raise SourceError(f"{self._address} has {api.name} v{lowest} to v{highest}, which is too old or too new to be copied")
+            raise SourceError(f"{self._address} has {api.name} v{lowest} to v{highest}, too old or too new for a mirror")
         return version
 
     async def call(self, body: object, *, version: int | None = None, timeout_s: float = CALL_S) -> Any:
@@ -158,8 +159,8 @@ class Connection:
         flexible = api.is_flexible(version)
         async with self._turn:
             self._count += 1
-            head = struct.pack(">hhih", api.key, version, self._count, len(CLIENT_ID)) + CLIENT_ID + (b"\0" if flexible else b"")
-            data = head + b"".join(codec.write(body, version, flexible=flexible))
+            head = struct.pack(">hhih", api.key, version, self._count, len(CLIENT_ID)) + CLIENT_ID
+            data = head + (b"\0" if flexible else b"") + b"".join(codec.write(body, version, flexible=flexible))
             try:
                 with trio.fail_after(timeout_s):
                     await self._stream.send_all(struct.pack(">i", len(data)) + data)
@@ -211,6 +212,8 @@ class Source:
     nodes: dict[int, tuple[str, int]] = attrs.field(factory=dict)
     _connections: dict[tuple[str, int], Connection] = attrs.field(factory=dict)
     _first: Connection | None = None
+    is_triolog: bool = False
+    """Whether a topic has a key that Kafka does not have; known after `configs`."""
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -258,7 +261,8 @@ class Source:
     async def configs(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
         """Return the keys that each topic overrides, with their values. Raises SourceError."""
         resources = [
-            _new(DescribeConfigsResource, resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=None) for name in names
+            _new(DescribeConfigsResource, resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=None)
+            for name in names
         ]
         if not resources:
             return {}
@@ -266,7 +270,8 @@ class Source:
         found = {}
         for each in answer.results:
             if each.error_code:
-                raise SourceError(f"configuration of topic {each.resource_name!r}: {_named(each.error_code)}")
+                raise SourceError(f"configuration of topic {each.resource_name!r}: {named(each.error_code)}")
+            self.is_triolog = self.is_triolog or any(entry.name == TRIOLOG_KEY for entry in each.configs)
             found[each.resource_name] = {
                 entry.name: entry.value
                 for entry in each.configs
@@ -286,11 +291,11 @@ class Source:
     async def _offsets(self, partitions: Mapping[TopicPartition, int], timestamp: int) -> dict[TopicPartition, int]:
         found = {}
         for node, of_node in _by_node(partitions).items():
-            request = _new(ListOffsetsRequest, 
+            request = _new(ListOffsetsRequest,
                 replica_id=CONSUMER,
                 isolation_level=READ_UNCOMMITTED,
                 topics=[
-                    _new(ListOffsetsTopic, 
+                    _new(ListOffsetsTopic,
                         name=name, partitions=[_new(ListOffsetsPartition, partition_index=each, timestamp=timestamp) for each in numbers]
                     )
                     for name, numbers in _by_topic(of_node)
@@ -300,28 +305,33 @@ class Source:
             for topic in answer.topics:
                 for each in topic.partitions:
                     if each.error_code:
-                        raise SourceError(f"offset of {topic.name}-{each.partition_index}: {_named(each.error_code)}")
+                        raise SourceError(f"offset of {topic.name}-{each.partition_index}: {named(each.error_code)}")
                     found[TopicPartition(topic.name, each.partition_index)] = each.offset
         return found
 
     async def fetch(
-        self, positions: Mapping[TopicPartition, int], leaders: Mapping[TopicPartition, int], *, max_wait_ms: int, max_bytes: int
+        self,
+        positions: Mapping[TopicPartition, int],
+        leaders: Mapping[TopicPartition, int],
+        *,
+        max_wait_ms: int,
+        max_bytes: int,
     ) -> list[tuple[TopicPartition, FetchPartitionData]]:
         """Read from these offsets on, at all brokers beside each other. Raises SourceError."""
         found: list[tuple[TopicPartition, FetchPartitionData]] = []
         by_node = _by_node({each: leaders[each] for each in positions})
 
         async def fetch(node: int, partitions: list[TopicPartition]) -> None:
-            request = _new(FetchRequest, 
+            request = _new(FetchRequest,
                 max_wait_ms=max_wait_ms,
                 min_bytes=1,
                 max_bytes=max_bytes // len(by_node),
                 isolation_level=READ_UNCOMMITTED,
                 topics=[
-                    _new(FetchTopic, 
+                    _new(FetchTopic,
                         topic=name,
                         partitions=[
-                            _new(FetchPartition, 
+                            _new(FetchPartition,
                                 partition=each,
                                 fetch_offset=positions[TopicPartition(name, each)],
                                 partition_max_bytes=min(MIB, max_bytes),
@@ -334,7 +344,7 @@ class Source:
             )
             answer = await (await self._node(node)).call(request, timeout_s=CALL_S + max_wait_ms / 1000)
             if answer.error_code:
-                raise SourceError(f"fetch: {_named(answer.error_code)}")
+                raise SourceError(f"fetch: {named(answer.error_code)}")
             for topic in answer.responses:
                 found.extend((TopicPartition(topic.topic, each.partition_index), each) for each in topic.partitions)
 
@@ -356,13 +366,13 @@ class Source:
     async def epoch_end(self, topic_partition: TopicPartition, leader: int, epoch: int) -> EpochEnd:
         """Return where a leader epoch ends at the source. Raises SourceError."""
         partition = _new(OffsetForLeaderPartition, partition=topic_partition.partition, leader_epoch=epoch)
-        request = _new(OffsetForLeaderEpochRequest, 
+        request = _new(OffsetForLeaderEpochRequest,
             replica_id=CONSUMER, topics=[_new(OffsetForLeaderTopic, topic=topic_partition.topic, partitions=[partition])]
         )
         answer = await (await self._node(leader)).call(request)
         (found,) = answer.topics[0].partitions
         if found.error_code:
-            raise SourceError(f"leader epoch of {topic_partition}: {_named(found.error_code)}")
+            raise SourceError(f"leader epoch of {topic_partition}: {named(found.error_code)}")
         return EpochEnd(found.leader_epoch, found.end_offset)
 
     async def groups(self) -> list[str]:
@@ -371,7 +381,7 @@ class Source:
         for node in list(self.nodes):
             answer = await (await self._node(node)).call(_new(ListGroupsRequest))
             if answer.error_code:
-                raise SourceError(f"groups: {_named(answer.error_code)}")
+                raise SourceError(f"groups: {named(answer.error_code)}")
             names |= {each.group_id for each in answer.groups if each.protocol_type in ("consumer", "")}
         return sorted(names)
 
@@ -380,14 +390,18 @@ class Source:
         asked = await (await self._any()).call(_new(FindCoordinatorRequest, key_type=0, coordinator_keys=[group]))
         (coordinator,) = asked.coordinators
         if coordinator.error_code:
-            raise SourceError(f"coordinator of group {group!r}: {_named(coordinator.error_code)}")
-        request = _new(OffsetFetchRequest, groups=[_new(OffsetFetchRequestGroup, group_id=group, topics=None)], require_stable=False)
+            raise SourceError(f"coordinator of group {group!r}: {named(coordinator.error_code)}")
+        request = _new(OffsetFetchRequest, groups=[_new(OffsetFetchRequestGroup, group_id=group, topics=None)])
         answer = await (await self._node(coordinator.node_id)).call(request)
         (found,) = answer.groups
         if found.error_code:
-            raise SourceError(f"committed offsets of group {group!r}: {_named(found.error_code)}")
+            raise SourceError(f"committed offsets of group {group!r}: {named(found.error_code)}")
         return {
-            TopicPartition(topic.name, each.partition_index): (each.committed_offset, each.committed_leader_epoch, each.metadata)
+            TopicPartition(topic.name, each.partition_index): (
+                each.committed_offset,
+                each.committed_leader_epoch,
+                each.metadata,
+            )
             for topic in found.topics
             for each in topic.partitions
             if not each.error_code and each.committed_offset >= 0
@@ -413,7 +427,8 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> Iterator[tuple[str, list[
     return iter(found.items())
 
 
-def _named(code: int) -> str:
+def named(code: int) -> str:
+    """Return the name of an error code."""
     try:
         return ErrorCode(code).name
     except ValueError:

@@ -135,7 +135,7 @@ def test_a_mirror_equals_its_source_after_any_history_and_any_power_cut(seed: in
 def at(offset: int, *, epoch: int = 0, size: int = 1, count: int = 1) -> bytes:
     """A batch as the log of another server has it."""
     batch = bytearray(build_batch([(NOW_MS, b"k", bytes(size), ())] * count))
-    (header, _), = iter_batches(batch)
+    ((header, _),) = iter_batches(batch)
     batch[: STAMP.size] = STAMP.pack(offset, header.batch_length, epoch)
     return bytes(batch)
 
