@@ -274,7 +274,7 @@ class Mirroring:
         return Promotion(topics=tuple(topics), partitions=len(actors), has_cut=has_cut, set_aside=tuple(aside))
 
     def _ends_of(self, actor: PartitionActor) -> int:
-        """Where the newest cut ends in a partition."""
+        """Return the end of a partition in the newest cut."""
         return (self._cut or {}).get(actor.topic_partition, 0)
 
     async def _forget_cut(self) -> None:
