@@ -63,7 +63,8 @@ class Mirrors:
         self._links = [MirrorLink(each, broker) for each in self._settings]
         try:
             for link in self._links:
-                self._places.append(LinkPlace.take(state_folder(), link.settings.name))
+                chosen = link.settings.state_dir
+                self._places.append(LinkPlace.take(Path(chosen) if chosen else state_folder(), link.settings.name))
                 link.reserve()
         except BaseException:
             self._release()

@@ -82,6 +82,7 @@ class MirrorSettings:
         ),
     )
     sasl_mechanism: str | None = parsed_key(_mechanism, "string", "SASL mechanism. By default the best of the source.")
+    state_dir: str | None = text_key("Directory of the socket for `triolog mirror` and `promote`.", kind="path")
     fetch_bytes: int = int_key(
         8 * MIB, "Most that one request reads. A larger record batch comes whole.", low=64 * KIB, high=64 * MIB
     )
