@@ -124,10 +124,8 @@ class Connection:
         mechanism = login.mechanisms[0]
         answer = await self.call(_new(SaslHandshakeRequest, mechanism=mechanism), version=1)
         if answer.error_code:
-            mechanism = next((each for each in login.mechanisms if each in answer.mechanisms), "")
-            if not mechanism:
-                raise SourceError(f"{self._address} has SASL mechanisms {', '.join(answer.mechanisms)}, not {login.mechanisms}")
-            await self.call(_new(SaslHandshakeRequest, mechanism=mechanism), version=1)
+            others = ", ".join(answer.mechanisms)
+            raise SourceError(f"{self._address} does not have {mechanism}, but {others or 'no logins'}. Set sasl_mechanism")
         hello = cast(HelloResponse, _Offered((mechanism,)))
         try:
             steps = login_steps(login, hello, is_encrypted=is_encrypted)

@@ -17,19 +17,28 @@ from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker, FetchPartition
 from triolog.server.config import DataPermissions
+from triolog.server.config.listener_security import ListenerSecurity
 from triolog.server.config.values import Address
 from triolog.server.listeners.opening import Addresses, Listeners
 from triolog.server.offline.demote import demote
 from triolog.server.storage.disk.filesystem import OsFileSystem
+from triolog.server.storage.log.changes import truncate_to
 from triolog.server.system.clock import system_now_ms
+from triolog.tools.forward.settings.link_settings import Secret
 from triolog.tools.mirror.link import MirrorLink, MirrorState
 from triolog.tools.mirror.settings import MirrorSettings
 
-from tests.support.brokers import running_broker, until
+from tests.support.brokers import actor_of, running_broker, until
 from tests.support.logs import START_MS
 from tests.support.transactions import TransactionalProducer, committed_offset, committed_values
 
 ORDERS, BILLS = TopicPartition("orders", 0), TopicPartition("bills", 1)
+NAME, PASSWORD = "copier", "secret of the copier"
+LOGINS = {
+    "kafka_security": ListenerSecurity.SASL_PLAINTEXT,
+    "sasl_users": {NAME: PASSWORD},
+    "connection_failed_authentication_delay_ms": 1,
+}
 LOOPBACK = Address("127.0.0.1", 0)
 
 
@@ -242,3 +251,54 @@ async def test_a_first_copy_that_is_not_complete_is_promoted_only_on_request(tmp
             await mirror.mirroring.promote("other")
         assert not (await mirror.mirroring.promote("source", accept_incomplete=True)).has_cut
         await mirror.offsets.commit("readers", [(TopicPartition("__consumer_offsets", 0), 0, None)])
+
+
+async def test_records_that_a_source_has_lost_and_replaced_in_the_same_epoch_are_found_and_set_aside(tmp_path: Path) -> None:
+    """After a power cut a source may have other records at the offsets of those that it had not synced."""
+    async with serving(tmp_path / "a") as source, running_broker(tmp_path / "b", clock=system_now_ms) as mirror:
+        await source.broker.topics.create("orders", 1)
+        for number in range(9):
+            await source.append(ORDERS, f"old {number}")
+        async with mirroring(mirror, source.kafka):
+            await until(lambda: end(mirror, ORDERS) == 9)
+        await actor_of(source.broker, ORDERS).perform(partial(truncate_to, offset=6))
+        for number in range(6, 12):
+            await source.append(ORDERS, f"new {number}")
+        async with mirroring(mirror, source.kafka) as link:
+            await until(lambda: end(mirror, ORDERS) == 12)
+            assert await all_bytes(mirror, ORDERS) == await all_bytes(source.broker, ORDERS)
+            [aside] = link.set_aside
+            assert (aside.start_offset, aside.end_offset, aside.records) == (6, 9, 3)
+
+
+async def test_a_mirror_that_was_away_for_longer_than_retention_begins_where_the_source_begins(tmp_path: Path) -> None:
+    async with serving(tmp_path / "a") as source, running_broker(tmp_path / "b", clock=system_now_ms) as mirror:
+        await source.broker.topics.create("orders", 1)
+        await source.append(ORDERS, "one", "two")
+        async with mirroring(mirror, source.kafka):
+            await until(lambda: end(mirror, ORDERS) == 2)
+        await source.append(ORDERS, *map(str, range(8)))
+        await source.append(ORDERS, "last")
+        await source.broker.logs.delete_records(ORDERS, 10)
+        async with mirroring(mirror, source.kafka) as link:
+            await until(lambda: end(mirror, ORDERS) == 11)
+            assert mirror.reader.snapshot(ORDERS).log_start_offset == 10
+            assert await all_bytes(mirror, ORDERS) == await all_bytes(source.broker, ORDERS)
+            assert not link.set_aside
+
+
+async def test_a_source_with_logins_is_copied_and_a_wrong_password_is_an_error_of_the_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MIRROR_PASSWORD", PASSWORD)
+    monkeypatch.setenv("WRONG_PASSWORD", "guess")
+    async with (
+        serving(tmp_path / "a", **LOGINS) as source,
+        running_broker(tmp_path / "b", clock=system_now_ms) as mirror,
+    ):
+        await source.broker.topics.create("orders", 1)
+        await source.append(ORDERS, "one")
+        async with mirroring(mirror, source.kafka, user=NAME, password=Secret("variable", "WRONG_PASSWORD")) as link:
+            await until(lambda: "refused the login of user" in link.error)
+        async with mirroring(mirror, source.kafka, user=NAME, password=Secret("variable", "MIRROR_PASSWORD")):
+            await until(lambda: end(mirror, ORDERS) == 1)
