@@ -1,5 +1,5 @@
-"""Topics that are copied from another server: created, appended to and cut here as the copier says, and promoted (Kafka has such
-parts in ReplicaFetcherThread; the idea is that of cluster linking and of shadow topics).
+"""Topics that are copied from another server: created, appended to and cut here as the copier says, and promoted (Kafka has
+such parts in ReplicaFetcherThread; the idea is that of cluster linking and of shadow topics).
 
 A source with one node reports the ends of all its partitions at one moment. Once all of them are copied that far, they are a
 *cut*: the state of the source at that moment, transactions and committed offsets included. A promotion that has coordinators'
@@ -104,9 +104,7 @@ class Mirroring:
         """Return the coordinators' topics that do not mirror the source."""
         return [name for name in sorted(INTERNAL_TOPICS) if self.source_of(name) not in (None, source)]
 
-    async def follow_topic(
-        self, name: str, topic_id: bytes, partitions: int, configs: Mapping[str, str], source: str
-    ) -> None:
+    async def follow_topic(self, name: str, topic_id: bytes, partitions: int, configs: Mapping[str, str], source: str) -> None:
         """Let a topic be here as the source has it. Raises RequestError: a topic of that name or id is another one."""
         changes, hosted = self._manager.changes, self._manager.topics.find(name)
         if hosted is None:
@@ -317,4 +315,3 @@ def _force(fs: FileSystem, path: str) -> None:
 def replace_file_lazily(fs: FileSystem, path: str, data: bytes) -> None:
     """Put a file in place without forcing it to the device."""
     replace_file(fs, path, data, durable=False)
-

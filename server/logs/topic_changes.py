@@ -151,18 +151,14 @@ class TopicChanges:
             topic_id = topic_id or random_uuid()
             if topic_id.bytes in self.topics.ids:
                 raise TopicAlreadyExistsError(f"topic {name!r}: topic {self.topics.name_of(topic_id.bytes)!r} has its id")
-            topic = Topic(
-                name=name, topic_id=topic_id, partitions=partitions, configs=dict(configs), mirror_of=mirror_of
-            )
+            topic = Topic(name=name, topic_id=topic_id, partitions=partitions, configs=dict(configs), mirror_of=mirror_of)
             self._check_files(topic)
             hosted = HostedTopic(topic, config, [])
             with trio.CancelScope(shield=True):
                 await self._add_partitions(hosted, topic)
             return topic
 
-    async def create_partitions(
-        self, name: str, total: int, *, validate_only: bool = False, mirrored: bool = False
-    ) -> None:
+    async def create_partitions(self, name: str, total: int, *, validate_only: bool = False, mirrored: bool = False) -> None:
         """Let a topic have `total` partitions, more than it has. They are on the device when this returns. `mirrored`: because
         its source has them."""
         async with self._lock:
@@ -352,7 +348,9 @@ class TopicChanges:
                     await self._write(*changed)
                 except (OSError, StorageError) as exc:
                     await self._take_entries_back(generation)
-                    raise LogOfflineError(f"nothing is promoted: {exc}. Free space or check the device, then try again") from exc
+                    raise LogOfflineError(
+                        f"nothing is promoted: {exc}. Free space or check the device, then try again"
+                    ) from exc
             for each, topic in zip(hosted, changed, strict=True):
                 each.topic = topic
                 self.topics.charge(each)

@@ -1,7 +1,7 @@
 """Makes a stopped server's topics mirrors of another server, which has been promoted meanwhile.
 
-Only `topics.json` changes. The server finds out by itself, once it runs, which of its records the other one lacks, and sets them
-aside (see `tools.mirror.link`).
+Only `topics.json` changes. Once the server runs, it finds the records that the other one lacks, and sets them aside (see
+`tools.mirror.link`).
 """
 
 from __future__ import annotations

@@ -94,6 +94,8 @@ class MirrorLink:
     """Partitions that have failed, and when they are tried again."""
     _offsets: dict[tuple[str, TopicPartition], tuple[int, int, str | None]] = attrs.field(factory=dict)
     """What was committed here last."""
+    _empty: dict[TopicPartition, int] = attrs.field(factory=dict)
+    """Partitions whose source has no records up to its end, and that end."""
     _discover_at: float = -math.inf
     _cut_at: float = -math.inf
     """When the ends of the newest cut were read."""
@@ -177,7 +179,7 @@ class MirrorLink:
                 missing = end - self._broker.mirroring.log(topic_partition).log_end_offset
             except RequestError:
                 missing = 0
-            if missing > 0:
+            if missing > 0 and self._empty.get(topic_partition, -1) < end:
                 yield topic_partition, missing
 
     def _lag_ms(self) -> float:
@@ -300,10 +302,13 @@ class MirrorLink:
         is_cut = self.settings.internal_topics and begun >= self._cut_at + CUT_S and await self._is_complete(source)
         while behind := self._to_copy():
             await self._fetch(source, behind, 0)
+            if self._agreed.issuperset(behind) and behind == {each: self._to_copy().get(each) for each in behind}:
+                self._empty |= {each: ends[each] for each in behind}  # a truncation has left offsets without records
         if self._waiting:
             return
         if is_cut:
-            await self._broker.mirroring.note_cut(ends)
+            log = self._broker.mirroring.log
+            await self._broker.mirroring.note_cut({each: min(end, log(each).log_end_offset) for each, end in ends.items()})
             self._cut_at = begun
         self._finish_round(begun)
 

@@ -81,7 +81,9 @@ class MirrorSettings:
             "table", read_secret, 'Password of the user: `{ file = "PATH" }` or `{ variable = "NAME" }`.', shown="-"
         ),
     )
-    sasl_mechanism: str | None = parsed_key(_mechanism, "string", "SCRAM-SHA-512, SCRAM-SHA-256, or PLAIN with TLS. By default the first.")
+    sasl_mechanism: str | None = parsed_key(
+        _mechanism, "string", "SCRAM-SHA-512, SCRAM-SHA-256, or PLAIN with TLS. By default the first."
+    )
     state_dir: str | None = text_key("Directory of the socket for `triolog mirror` and `promote`.", kind="path")
     fetch_bytes: int = int_key(
         8 * MIB, "Most that one request reads. A larger record batch comes whole.", low=64 * KIB, high=64 * MIB

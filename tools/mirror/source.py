@@ -289,12 +289,15 @@ class Source:
     async def _offsets(self, partitions: Mapping[TopicPartition, int], timestamp: int) -> dict[TopicPartition, int]:
         found = {}
         for node, of_node in _by_node(partitions).items():
-            request = _new(ListOffsetsRequest,
+            request = _new(
+                ListOffsetsRequest,
                 replica_id=CONSUMER,
                 isolation_level=READ_UNCOMMITTED,
                 topics=[
-                    _new(ListOffsetsTopic,
-                        name=name, partitions=[_new(ListOffsetsPartition, partition_index=each, timestamp=timestamp) for each in numbers]
+                    _new(
+                        ListOffsetsTopic,
+                        name=name,
+                        partitions=[_new(ListOffsetsPartition, partition_index=each, timestamp=timestamp) for each in numbers],
                     )
                     for name, numbers in _by_topic(of_node)
                 ],
@@ -320,16 +323,19 @@ class Source:
         by_node = _by_node({each: leaders[each] for each in positions})
 
         async def fetch(node: int, partitions: list[TopicPartition]) -> None:
-            request = _new(FetchRequest,
+            request = _new(
+                FetchRequest,
                 max_wait_ms=max_wait_ms,
                 min_bytes=1,
                 max_bytes=max_bytes // len(by_node),
                 isolation_level=READ_UNCOMMITTED,
                 topics=[
-                    _new(FetchTopic,
+                    _new(
+                        FetchTopic,
                         topic=name,
                         partitions=[
-                            _new(FetchPartition,
+                            _new(
+                                FetchPartition,
                                 partition=each,
                                 fetch_offset=positions[TopicPartition(name, each)],
                                 partition_max_bytes=min(MIB, max_bytes),
@@ -364,8 +370,10 @@ class Source:
     async def epoch_end(self, topic_partition: TopicPartition, leader: int, epoch: int) -> EpochEnd:
         """Return where a leader epoch ends at the source. Raises SourceError."""
         partition = _new(OffsetForLeaderPartition, partition=topic_partition.partition, leader_epoch=epoch)
-        request = _new(OffsetForLeaderEpochRequest,
-            replica_id=CONSUMER, topics=[_new(OffsetForLeaderTopic, topic=topic_partition.topic, partitions=[partition])]
+        request = _new(
+            OffsetForLeaderEpochRequest,
+            replica_id=CONSUMER,
+            topics=[_new(OffsetForLeaderTopic, topic=topic_partition.topic, partitions=[partition])],
         )
         answer = await (await self._node(leader)).call(request)
         (found,) = answer.topics[0].partitions
@@ -431,4 +439,3 @@ def named(code: int) -> str:
         return ErrorCode(code).name
     except ValueError:
         return f"error {code}"
-

@@ -2,8 +2,8 @@
 metadata log and ignores plain files in a log directory).
 
 `{"format_version": 1, "generation": n, "topics": [{"name", "topic_id", "partitions", "configs": {key: value}}]}`; the copy
-with the highest generation counts. A topic that is a mirror has `"mirror_of": "HOST:PORT"` too. `"deleted_topic_ids": [...]` is there while a log directory is out of service: what is
-found of these topics when it is back is deleted. A topic whose partitions lie in directories without an entry is adopted
+with the highest generation counts. A topic that is a mirror has `"mirror_of": SOURCE` too. `"deleted_topic_ids": [...]` is there
+while a log directory is out of service: what is found of these topics when it is back is deleted. A topic whose partitions lie in directories without an entry is adopted
 when the server starts. `crc32c` is that of the document without it, as written: a flipped digit could otherwise delete
 records. Who edits the file takes that line out.
 
@@ -59,7 +59,7 @@ class Topic:
     partitions: int
     configs: dict[str, str] = attrs.field(factory=dict)
     mirror_of: str = ""
-    """Address of the server that the topic is copied from; empty for every other topic."""
+    """Name of the source that the topic is copied from; empty for every other topic."""
 
     @functools.cached_property
     def id_bytes(self) -> bytes:

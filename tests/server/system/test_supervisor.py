@@ -136,7 +136,7 @@ async def test_a_clock_that_is_set_right_again_is_trusted_at_once(mock_clock: tr
     assert watch.is_trusted
 
 
-async def test_a_jump_back_is_said_and_a_small_step_is_not(
+async def test_a_jump_back_is_said_a_small_step_not(
     mock_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     wall = Clock()

@@ -13,7 +13,9 @@ PROMOTE_S = 600.0
 ASK_S = 10.0
 
 state_dir_option = click.option(
-    "--state-dir", type=click.Path(file_okay=False), help="State directory of the links.  [default: TRIOLOG_MIRROR_DIR, or the user's]"
+    "--state-dir",
+    type=click.Path(file_okay=False),
+    help="State directory of the links.  [default: TRIOLOG_MIRROR_DIR, or the user's]",
 )
 
 

@@ -15,8 +15,8 @@ def command(directories: tuple[str, ...], name: str) -> None:
     """Make all topics in the log directories DIR of a stopped server mirrors.
 
     For a server that returns after another one was promoted in its place. Name all of its log directories. Then start it with a
-    [[mirror]] table for the other server. Records that only this server has are set aside in files beside the logs, and listed by
-    `triolog mirror`.
+    [[mirror]] table for the other server. Records that only this server has are set aside in files beside the logs, and listed
+    by `triolog mirror`.
     """
     from ....protocol.errors import TriologError
     from ....server.config import DataPermissions

@@ -18,8 +18,8 @@ from .status import aside_lines
 def command(link: str | None, incomplete: bool, state_dir: str | None, as_json: bool) -> None:
     """End the copying from a source, and let clients write to its mirrors on this server.
 
-    NAME is needed if the server has several sources. Stop clients of the source first, if it still runs: records that it accepts
-    from now on are not here. The leader epochs rise, so clients notice the change.
+    NAME is needed if the server has several sources. Stop clients of the source first, if it still runs: records that it
+    accepts from now on are not here. The leader epochs rise, so clients notice the change.
     """
     if link is None:
         names = running(state_dir)
@@ -32,9 +32,8 @@ def command(link: str | None, incomplete: bool, state_dir: str | None, as_json: 
         return
     done = told["promoted"]
     at = ", as the source had them at one moment" if done["has_cut"] else ""
-    say(
-        f"{printable(link)} promoted: {count_text(len(done['topics']), 'topic')}, {count_text(done['partitions'], 'partition')}{at}"
-    )
+    topics, partitions = count_text(len(done["topics"]), "topic"), count_text(done["partitions"], "partition")
+    say(f"{printable(link)} promoted: {topics}, {partitions}{at}")
     if lines := aside_lines(told):
         say_lines("\n".join(lines))
     say("Remove [[mirror]] from the configuration before the next start.")

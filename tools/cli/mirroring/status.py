@@ -40,7 +40,8 @@ def command(links: tuple[str, ...], state_dir: str | None, as_json: bool) -> Non
 def _show(told: dict[str, Any]) -> None:
     lag = "unknown" if told["lag_ms"] < 0 else f"{told['lag_ms']:.0f} ms"
     say(
-        f"{printable(told['link'])} from {printable(told['from'])}: {told['state']}, {count_text(told['partitions'], 'partition')}, "
+        f"{printable(told['link'])} from {printable(told['from'])}: {told['state']}, "
+        f"{count_text(told['partitions'], 'partition')}, "
         f"lag {lag}, {count_text(told['lag_records'], 'record')}, about {size_text(told['lag_bytes'])}"
     )
     lines = [f"  {printable(each)}" for each in ([told["error"]] if told["error"] else []) + told["troubles"]]

@@ -317,9 +317,7 @@ def test_a_log_without_aborted_transactions_or_deleted_records_has_no_file(tmp_p
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"format_version": 2}', b'{"format_version": 1, "crc32c": 1}'])
-def test_a_file_that_cannot_be_read_is_said_and_made_anew(
-    tmp_path: Path, data: bytes, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_unreadable_file_is_said_and_made_anew(tmp_path: Path, data: bytes, caplog: pytest.LogCaptureFixture) -> None:
     driven = log_of(tmp_path / NAME)
     driven.close()
     path = tmp_path / NAME / FILE_NAME

@@ -375,9 +375,7 @@ def test_a_log_file_that_is_missing_in_the_middle_is_named_and_below_the_log_sta
 
 
 @pytest.mark.parametrize("was_clean", [True, False])
-def test_a_hole_that_no_file_tells_of_or_that_a_power_cut_may_have_left_is_stepped_over(
-    tmp_path: Path, was_clean: bool
-) -> None:
+def test_a_hole_that_a_power_cut_or_no_file_accounts_for_is_stepped_over(tmp_path: Path, was_clean: bool) -> None:
     """Compaction and truncation leave holes too."""
     driven = stopped_log(tmp_path, 35)
     for path in tmp_path.glob("00000000000000000010.*" if was_clean else "00000000000000000010.log"):
