@@ -2,9 +2,10 @@
 metadata log and ignores plain files in a log directory).
 
 `{"format_version": 1, "generation": n, "topics": [{"name", "topic_id", "partitions", "configs": {key: value}}]}`; the copy
-with the highest generation counts. A topic that is a mirror has `"mirror_of": SOURCE` too. `"deleted_topic_ids": [...]` is there
-while a log directory is out of service: what is found of these topics when it is back is deleted. A topic whose partitions lie in directories without an entry is adopted
-when the server starts. `crc32c` is that of the document without it, as written: a flipped digit could otherwise delete
+with the highest generation counts. A topic that is a mirror has `"mirror_of": SOURCE` too.
+`"deleted_topic_ids": [...]` is there while a log directory is out of service: what is found of these topics when it is back is
+deleted. A topic whose partitions lie in directories without an entry is adopted when the server starts. `crc32c` is that of the
+document without it, as written: a flipped digit could otherwise delete
 records. Who edits the file takes that line out.
 
 `topics-in-creation.json`: partitions that are being made, kept in every log directory (our own; Kafka ignores plain files in

@@ -125,7 +125,7 @@ def plan_mirrored(
 
 def begin_leader_epoch(log: Log, epoch: int, start_offset: int) -> Procedure[None]:
     """Begin the epoch of the batch at `start_offset`, the next to be appended, unless the log is in it. Epochs that no batch
-    has are forgotten: a truncation and a start keep the latest one. Raises FENCED_LEADER_EPOCH where a batch has a later one."""
+    has are forgotten: a truncation and a start keep the latest. Raises FENCED_LEADER_EPOCH where a batch has a later one."""
     epochs = log.leader_epochs
     if epochs.latest_epoch == epoch:
         return
