@@ -114,6 +114,9 @@ NOT_WALKED: Final = {
     "export-kafka": "names what it was given",
     "forward": "names links of the configuration",
     "ingest": "names links of the configuration",
+    "mirror": "names links of the configuration, and errors of the source through `printable`",
+    "promote": "names links of the configuration",
+    "demote": "names what it was given",
 }
 
 
