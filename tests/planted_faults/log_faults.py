@@ -28,7 +28,7 @@ PRODUCERS: Final = {
         file="server/storage/producers/producer_cursor.py",
         old="batches = (*batches[1 - CACHED_BATCHES :], ",
         new="batches = (*batches[2 - CACHED_BATCHES :], ",
-        tests=(f"{PRODUCER_CURSOR}::test_the_last_five_batches_of_a_producer_are_known_again_and_no_others",),
+        tests=(f"{PRODUCER_CURSOR}::test_only_the_last_five_batches_of_a_producer_are_known",),
     ),
     "duplicate-of-an-older-epoch": Fault(
         why="The first batch of a new epoch is taken for the first of the old one and acknowledged without being stored.",
@@ -72,9 +72,7 @@ PRODUCERS: Final = {
         file="server/storage/producers/producer_cursor.py",
         old="    while last is None and count > 1:\n",
         new="    while last is None and count > len(headers):\n",
-        tests=(
-            f"{RECOVERY_PRODUCERS}::test_of_an_append_that_a_kill_cut_in_two_the_rest_is_stored_when_it_is_sent_again[1-False]",
-        ),
+        tests=(f"{RECOVERY_PRODUCERS}::test_the_rest_of_an_append_cut_by_a_kill_is_stored_when_it_is_resent[1-False]",),
     ),
     "earlier-batches-unread": Fault(
         why="After a restart a client with five requests in flight is refused for ever when it sends an earlier one again.",
@@ -132,8 +130,7 @@ PRODUCERS: Final = {
         new="\n",
         tests=(
             "tests/server/test_contradictory_files.py::test_a_lost_derived_file_brings_no_deleted_record_back",
-            "tests/server/logs/test_topic_crashes.py"
-            "::test_with_altered_derived_files_a_change_is_whole_or_absent_and_records_are_what_they_were",
+            "tests/server/logs/test_topic_crashes.py::test_with_altered_files_a_change_is_whole_or_absent_and_records_stay",
         ),
     ),
     "log-start-of-a-log-that-was-cut": Fault(
@@ -435,7 +432,7 @@ RECOVERY: Final = {
         file="server/storage/recovery/salvage.py",
         old=" or (at < free_from and header.base_offset != next_offset):\n",
         new=":\n",
-        tests=(f"{SALVAGE}::test_a_batch_in_a_record_is_not_taken_for_one_of_the_log_when_what_follows_is_damaged_too",),
+        tests=(f"{SALVAGE}::test_a_batch_in_a_record_is_not_taken_for_one_of_the_log_if_the_next_is_damaged",),
     ),
     "tail-below-the-recovery-point": Fault(
         why="Acknowledged records at the damaged end of the log vanish without a trace and their offsets are given out again.",

@@ -130,7 +130,7 @@ TOKEN_FAULTS: Final = {
         file="server/access/tokens.py",
         old="return self.algorithm == UNSECURED and not self.signature",
         new="return self.algorithm == UNSECURED or bool(self.signature)",
-        tests=(f"{TOKENS}::test_a_refused_token_is_kafkas_error_and_one_line_without_the_token",),
+        tests=(f"{TOKENS}::test_a_refused_token_is_kafkas_error_and_one_line",),
     ),
 }
 TOPIC_FAULTS: Final = {
@@ -202,7 +202,7 @@ TOPIC_FAULTS: Final = {
         old="    return topic_id in ids and is_another and holds_nothing(fs, path)\n",
         new="    return topic_id in ids and is_another\n",
         tests=(
-            "tests/server/storage/directory/test_json_files.py::test_a_directory_that_holds_or_held_a_record_is_not_left_over",
+            "tests/server/storage/directory/test_json_files.py::test_a_directory_with_a_record_is_not_left_over",
             "tests/server/logs/test_topic_changes.py::test_partitions_with_records_are_adopted",
         ),
     ),
@@ -239,7 +239,7 @@ OLDEST_FAULTS: Final = {
         file="server/stages/stage_appends.py",
         old="name=name) if found.lost else partition\n",
         new="name=name) if found.lost is None else partition\n",
-        tests=(f"{STAGE_COMMIT_CRASHES}::test_what_a_crash_has_taken_out_of_the_middle_is_appended_behind_the_rest",),
+        tests=(f"{STAGE_COMMIT_CRASHES}::test_records_that_a_crash_took_are_appended_after_the_rest",),
     ),
     "newest-batch-on-the-device": Fault(
         why="Compaction takes what a power cut would leave of a producer: what it repeats then is new.",
@@ -324,9 +324,7 @@ DELETION: Final = {
         file="server/storage/log/retention.py",
         old="            if number == 0 and durable and not doomed.is_renamed:",
         new="            if number < 0 and durable and not doomed.is_renamed:",
-        tests=(
-            f"{RETENTION}::test_without_a_checkpoint_a_power_cut_at_any_moment_leaves_a_log_that_starts_further_up_and_has_no_hole",
-        ),
+        tests=(f"{RETENTION}::test_without_a_checkpoint_a_power_cut_leaves_a_log_that_starts_later_and_has_no_hole",),
     ),
     "recovery-point-of-a-log-in-memory": Fault(
         why="The next start trusts indexes that were in memory only.",
