@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from ..listeners.opening import Listeners
     from .kafka.node_listeners import NodeListener
     from .kafka.nodes import Nodes
+    from .odd_logs import OddLogs
     from .token_issuer import TokenIssuer
 
 Prepare = Callable[[Broker], Awaitable[None]]
@@ -76,6 +77,8 @@ class Life:
     faults: Faults = attrs.field(factory=Faults)
     disk_faults: DiskFaults = attrs.field(factory=DiskFaults)
     requests: RequestLog = attrs.field(factory=RequestLog)
+    old_formats: dict[tuple[bytes, int], dict[int, int]] = attrs.field(factory=dict)
+    """See `OddLogs.old_formats`."""
     addresses: Addresses = attrs.field(factory=Addresses)
     node_count: int = 1
     """Listeners of Kafka's protocol that look like so many brokers."""
@@ -105,6 +108,7 @@ class Life:
     _node_listeners: dict[int, NodeListener] = attrs.field(factory=dict)
     _listeners: Listeners | None = None
     _admission: Admission | None = None
+    _odd_logs: OddLogs | None = None
     _prepare: Prepare | None = None
     """What is done to the next core before it listens."""
 
@@ -124,6 +128,15 @@ class Life:
         if self._core is None:
             raise ForkedError if self._is_forked else NotRunningError("the broker is down. Call restart() to start it again")
         return self._core
+
+    @property
+    def odd_logs(self) -> OddLogs:
+        """The logs that no real broker would have."""
+        if self._odd_logs is None:
+            from .odd_logs import OddLogs  # most tests have none
+
+            self._odd_logs = OddLogs(self.old_formats)
+        return self._odd_logs
 
     @property
     def is_running(self) -> bool:
@@ -148,7 +161,11 @@ class Life:
         self._stop, self._ended = trio.Event(), trio.Event()
         try:
             async with open_broker_core(self.config, fs=self._fs, now_ms=self.clock.now_ms) as core:
-                failure = await self._serve(core, task_status)
+                try:
+                    failure = await self._serve(core, task_status)
+                finally:
+                    if self._odd_logs is not None:
+                        await self._odd_logs.settle(core)
                 if failure is not None:
                     raise failure
         finally:
@@ -163,6 +180,8 @@ class Life:
             try:
                 if self._prepare is not None:
                     await self._prepare(core)
+                if self._odd_logs is not None:
+                    self._odd_logs.install(core)
                 self.addresses = await self._listen(core, serving)
                 self._core = core
                 task_status.started()
@@ -194,7 +213,7 @@ class Life:
             from .kafka.kafka_versions import apis_of
             from .kafka.watched import Watch
 
-            watch = Watch(self.faults, self.requests, self.clock.now_ms)
+            watch = Watch(self.faults, self.requests, self.clock.now_ms, self.old_formats)
             apis = None if self.kafka_version is None else apis_of(self.kafka_version)
         if watch is None or self.node_count == 1:
             self._listeners = listeners = Listeners(core, watch, apis, self.protocols, self._ports.listen)
@@ -361,6 +380,8 @@ class Life:
             await self._wipe()
         finally:
             self._prepare = None
+        self._odd_logs = None
+        self.old_formats.clear()
         self.requests.clear()
 
     async def snapshot(self, target: Path, *, durable: bool = True) -> None:

@@ -17,7 +17,7 @@ from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TimestampAndOffset
 from triolog.server.broker import LOOKUPS_PER_TURN, READER_TASKS, Broker, FetchAnswer, FetchPartition
-from triolog.server.broker.reader import BYTES_PER_STEP, STEPS_AT_ONCE, STEPS_OF_LONG_LOOKUP, STEPS_PER_LOOKUP
+from triolog.server.logs.reader import BYTES_PER_STEP, STEPS_AT_ONCE, STEPS_OF_LONG_LOOKUP, STEPS_PER_LOOKUP
 from triolog.server.loop.procedures import Procedure, perform
 from triolog.server.loop.turns import STEPS_PER_TURN
 from triolog.server.storage.errors import LogOfflineError

@@ -18,14 +18,14 @@ from triolog.tools.bench.counting.requests import LOADS, count_functions, count_
 from triolog.tools.bench.measuring.child import run_load
 
 COUNTS: Final[dict[str, dict[int, tuple[float, float]]]] = {
-    "Produce, 1 record": {1: (180, 1.00), 50: (91, 0.02)},
+    "Produce, 1 record": {1: (178, 1.00), 50: (90, 0.02)},
     "Fetch, 1 record": {1: (169, 1.00), 50: (113, 0.04)},
     "ListOffsets by time, 1 partition": {1: (160, 1.00), 50: (96, 0.02)},
     "ListOffsets by time, 100 partitions": {1: (4039, 1.00), 50: (4350, 0.10)},
     "Metadata": {1: (191, 1.00), 50: (127, 0.02)},
     "Heartbeat": {1: (170, 1.00), 50: (106, 0.02)},
-    "OffsetCommit": {1: (384, 1.00), 50: (291, 0.02)},
-    "native produce, 1 record": {1: (247, 1.00), 50: (158, 0.02)},
+    "OffsetCommit": {1: (382, 1.00), 50: (291, 0.02)},
+    "native produce, 1 record": {1: (245, 1.00), 50: (157, 0.02)},
     "native fetch, 1 record": {1: (241, 1.00), 50: (187, 0.06)},
     "native offsets_for_times, 1 partition": {1: (222, 1.00), 50: (158, 0.02)},
 }

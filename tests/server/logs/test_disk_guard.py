@@ -15,7 +15,7 @@ from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import AppendResult, TopicPartition
 from triolog.server.broker import Broker
 from triolog.server.logs.disk_guard import FLOOR, MOST_FRUITLESS
-from triolog.server.partitions.room import FILE_BLOCK_BYTES
+from triolog.server.partitions.backpressure import FILE_BLOCK_BYTES
 from triolog.server.storage.log.derived_files import NOTHING_DROPPED, Dropped
 
 from tests.support.brokers import PARTITION, TOPIC, actor_of, running_broker, until, value, values_from
@@ -307,14 +307,15 @@ HELD: Final = {
 async def held_topic(
     directory: Path, clock: Clock, records: int = 20, *, fs: GateFileSystem | None = None, reserve: int = 0, **topic: str
 ) -> AsyncIterator[Broker]:
-    """Segments of five records, which retention is to take a moment later."""
+    """Segments of five records that are a day old, which retention is to take. The clock stands still while the broker runs:
+    after a jump it would suspend retention by time."""
+    clock.advance(DAY_MS)
     keys = HELD | {key.replace("_", "."): text for key, text in topic.items()}
     async with running_broker(directory, clock=clock, fs=fs, disk_reserve_bytes=reserve) as broker:
         if TOPIC not in broker.topics.names():
             await broker.topics.create(TOPIC, 1, keys)
             for number in range(records):
                 await broker.writer.append(PARTITION, value(f"{number:010d}"))
-        clock.advance(DAY_MS)
         yield broker
 
 

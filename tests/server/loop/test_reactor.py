@@ -21,10 +21,10 @@ from triolog.protocol.native import messages
 from triolog.server.fake.clock import MovedClock
 from triolog.server.listeners.connections.states import HELD, READING, State
 from triolog.server.loop.procedures import ELEMENTS_PER_TURN, PAUSE, Procedure, Reply, mapped, perform
-from triolog.server.loop.reactor import Reactor
+from triolog.server.loop.reactor import CHECK_S, Deadlines, Reactor
 from triolog.server.loop.readiness import SOCKETS_PER_TURN, EpollWatcher, KqueueWatcher, PortableWatcher, Watcher
 from triolog.server.loop.turns import STEPS_PER_TURN, Gathering, Turns
-from triolog.server.loop.waiting import CHECK_S, Alarm, Deadlines, KeyedLocks, Waiters, deadline_now_ms, waiting_on
+from triolog.server.loop.waiting import Alarm, KeyedLocks, Waiters, deadline_now_ms, waiting_on
 
 from tests.support import kqueue
 from tests.support.attackers import BothListeners, both_listeners

@@ -420,6 +420,8 @@ async def test_any_interleaving_gives_offsets_in_the_order_of_sending(tmp_path: 
             number: number for number in range(sent)
         }
         assert changes == sorted(changes)
+        # With acks=1 an append is answered when it is written, and readable only when it is synced.
+        await until(lambda: actor.log.high_watermark == sent)
         assert len(await values_from(broker)) == sent
 
 

@@ -35,7 +35,6 @@ from triolog.tools.spark.bench.place import BATCH_ROWS, FIRST_MS, make_rows
 from triolog.tools.spark.init import FILES, PipelineExistsError, command, write_pipeline
 from triolog.tools.spark.java import DROPPED_FLAG, JavaNotFoundError, find_java, java_version, shim
 from triolog.tools.spark.masters import MasterError, check_master, check_remote
-from triolog.tools.spark.option_table import page
 from triolog.tools.spark.option_table.option import OptionError
 from triolog.tools.spark.option_table.reading import READING
 from triolog.tools.spark.option_table.writing import WRITING
@@ -206,11 +205,6 @@ def _tested() -> str:
 def test_the_table_has_the_options_of_the_code_and_no_others(heading: str) -> None:
     names = [name for name, _, _ in _table(heading)]
     assert sorted(names) == sorted(CODE[heading])
-
-
-def test_the_tables_of_the_page_are_those_of_the_code() -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    assert text == page.renewed(text), "run: python -m triolog.tools.spark.option_table.page --write"
 
 
 @pytest.mark.parametrize("heading", CODE)

@@ -83,7 +83,7 @@ async def test_a_share_group_is_no_other_kind_until_it_is_gone(broker: Broker, s
         await heartbeat(broker, LEAVE)
     assert (await broker.groups.join(CLASSIC)).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     with pytest.raises(RequestError, match=r"^GROUP_ID_NOT_FOUND.*Group group is not a consumer group"):
-        await broker.groups.consumer_heartbeat(CONSUMER)
+        await broker.groups.consumers.heartbeat(CONSUMER)
     with pytest.raises(RequestError, match="not a consumer group"):
         broker.groups.consumers.describe(GROUP)
     assert broker.groups.describe(GROUP).state is GroupState.DEAD
@@ -100,7 +100,7 @@ async def test_a_share_group_is_no_other_kind_until_it_is_gone(broker: Broker, s
         assert (await heartbeat(broker)).member_epoch == 2
         await heartbeat(broker, LEAVE)
         await broker.groups.delete(GROUP)
-        assert (await broker.groups.consumer_heartbeat(CONSUMER)).member_epoch == 2
+        assert (await broker.groups.consumers.heartbeat(CONSUMER)).member_epoch == 2
 
 
 @pytest.mark.parametrize("other", ["consumer", "empty consumer", "classic", "offsets"])
@@ -109,9 +109,9 @@ async def test_a_group_of_another_kind_is_no_share_group(
 ) -> None:
     async with sharing(fast_path, states) as broker:
         if "consumer" in other:
-            await broker.groups.consumer_heartbeat(CONSUMER)
+            await broker.groups.consumers.heartbeat(CONSUMER)
         if other == "empty consumer":
-            await broker.groups.consumer_heartbeat(attrs.evolve(CONSUMER, member_epoch=-1))
+            await broker.groups.consumers.heartbeat(attrs.evolve(CONSUMER, member_epoch=-1))
         elif other == "classic":
             assert (await broker.groups.join(CLASSIC)).error is ErrorCode.NONE
         elif other == "offsets":

@@ -17,9 +17,9 @@ from trio.testing import assert_checkpoints
 from triolog.protocol.errors import CorruptRecordError, InvalidTopicError, RequestError, UnknownTopicOrPartitionError
 from triolog.protocol.types import CompressionType, TopicPartition
 from triolog.server.broker import PARTITIONS_PER_TURN, Broker, FetchPartition, PendingProduce, statistics
-from triolog.server.broker.writer import STEPS_PER_APPEND
 from triolog.server.figures.prometheus import scrape
 from triolog.server.listeners.native.described import statistics_map
+from triolog.server.logs.writer import STEPS_PER_APPEND
 from triolog.server.loop.turns import STEPS_PER_TURN
 from triolog.server.partitions.disk import DURATION_BOUNDS_S, STEPS_PER_PROCEDURE, Durations
 from triolog.server.storage.log.prepare import BYTES_PER_STEP, SMALL_BYTES, steps_of
