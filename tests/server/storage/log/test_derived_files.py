@@ -236,15 +236,18 @@ def test_records_that_were_deleted_stay_so_without_their_line_in_the_checkpoint(
     assert again.reopen(was_clean=True, log_start_offset=0).offsets() == list(range(9, 20))
 
 
-@pytest.mark.parametrize("interval", [0, 4096], ids=["index entries", "no index entries"])
-def test_deleted_records_stay_deleted_where_the_file_is_lost(tmp_path: Path, interval: int) -> None:
+@pytest.mark.parametrize(("interval", "offsets"), [(0, [3, 4]), (4096, [0, 1, 2, 3, 4])])
+def test_deleted_records_come_back_where_the_file_is_lost_only_without_index_entries(
+    tmp_path: Path, interval: int, offsets: list[int]
+) -> None:
+    """A clean stop writes the file for every log with index entries."""
     driven = open_driven(tmp_path / NAME, config=LogConfig(index_interval_bytes=interval))
     for _ in range(5):
         driven.append(batch())
     driven.run(increment_log_start_offset(driven.log, 3))
     driven.close()
     (tmp_path / NAME / FILE_NAME).unlink()
-    assert driven.reopen(was_clean=True, stopped_here=True, log_start_offset=3).offsets() == [3, 4]
+    assert driven.reopen(was_clean=True, stopped_here=True, log_start_offset=3).offsets() == offsets
 
 
 def test_what_kafkas_checkpoint_said_is_known_once_it_is_adopted(tmp_path: Path) -> None:
