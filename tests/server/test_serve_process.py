@@ -90,6 +90,18 @@ def refused(folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str, **va
     return result.output
 
 
+def test_a_ready_file_never_replaces_a_pipe_a_device_or_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--ready-file /dev/stdout`, as root, would leave the machine without that device."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("/proc/self/fd/1")
+    for name in ("pipe", "link"):
+        assert f"--ready-file {name}: not a regular file" in refused(
+            tmp_path, monkeypatch, "--data-dir", "data", "--ready-file", name
+        )
+    assert (tmp_path / "pipe").is_fifo()
+    assert (tmp_path / "link").is_symlink()
+
+
 def test_wrong_settings_are_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bit of what `settings/test_broker_settings.py` and `test_exposure.py` have."""
     (tmp_path / "server.toml").write_text("max_conections = 5")

@@ -12,6 +12,7 @@ import logging
 import os
 import resource
 import signal
+import stat
 import sys
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from functools import partial
@@ -38,6 +39,7 @@ EXIT_CANNOT_SERVE: Final = 3
 FORWARD: Final = "forward"
 INGEST: Final = "ingest"
 MIRROR: Final = "mirror"
+STDOUT: Final = "-"
 DEFAULT_DATA_DIR: Final = "triolog-data"
 DEFAULT_KAFKA: Final = "127.0.0.1:9092"
 USUAL: Final = gc.get_threshold()
@@ -103,8 +105,8 @@ class CannotServeError(click.ClickException):
 @click.option("--emulate", metavar="VERSION", help="Tests only: behave like this version of Kafka, such as 3.4.")
 @click.option(
     "--ready-file",
-    type=click.Path(dir_okay=False),
-    help="Write the real addresses to this file once the server accepts connections.",
+    type=click.Path(dir_okay=False, allow_dash=True),
+    help="Write the real addresses to this file (-: standard output) once the server accepts connections.",
 )
 @click.option("--durability", metavar="MODE", help="Default durability of topics: fsync (the default), group:<ms> or os.")
 @click.option("--topic-config", type=click.Path(exists=True, dir_okay=False), help="TOML file for adopted topics.")
@@ -214,9 +216,8 @@ def command(
     gc.freeze()
     if "max_connections" not in settings:
         _say_when_connections_are_few(config.max_connections)
-    if ready_file is not None:
-        with contextlib.suppress(FileNotFoundError):
-            Path(ready_file).unlink()
+    if ready_file is not None and ready_file != STDOUT:
+        _remove_old(ready_file)
     if control is not None or rules is not None or nodes > 1 or emulate is not None:
         if kinds or mirrors:
             raise click.UsageError(f"{config_file} has links, but a server for tests starts none")
@@ -419,13 +420,23 @@ def seldom_collecting(thresholds: tuple[int, int, int] = WHILE_STARTING) -> Iter
         gc.set_threshold(*USUAL)
 
 
+def _remove_old(ready_file: str) -> None:
+    """Remove the ready file of an earlier server. Raises a usage error instead of replacing a device, a pipe or a link."""
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISREG(Path(ready_file).lstat().st_mode):
+            raise click.UsageError(f"--ready-file {ready_file}: not a regular file. Name another one, or - for standard output")
+        Path(ready_file).unlink()
+
+
 def _started(ready_file: str | None, addresses: Addresses, *, is_first: bool = False) -> None:
     """It serves: report the addresses, and collect garbage as usual from now on. A first server prints what to do next."""
     from ...server.app import write_ready_file
     from .terminal.output import say_lines
 
     gc.set_threshold(*USUAL)
-    if ready_file is not None:
+    if ready_file == STDOUT:
+        say_lines(addresses.as_json())
+    elif ready_file is not None:
         write_ready_file(ready_file, addresses)
     if is_first and addresses.native is not None:
         kafka, native = addresses.kafka, addresses.native
