@@ -25,10 +25,14 @@ from tests.support.kafka_jars import JVM_OPTIONS, KafkaUnavailableError, class_p
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 SOURCES: Final = ROOT / "tests" / "clients"
+RECIPES: Final = ROOT / "tests" / "recipes"
 BROWSER_SOURCES: Final = ROOT / "tests" / "browser"
 BUILT: Final = ROOT / "build" / "clients"
 BUILD_DEADLINE_S: Final = 900.0
 STREAMS_VERSION: Final = "4.3.1"
+NPM_INSTALL: Final = (
+    *("npm", "install", "--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"),
+)
 
 Command = Sequence[str]
 
@@ -63,11 +67,24 @@ def axe_core() -> Path:
     return _built("axe", build, sources=BROWSER_SOURCES) / "node_modules" / "axe-core" / "axe.min.js"
 
 
+def recipe(language: str, *build: str) -> Path:
+    """A copy of `tests/recipes/LANGUAGE` in which the command `build` has installed the dependencies."""
+    _need(build[0])
+
+    def copy_and_build(folder: Path) -> None:
+        shutil.copytree(RECIPES / language, folder, dirs_exist_ok=True)
+        _run(folder, *build)
+
+    sources = RECIPES / language
+    beside = [str(path.relative_to(sources)) for path in sorted(sources.rglob("*")) if path.is_dir()]
+    return _built(language, copy_and_build, into=f"recipe-{language}", beside=beside, sources=RECIPES)
+
+
 def _install_packages(source: Path, folder: Path) -> None:
     for path in source.iterdir():
         if path.is_file():
             shutil.copy(path, folder)
-    _run(folder, "npm", "install", "--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error")
+    _run(folder, *NPM_INSTALL)
 
 
 def _go(program: str, package: str, *, into: str, how: Sequence[str] = ("build",), beside: Sequence[str] = ()) -> Path:
