@@ -5,11 +5,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
-import sysconfig
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,10 +14,8 @@ from typing import Final
 import pytest
 from triolog import blocking
 
-from tests.clients.external_programs import unavailable
 from tests.support.followed_page import Reader, blocks, is_seen
 from tests.support.prepared_pages import BLOCK, NOT_RUN, PREPARED
-from tests.support.server_process import environment
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 DOCS: Final = ROOT / "docs"
@@ -117,23 +111,3 @@ def test_every_file_of_a_page_is_used(name: str) -> None:
     for block in found:
         stem = (block.title or "").partition(".")[0]
         assert block.title is None or any(stem in other.text for other in found if other is not block), block.title
-
-
-@pytest.mark.merge
-def test_the_program_in_go_passes(tmp_path: Path) -> None:
-    (program,) = re.findall(r"^```go\n(.*?)^```$", PAGES["testing-with-triolog.md"], re.MULTILINE | re.DOTALL)
-    if shutil.which("go") is None:
-        unavailable("go is not on PATH")
-    for name in ("go.mod", "go.sum"):
-        shutil.copy(ROOT / "tests" / "clients" / "go" / name, tmp_path)
-    (tmp_path / "orders_test.go").write_text(program.replace("30 * time.Second", "120 * time.Second"))
-    path = f"{sysconfig.get_path('scripts')}{os.pathsep}{os.environ['PATH']}"
-    run = subprocess.run(
-        ["go", "test", "-count=1", "."],
-        cwd=tmp_path,
-        env=environment({"PATH": path}),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stdout + run.stderr

@@ -314,6 +314,7 @@ KAFKAS: Final = "it needs Apache Kafka's scripts"
 MQTT: Final = "it needs a broker of MQTT: tests/tools/ingest runs links with Mosquitto"
 MIRROR: Final = "it needs a source: tests/tools/mirror runs links between two servers"
 NETWORK: Final = "it needs a network: tests/test_packaging.py installs the wheel into an empty environment"
+RECIPE: Final = "tests/test_recipes.py runs it"
 NOT_RUN: Final[dict[str, dict[str, str]]] = {
     "README.md": {
         "make demo": "tests/tools/demo runs the demo",
@@ -358,6 +359,17 @@ NOT_RUN: Final[dict[str, dict[str, str]]] = {
     },
     "operations/security.md": {"kafka-configs": KAFKAS},
     "operations/unattended.md": {"python3 -m venv": "it needs root and systemd: tests/test_unit_files.py"},
+    "other-languages.md": {
+        "const {": RECIPE,
+        "const assert": RECIPE,
+        "package orders": RECIPE,
+        "import java.io": RECIPE,
+        "import static org.junit": RECIPE,
+        "[package]": RECIPE,
+        "use std::io": RECIPE,
+        "mod triolog;": RECIPE,
+        "jobs:": "it needs a CI service",
+    },
     "releasing.md": {"python3 triolog.pyz": "tests/test_packaging.py builds that file and serves from it"},
     "schema-registry.md": {
         "triolog serve --schema-registry": "tests/server/registry/test_process.py starts it so",
@@ -375,8 +387,6 @@ NOT_RUN: Final[dict[str, dict[str, str]]] = {
         "import pytest": "tests/test_testing_docs.py runs it under pytest",
         "def test_words": "it needs two instances of a Kafka Streams application, so a JVM",
         "def test_the_second": "tests/test_testing_docs.py runs it under pytest",
-        "import static org.junit": "it needs a JVM and JUnit",
-        "package orders": "a test of its own runs it with `go test`",
     },
     "tutorials/embed.md": {"@asynccontextmanager": "it is a part of an application: cookbook.md has a whole one"},
 }
