@@ -39,6 +39,7 @@ from ..telemetry.otlp import load_otlp
 from ..transactions.transaction_coordinator import TransactionCoordinator
 from .coordinators import Coordinators, OffsetCommits, Producers, open_coordinators
 from .logs import Directories, Logs
+from .mirroring import Mirroring
 from .share_fetches import ShareFetches
 from .statistics import BrokerStatistics, Collector
 from .topics import TopicAdmin
@@ -92,6 +93,8 @@ class Broker:
     scrub: Scrub
     wear: Wear
     """Of the disks below the log directories."""
+    mirroring: Mirroring
+    """Topics that are copied from another server."""
     disk: Disk
     security: Security
     """Who may log in, and who may do what."""
@@ -168,6 +171,7 @@ class Broker:
             directories=Directories(manager),
             scrub=scrub,
             wear=wear,
+            mirroring=Mirroring(manager, coordinators),
             disk=manager.disk,
             security=security,
             manager=manager,

@@ -118,7 +118,8 @@ class _Opening:
         Kafka that has cut the log meanwhile knew nothing of it. Nobody deletes records of the server's own topics.
 
         After a clean stop of this program the smaller one counts too, unless the file is lost: it is written before the
-        checkpoint's, and what that one hides would be deleted next.
+        checkpoint's, and what that one hides would be deleted next. But the leader epochs are cut with the records: where they
+        begin at the checkpoint's offset, that one is right, and the file was lost or altered.
 
         A log without segments begins at the largest start that anything remembers, its leader epochs too: a power cut may have
         taken the name of its only segment, and no offset is given out twice.
@@ -133,7 +134,9 @@ class _Opening:
             return
         first, checkpoint = self.segments.first.base_offset, request.log_start_offset
         is_raised = known > max(checkpoint, first) and drive(self.fs, _reaches(self.segments, known))
-        is_lowered = request.stopped_here and max(known, first) < checkpoint and not self._are_facts_lost()
+        is_lowered = (
+            request.stopped_here and max(known, first) < checkpoint != self.epochs.start_offset and not self._are_facts_lost()
+        )
         if not is_raised and not is_lowered:
             return
         LOGGER.warning(

@@ -93,9 +93,7 @@ def refused(cls: type, data: bytes, *, flexible: bool) -> str:
     ],
     ids=["strings", "bytes", "compact"],
 )
-def test_lengths_that_are_negative_or_above_what_is_there_are_refused(
-    layout: str, classes: tuple[type, ...], lengths: tuple[int, ...]
-) -> None:
+def test_negative_and_excessive_lengths_are_refused(layout: str, classes: tuple[type, ...], lengths: tuple[int, ...]) -> None:
     for cls, length in product(classes, lengths):
         data = struct.pack(layout, length) if layout else write_unsigned_varint(length + 1)
         said = f"{length}" if layout else f"claims {length} bytes, 0 are left"
