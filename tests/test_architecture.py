@@ -203,6 +203,7 @@ FLOORS: Final = {
     "server.app": 26,
     "server.embedded": 27,
     "tools.client": 25,
+    "tools.schemas": 25,
     "tools.segments": 25,
     "tools.statistics": 25,
     "tools.testcontainers": 25,

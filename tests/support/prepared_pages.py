@@ -359,7 +359,10 @@ NOT_RUN: Final[dict[str, dict[str, str]]] = {
     "operations/security.md": {"kafka-configs": KAFKAS},
     "operations/unattended.md": {"python3 -m venv": "it needs root and systemd: tests/test_unit_files.py"},
     "releasing.md": {"python3 triolog.pyz": "tests/test_packaging.py builds that file and serves from it"},
-    "schema-registry.md": {"triolog serve --schema-registry": "tests/server/registry/test_process.py starts it so"},
+    "schema-registry.md": {
+        "triolog serve --schema-registry": "tests/server/registry/test_process.py starts it so",
+        "triolog sql --schema-registry": "tests/tools/cli/sql/test_schema_registry.py asks so",
+    },
     "spark.md": {
         "from triolog.tools.spark.session import session": JVM,
         "def write(rows, number):": JVM,

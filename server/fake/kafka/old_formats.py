@@ -27,9 +27,9 @@ from ....protocol.records.batch import iter_batches
 from ....protocol.records.record import iter_records
 from ....protocol.types import Bytes, Record
 from ...listeners.kafka.door import NO_TOPIC_ID, KafkaDoor
-from ..odd_logs import PlaceById
 
-OldFormats = Mapping[PlaceById, Mapping[int, int]]
+OldFormats = Mapping[tuple[bytes, int], Mapping[int, int]]
+"""By topic id and partition: base offsets of batches, and the magic that Kafka clients get them with."""
 _BEFORE: Final = struct.Struct(">qiI")
 _NULL: Final = -1
 

@@ -1,4 +1,4 @@
-"""Text of others never speaks to a terminal: every command against a hostile server and a hostile directory."""
+"""Text and files of others: every command against a hostile server and hostile directories, with lines for people."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,14 +20,16 @@ import triolog
 from triolog.protocol.native import messages as m
 from triolog.protocol.records.builder import build_batch
 from triolog.server.service.log_lines import LogLineFormatter
+from triolog.server.storage.disk import checkpoints
+from triolog.server.storage.disk.filesystem import OsFileSystem, replace_file
 from triolog.tools.cli import main as main_module
 from triolog.tools.cli.main import main
 from triolog.tools.client.blocking.client import BlockingClient
 from triolog.tools.client.config import ClientConfig
 
+from tests.support.brokers import running_broker
 from tests.support.stopped_logs import StoppedLogs
-
-from .conftest import Cli, call
+from tests.tools.cli.conftest import Cli, call
 
 EVIL: Final = "x\x1b]0;PWN\x07\u009b31mA\nPWNLINE\rPWNCR\x7f\x08\u202ePWN\u2028y\tz"
 """Escape sequences with 7 and 8 bits, line breaks of every kind, and letters that turn the line around."""
@@ -240,3 +242,152 @@ def _read(terminal: Any) -> bytes:
     except OSError:  # Linux: the other side is closed
         return b""
     return data
+
+
+COMMANDS: Final = (
+    "verify {0}",
+    "verify {0} --json",
+    "repair {0} --dry-run",
+    "du {0}",
+    "gaps list --data-dir {0}",
+    "export {0}",
+    "export {0} --target {1}/files",
+    "dump {0}",
+    "backup {0} {1}/backup",
+    "export-kafka {0} {1}/kafka",
+    "reindex {0}",
+    "compact {0} --topic flights --force",
+    "repair {0}",
+)
+
+
+def _pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def _directory(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def _circle(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path)
+
+
+def _device(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("/dev/zero")
+
+
+def _sparse(path: Path) -> None:
+    os.truncate(path, 2**40)
+
+
+HOSTILE: Final[dict[str, Callable[[Path], None]]] = {
+    "pipes": _pipe,
+    "directories": _directory,
+    "links to themselves": _circle,
+    "links to a device": _device,
+    "sparse files": _sparse,
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_commands_end_with_a_line_whatever_is_in_place_of_files(kind: str, logs: StoppedLogs, tmp_path: Path) -> None:
+    """Of each kind of file one is replaced; `call` raises what would be a traceback."""
+    logs.path.joinpath("cleaner-offset-checkpoint").touch()
+    for name in (
+        "topics.json",
+        "meta.properties",
+        "recovery-point-offset-checkpoint",
+        "cleaner-offset-checkpoint",
+        ".kafka_cleanshutdown",
+    ):
+        HOSTILE[kind](logs.path / name)
+    for path in sorted(logs.partition(1).iterdir()):
+        HOSTILE[kind](path)
+    for command in COMMANDS:
+        result = call(*command.format(logs.path, tmp_path).split())
+        assert result.output.strip(), command
+        assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+async def test_a_server_says_what_is_no_file_and_serves_the_rest(kind: str, logs: StoppedLogs) -> None:
+    for path in sorted(logs.partition(1).iterdir()):
+        HOSTILE[kind](path)
+    async with running_broker(logs.path) as broker:
+        good, bad = broker.topics.describe("flights").partitions
+        assert good.error is None
+        assert good.high_watermark > 0
+        assert bad.error is not None or bad.high_watermark == 0
+
+
+@pytest.mark.parametrize("victim", ["file", "pipe", "nothing"])
+def test_temporary_files_are_not_written_through_links(victim: str, tmp_path: Path) -> None:
+    target = tmp_path / "victim"
+    if victim == "file":
+        target.write_bytes(b"precious")
+    elif victim == "pipe":
+        os.mkfifo(target)
+    (tmp_path / "small.tmp").symlink_to(target)
+    replace_file(OsFileSystem(), str(tmp_path / "small"), b"data")
+    assert (tmp_path / "small").read_bytes() == b"data"
+    assert not (tmp_path / "small").is_symlink()
+    assert victim != "file" or target.read_bytes() == b"precious"
+    assert victim != "nothing" or not target.exists()
+
+
+def test_a_new_file_is_not_made_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "new").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="symbolic links"):
+        OsFileSystem().open(str(tmp_path / "new"), os.O_RDWR | os.O_CREAT)
+    assert not (tmp_path / "elsewhere").exists()
+
+
+STATE_FILES = ["topics.json", "security.json", "groups.json", "client-metrics.json"]
+READERS = {
+    "verify": (1,),
+    "repair --dry-run": (1,),
+    "repair": (0, 1),
+    "du": (0,),
+    "reindex": (0,),
+    "compact --topic flights --force": (0,),
+    "gaps list --data-dir": (0,),
+    "export --topic flights": (0,),
+}
+
+
+@pytest.mark.parametrize("name", [*STATE_FILES, "topics-in-creation.json", "meta.properties", "producer-id-block"])
+@pytest.mark.parametrize("command", READERS)
+def test_a_file_that_is_too_large_is_no_traceback(name: str, command: str, logs: StoppedLogs) -> None:
+    path = logs.path / name
+    path.touch()
+    os.truncate(path, checkpoints.limit_of(name) + 1)  # sparse
+    result = call(*command.split(), logs.path)
+    assert result.exit_code in READERS[command], result.output
+    if command in ("verify", "repair --dry-run") or (command == "reindex" and name == "topics.json"):
+        assert f"{name} has {checkpoints.limit_of(name) + 1} bytes, at most" in result.output
+
+
+def test_repair_returns_to_the_copy_from_before_the_last_change(logs: StoppedLogs) -> None:
+    path = logs.path / "topics.json"
+    good = path.read_bytes()
+    path.with_name("topics.json.previous").write_bytes(good)
+    path.write_bytes(b"{")
+    assert "`triolog repair" in call("verify", logs.path).stdout
+    result = call("repair", logs.path)
+    assert result.exit_code == 0
+    assert "rewrite     topics.json: restored from before the last change" in result.stdout
+    assert (path.read_bytes(), path.with_name("topics.json.corrupt-0").read_bytes()) == (good, b"{")
+    assert call("verify", logs.path).exit_code == 0
+
+
+def test_millions_of_lines_in_a_checkpoint_are_one_finding(logs: StoppedLogs) -> None:
+    path: Path = logs.path / "recovery-point-offset-checkpoint"
+    path.write_bytes(b"0\n3000000\n" + b"flights 0 1\n" * 3_000_000)
+    result = call("verify", logs.path)
+    assert (result.exit_code, len(result.stdout.splitlines()) < 10) == (1, True)
+    assert "has 3000002 lines. A checkpoint has at most 1000000 entries" in result.stdout
