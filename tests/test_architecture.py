@@ -212,6 +212,7 @@ FLOORS: Final = {
     "tools.forward": 26,
     "tools.groups": 26,
     "tools.ingest": 27,
+    "tools.mirror": 27,
     "tools.sql": 27,
     "tools.console": 27,
     "tools.cli.terminal": 27,

@@ -47,7 +47,7 @@ def test_a_quickstart_does_what_it_says(path: Path, tmp_path: Path) -> None:
         assert reader.follow(path.read_text(encoding="utf-8")) >= 1
 
 
-@pytest.mark.merge
+@pytest.mark.long  # in the merge tier the README and the tutorial read topics as tables, and each program starts a JVM
 @pytest.mark.timeout(900)
 def test_the_quickstart_with_spark_does_what_it_says(tmp_path: Path, jvm_options: str) -> None:
     with Reader(tmp_path, jvm_options) as reader:

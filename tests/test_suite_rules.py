@@ -177,7 +177,7 @@ def test_the_output_ends_with_the_closing_line(commit: Outcomes) -> None:
 
 @pytest.mark.merge
 def test_each_tier_runs_the_tests_of_the_tiers_before_it(tmp_path: Path) -> None:
-    for tier, examples, is_long_skipped in ((counts.MERGE, 100, True), (counts.LONG, 300, False)):
+    for tier, examples, is_long_skipped in ((counts.MERGE, 50, True), (counts.LONG, 300, False)):
         outcomes = _run(tmp_path / tier, tier, examples, only="merge or profile or long")
         assert outcomes.cases["test_merge"] == {} == outcomes.cases["test_profile"]
         assert ("skipped" in outcomes.cases["test_long"]) is is_long_skipped
@@ -204,7 +204,7 @@ def test_what_is_begun_first_is_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tier", "counted", "said"), [("commit", [3, 1, 20], 2), ("merge", [17, 2, 100], 9), ("long", [50, 5, 300], 50)]
+    ("tier", "counted", "said"), [("commit", [3, 1, 20], 2), ("merge", [9, 1, 50], 9), ("long", [50, 5, 300], 50)]
 )
 def test_counts_follow_the_tier(monkeypatch: pytest.MonkeyPatch, tier: str, counted: list[int], said: int) -> None:
     monkeypatch.setenv(counts.VARIABLE, tier)
@@ -215,7 +215,7 @@ def test_counts_follow_the_tier(monkeypatch: pytest.MonkeyPatch, tier: str, coun
 def test_seeds_are_fixed_before_the_long_tier_and_follow_its_seed_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(counts.SEED_VARIABLE, "1000")
     monkeypatch.setenv(counts.VARIABLE, counts.MERGE)
-    assert (counts.seeds(6, first=3), counts.draws(3).random()) == (range(3, 5), random.Random(3).random())
+    assert (counts.seeds(12, first=3), counts.draws(3).random()) == (range(3, 5), random.Random(3).random())
     monkeypatch.setenv(counts.VARIABLE, counts.LONG)
     assert counts.seeds(6, first=3) == range(1003, 1009)
     assert counts.draws(3).random() == counts.draws(3).random() != random.Random(3).random()

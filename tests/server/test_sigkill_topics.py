@@ -326,7 +326,7 @@ class Run:
         return topic == self.state.get(name) or (name in self.asked and topic == self.asked[name])
 
 
-@pytest.mark.parametrize("run", kill_runs.runs(counts(20)))
+@pytest.mark.parametrize("run", kill_runs.runs(counts(20, merge=7)))
 def test_topic_changes_are_whole_or_absent_after_sigkill(
     run: int, tmp_path: Path, server_forker: forked_servers.ServerForker
 ) -> None:

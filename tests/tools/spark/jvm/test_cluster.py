@@ -30,6 +30,8 @@ pytestmark = pytest.mark.timeout(1200)  # up to seven JVMs start
 ROOT: Final = Path(__file__).resolve().parents[4]
 INTERPRETER_PATH: Final = sys._base_executable  # type: ignore[attr-defined]
 """The Python from which the virtual environment was made: without triolog and its packages."""
+ONE_EXECUTOR: Final = {"spark.cores.max": "1"}
+"""Each executor is a JVM and its Python workers. The packed archive is unpacked by executors of both workers."""
 JOB: Final = """
 import sys
 from triolog.tools.spark.session import session
@@ -157,7 +159,7 @@ def test_executors_with_the_package_installed_read_and_write(
         master,
         jvm_options,
         [f"{address.host}:{address.port}", *topics],
-        {"spark.executorEnv.PYTHONPATH": path},
+        {"spark.executorEnv.PYTHONPATH": path, **ONE_EXECUTOR},
         {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": path},
     )
     assert line == f"master {master}"
@@ -183,7 +185,7 @@ def test_executors_without_the_package_end_the_query_with_one_line_that_names_th
         master,
         jvm_options,
         [f"{address.host}:{address.port}", *topics],
-        {"spark.executorEnv.PYTHONPATH": str(tmp_path / "executor"), "spark.task.maxFailures": "1"},
+        {"spark.executorEnv.PYTHONPATH": str(tmp_path / "executor"), "spark.task.maxFailures": "1", **ONE_EXECUTOR},
         {"PYSPARK_PYTHON": str(python), "PACKAGES_OF_DRIVER": path},
         FAILING_JOB,
     )
