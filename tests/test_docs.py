@@ -14,6 +14,7 @@ import attrs
 import pytest
 from triolog.protocol.kafka.apis import APIS
 from triolog.protocol.native import messages
+from triolog.server.config.version import VERSION, VERSION_DATE
 from triolog.server.fake.faults.rules import DISK_EFFECTS, EFFECTS
 from triolog.tools.cli.main import SUBCOMMANDS
 from triolog.tools.cli.reference.command_page import command_page
@@ -129,6 +130,12 @@ def test_the_configuration_tables_are_those_of_the_code() -> None:
     assert page == renewed(page), "run: python -m triolog.tools.cli.reference.config_table --write"
     page = (DOCS / "forward.md").read_text(encoding="utf-8")
     assert page == renewed_forward(page), "run: python -m triolog.tools.cli.reference.config_table --write"
+
+
+def test_the_date_of_the_version_is_that_of_the_changelog() -> None:
+    """The server takes no clock for right that shows an earlier day."""
+    text = (TESTS.parent / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.findall(r"^## \[(\d[^]]*)\] - (\S+)$", text, re.MULTILINE)[0] == (VERSION, VERSION_DATE)
 
 
 def test_the_tables_of_rights_have_every_call_as_the_code_guards_it() -> None:

@@ -41,3 +41,17 @@ def test_a_server_with_a_problem_exits_with_1(cli: Cli, monkeypatch: pytest.Monk
     result = cli.call("status")
     assert (result.exit_code, result.stdout.splitlines()[-1].split(maxsplit=1)) == (1, ["problem", r"disk \x1b[31m on fire"])
     assert "has problems" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("clock", "text"),
+    [
+        (None, None),
+        ({"is_plausible": True, "is_trusted": True}, None),
+        ({"is_plausible": True, "is_trusted": False}, "it has jumped"),
+        ({"is_plausible": False, "is_trusted": False}, "the wall clock is wrong"),
+    ],
+)
+def test_a_clock_that_is_not_trusted_is_shown(clock: dict[str, Any] | None, text: str | None) -> None:
+    shown = status._clock({"clock": clock})
+    assert shown == text or (shown is not None and text is not None and shown.startswith(text))
