@@ -19,7 +19,7 @@ from ....server.config.broker_config import BROKER_KEYS
 from ....server.listeners.kafka import guard as kafka_guard
 from ....server.listeners.native import guard as native_guard
 from ...forward.settings.forward_settings import FORWARD
-from ...ingest.settings import INGEST, MAP_KEYS
+from ...ingest.settings import FILE_KEYS, INGEST, MAP_KEYS
 
 HEAD = ("| call | needs | leaves out |", "|---|---|---|")
 NOTHING = "nothing"
@@ -108,7 +108,14 @@ def renewed_forward(page: str) -> str:
 
 def renewed_ingest(page: str) -> str:
     """The same for the page with ingest."""
-    return _renewed(page, {"ingest keys": forward_table(INGEST.link_keys), "map keys": forward_table(MAP_KEYS)})
+    return _renewed(
+        page,
+        {
+            "ingest keys": forward_table(INGEST.link_keys),
+            "map keys": forward_table(MAP_KEYS),
+            "file keys": forward_table(FILE_KEYS),
+        },
+    )
 
 
 def renewed_rights(page: str) -> str:
