@@ -269,8 +269,8 @@ class BrokerConfig:
     )
     clock_check: bool = bool_key(
         True,
-        "Suspend retention.ms and all expiry while the wall clock is before the newest record or the date of this version, and "
-        "after it has jumped. `false`: trust the clock.",
+        "Suspend retention.ms and all expiry after jumps of the wall clock, and while it is before the newest record or the "
+        "date of this version. `false`: trust the clock.",
     )
     retention_check_interval_ms: int = int_key(
         300_000,
