@@ -43,7 +43,7 @@ damage-demo: $(VENV)/.installed-edge-demo
 edge-demo: $(VENV)/.installed-edge-demo
 	$(BIN)/triolog edge-demo $(ARGS)
 
-# ARGS=... goes to the demo: --rows N, --json, --picture FILE.
+# ARGS=... goes to the demo: --rows N, --json.
 spark-demo: $(VENV)/.installed-spark-demo
 	$(BIN)/triolog spark demo $(ARGS)
 
@@ -143,7 +143,7 @@ format: $(VENV)/.installed-dev
 
 # A manual page for every command, in build/man.
 man: $(VENV)/.installed-demo
-	$(BIN)/python -m triolog.tools.cli.reference.man_pages build/man
+	$(BIN)/python packaging/man_pages.py build/man
 
 # The bill of materials, in build/triolog.cdx.json, with the extras of a server. SBOM_EXTRAS=spark chooses others.
 sbom: $(VENV)/.installed-release

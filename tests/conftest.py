@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 LONG_MAX_EXAMPLES: Final = 300
+PACKAGES: Final = ("triolog/protocol", "triolog/server", "triolog/tools")
 JVM_TESTS: Final = ("tests/tools/spark/jvm/", "tests/kafka/")
 """Folders whose tests share one JVM: Spark's, and that of Apache Kafka's tools."""
 MERGE_FOLDERS: Final = ("tests/applications/", "tests/browser/", *JVM_TESTS)
@@ -113,6 +114,14 @@ def pytest_report_header() -> str:
     return f"triolog: {counts.tier()} tier, {settings.default.max_examples} examples per property, {draws}"
 
 
+def pytest_collection(session: pytest.Session) -> None:
+    """Before a worker collects the whole suite."""
+    worker = getattr(session.config, "workerinput", None)
+    if worker is not None and session.config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        number = int(worker["workerid"].removeprefix("gw"))
+        bytecode.import_in_turn(ROOT, (*PACKAGES, "tests"), number % worker["workercount"], worker["workercount"])
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     left_out = [name for name in counts.TIERS if not counts.is_at_least(name)]
     skips = {name: pytest.mark.skip(reason=f"runs with {counts.VARIABLE}={name}") for name in left_out}
@@ -127,7 +136,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """Thousands of tests and the modules they import stay to the end: the collector need not look at them again and again,
     which took a tenth of the suite. While they come into being nearly nothing of them is garbage: no collector then."""
-    gc.collect()
     gc.freeze()
     gc.enable()
 

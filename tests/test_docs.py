@@ -17,11 +17,10 @@ from triolog.protocol.native import messages
 from triolog.server.config.version import VERSION, VERSION_DATE
 from triolog.server.fake.faults.rules import DISK_EFFECTS, EFFECTS
 from triolog.tools.cli.main import SUBCOMMANDS
-from triolog.tools.cli.reference.command_page import command_page
-from triolog.tools.cli.reference.config_table import renewed, renewed_forward, renewed_rights
 
 TESTS: Final = Path(__file__).resolve().parent
 DOCS: Final = TESTS.parent / "docs"
+CODE_TABLES: Final = runpy.run_path(str(DOCS / "code_tables.py"))
 FACTS: Final = "## Facts of Kafka's tests"
 STATUSES: Final = ("tested", "deviation", "listener", "not applicable")
 PAGES: Final = sorted(
@@ -125,11 +124,10 @@ def dead_names(text: str) -> list[str]:
     return [name for name in NAME.findall(text) if not used.issuperset(name.split("."))]
 
 
-def test_the_configuration_tables_are_those_of_the_code() -> None:
-    page = (DOCS / "reference" / "configuration.md").read_text(encoding="utf-8")
-    assert page == renewed(page), "run: python -m triolog.tools.cli.reference.config_table --write"
-    page = (DOCS / "forward.md").read_text(encoding="utf-8")
-    assert page == renewed_forward(page), "run: python -m triolog.tools.cli.reference.config_table --write"
+@pytest.mark.parametrize("name", CODE_TABLES["PAGES"])
+def test_the_tables_of_a_page_are_those_of_the_code(name: str) -> None:
+    page = (TESTS.parent / name).read_text(encoding="utf-8")
+    assert page == CODE_TABLES["renewed"](page, CODE_TABLES["PAGES"][name]()), "run: python docs/code_tables.py --write"
 
 
 def test_the_date_of_the_version_is_that_of_the_changelog() -> None:
@@ -138,19 +136,24 @@ def test_the_date_of_the_version_is_that_of_the_changelog() -> None:
     assert re.findall(r"^## \[(\d[^]]*)\] - (\S+)$", text, re.MULTILINE)[0] == (VERSION, VERSION_DATE)
 
 
-def test_the_tables_of_rights_have_every_call_as_the_code_guards_it() -> None:
+def test_a_page_without_the_marker_of_a_table_is_refused() -> None:
+    with pytest.raises(ValueError, match="the page lacks"):
+        CODE_TABLES["renewed"]("no markers", {"server keys": ""})
+
+
+def test_the_tables_of_rights_have_every_call() -> None:
     page = (DOCS / "reference" / "rights.md").read_text(encoding="utf-8")
-    assert page == renewed_rights(page), "run: python -m triolog.tools.cli.reference.config_table --write"
     names = set(re.findall(r"^\| `?(\w+)`? \|", page, re.MULTILINE)) - {"call"}
     assert names == {*messages.REQUESTS, *(api.name for api in APIS.values())}
 
 
 def test_the_reference_of_commands_has_each_with_its_options() -> None:
-    page = command_page()
+    hooks = runpy.run_path(str(DOCS / "site_hooks.py"))
+    page = hooks["command_page"]()
     assert [name for name in SUBCOMMANDS if f"\n\n## triolog {name}\n\n```\ntriolog {name} " not in page] == []
     assert "\n## triolog topics add-partitions\n" in page
     assert "\n| `--isolation [read_uncommitted|read_committed]` | " in page
-    assert runpy.run_path(str(DOCS / "site_hooks.py"))["COMMANDS"] in (DOCS / "reference" / "commands.md").read_text()
+    assert hooks["COMMANDS"] in (DOCS / "reference" / "commands.md").read_text()
 
 
 def test_the_diagrams_are_those_that_are_drawn() -> None:

@@ -17,9 +17,11 @@ from ..logs.configs import BrokerConfigs, ClientMetrics, GroupConfigs
 from ..logs.gap_passes import Gaps
 from ..logs.log_manager import LogManager, open_log_manager, run_maintenance
 from ..logs.log_opening import Report
+from ..logs.reader import LogReader
 from ..logs.security import Security, open_security
 from ..logs.segment_leases import SegmentLeases
 from ..logs.wear import Wear
+from ..logs.writer import LogWriter
 from ..partitions.disk import Disk
 from ..partitions.open_files import DescriptorBudget
 from ..sharing.partitions import SharePartitions
@@ -36,11 +38,9 @@ from ..telemetry.otlp import load_otlp
 from ..transactions.transaction_coordinator import TransactionCoordinator
 from .coordinators import Coordinators, OffsetCommits, Producers, open_coordinators
 from .logs import Directories, Logs
-from .reader import LogReader
 from .share_fetches import ShareFetches
 from .statistics import BrokerStatistics, Collector
 from .topics import TopicAdmin
-from .writer import LogWriter
 
 T = TypeVar("T")
 

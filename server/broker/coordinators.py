@@ -21,7 +21,8 @@ from ...protocol.coordinator.offsets import OFFSETS_TOPIC
 from ...protocol.coordinator.share_group_records import SHARE_GROUP_STATE_TOPIC
 from ...protocol.coordinator.stage_commits import STAGE_COMMITS_TOPIC
 from ...protocol.coordinator.transactions import TRANSACTIONS_TOPIC
-from ...protocol.errors import RequestError
+from ...protocol.errors import InvalidRequestError, RequestError
+from ...protocol.limits import INT64_MAX
 from ...protocol.types import TopicPartition
 from ..groups.coordinators.group_coordinator import GroupCoordinator
 from ..groups.values import NO_MEMBER, CommittingMember
@@ -242,6 +243,9 @@ class OffsetCommits:
         none of them could be kept.
         """
         commits = [Commit(*each) for each in offsets]
+        for commit in commits:
+            if not -INT64_MAX <= commit.offset <= INT64_MAX:
+                raise InvalidRequestError(f"offset {commit.offset} of {commit.topic_partition} does not fit 64 bits")
         if transaction is None:
             return await self._coordinator.commit(group, commits, member)
         transactional_id, producer_id, producer_epoch = transaction

@@ -12,7 +12,7 @@ from ...protocol.errors import RequestError
 from ...protocol.types import TopicPartition
 from ..logs.compaction import Compaction
 from ..logs.log_manager import LogManager
-from ..partitions.partition import PartitionStatistics
+from ..partitions.partition import PartitionActor, PartitionStatistics
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.log.changes import raise_leader_epoch
 from ..storage.log.log import LogSnapshot
@@ -52,6 +52,10 @@ class Logs:
         """`delete_records` for many partitions, answered in the order asked; each succeeds or fails alone. A hundred cost
         little more than one: what a log directory knows of its logs is written once."""
         return await self._manager.retention.delete_records(wanted)
+
+    def actor(self, topic_partition: TopicPartition) -> PartitionActor:
+        """Return the owner of a partition's log, for brokers of tests. Raises RequestError."""
+        return self._manager.topics.actor(topic_partition)
 
     async def raise_leader_epoch(self, topic_partition: TopicPartition) -> int:
         """Begin the next leader epoch of a partition, as a new leader does, and answer it. Raises RequestError."""

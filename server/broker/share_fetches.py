@@ -15,6 +15,7 @@ from ...protocol.limits import MIB
 from ...protocol.records.batch import BatchHeader, iter_batches
 from ...protocol.types import Bytes
 from ..logs.gap_passes import GapPasses
+from ..logs.reader import FetchPartition, LogReader, ReaderView
 from ..logs.topics import Topics
 from ..loop.procedures import perform
 from ..loop.waiting import Waiters, waiting_on
@@ -23,7 +24,6 @@ from ..sharing.partitions import NeverBegunError, SharePartitions
 from ..sharing.state.values import AcquiredRecords, AcquireMode, OffsetRange, ShareKey, StateBatch
 from ..storage.errors import OffsetInGapError
 from ..storage.lookups.fetch import FetchedRecords
-from .reader import FetchPartition, LogReader, ReaderView
 
 NOTHING: Final = b""
 SHARES_PER_TURN: Final = 64

@@ -11,7 +11,6 @@ import attrs
 import trio
 
 from ...protocol.errors import (
-    InvalidTopicError,
     RequestError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
@@ -22,20 +21,14 @@ from ..config.log_config import check_internal_change
 from ..logs.internal_topic import INTERNAL_TOPIC_CONFIG
 from ..logs.log_manager import LogManager
 from ..logs.topic_changes import ConfigChange
-from ..logs.topics import HostedPartition, HostedTopic, OfflinePartition
+from ..logs.topics import HostedPartition, HostedTopic, OfflinePartition, check_not_internal
 from ..offsets.committed_offsets import CommittedOffsets
 from ..sharing.partitions import SharePartitions
 from ..storage.disk.checkpoints import encode_uuid
-from ..storage.disk.paths import INTERNAL_TOPICS, is_internal
+from ..storage.disk.paths import is_internal
 
 MADE_BY_ADMINISTRATORS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 """Topics of the server's own that can be made before a coordinator needs them."""
-
-
-def check_not_internal(topic: str) -> None:
-    """Only the coordinators write, change and delete the topics that they keep their state in. Raises InvalidTopicError."""
-    if topic in INTERNAL_TOPICS:
-        raise InvalidTopicError(f"{topic} belongs to the server. It can be read, but not written, changed or deleted")
 
 
 @attrs.frozen(eq=False, repr=False)

@@ -227,6 +227,12 @@ class AioLog(FormerLogCalls, Proxy[LogView, AwaitedCaller]):
     end_offsets = awaited_sync(LogView.end_offsets)
     delete_records = awaited(LogView.delete_records)
     compact = awaited(LogView.compact)
+    skip_offsets = awaited(LogView.skip_offsets)
+    append_empty_batch = awaited(LogView.append_empty_batch)
+    append_old_format = awaited(LogView.append_old_format)
+    lose_offsets = awaited(LogView.lose_offsets)
+    generate = awaited(LogView.generate)
+    discard = awaited_sync(LogView.discard)
 
 
 class AioGroups(Proxy[GroupsView, AwaitedCaller]):

@@ -131,7 +131,7 @@ class EmbeddedBroker:
 
     def log(self, topic: str) -> LogView:
         """The records of a topic."""
-        return LogView(lambda: self.core, topic)
+        return LogView(lambda: self.core, topic, lambda: self.life.odd_logs)
 
     # ---- life ------------------------------------------------------------------------------------------------------------
 

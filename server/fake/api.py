@@ -21,6 +21,7 @@ import attrs
 
 from ...protocol.errors import RequestError, TriologError
 from ...protocol.types import TopicPartition
+from ..broker import PlainRecord
 from ..config.values import Address
 from ..listeners.http.access import JSON, HttpAccess, HttpAnswer, HttpRequest
 from .faults.faults import FaultRules
@@ -117,11 +118,11 @@ class ControlApi:
         found = await self.requests.wait_for(count=count, timeout_s=_timeout_s(told), **_wanted(told))
         return [request.as_json() for request in found]
 
-    # ---- topics and groups -----------------------------------------------------------------------------------------------
+    # ---- topics ----------------------------------------------------------------------------------------------------------
 
     @_call("GET", "/topics")
     async def list_topics(self, _told: Told) -> Any:
-        return {name: LogView(lambda: self.life.core, name).end_offsets() for name in self.life.core.topics.names()}
+        return {name: self._log(name).end_offsets() for name in self.life.core.topics.names()}
 
     @_call("POST", "/topics", "name", "partitions", "config")
     async def create_topic(self, told: Told) -> Any:
@@ -138,7 +139,7 @@ class ControlApi:
         return {}
 
     def _log(self, topic: str) -> LogView:
-        return LogView(lambda: self.life.core, topic)
+        return LogView(lambda: self.life.core, topic, lambda: self.life.odd_logs)
 
     @_call("GET", f"/topics/{_NAME}/records", "partition", "offset")
     async def read_records(self, told: Told, name: str) -> Any:
@@ -149,12 +150,8 @@ class ControlApi:
 
     @_call("POST", f"/topics/{_NAME}/records", "partition", "records")
     async def append_records(self, told: Told, name: str) -> Any:
-        topic_partition = TopicPartition(name, whole_number(told, "partition") or 0)
-        said = told.get("records") or []
-        if not isinstance(said, list):
-            raise BadRequestError(f"records is {said!r}, expected a list")
-        records = [plain_record(each) for each in said]
-        result = await self.life.core.writer.append(topic_partition, records)
+        records = _records(told)
+        result = await self.life.core.writer.append(TopicPartition(name, _partition(told)), records)
         return {"base_offset": result.base_offset, "count": len(records)}
 
     @_call("POST", f"/topics/{_NAME}/wait", "count", "partition", "timeout_ms")
@@ -166,6 +163,63 @@ class ControlApi:
     @_call("POST", f"/topics/{_NAME}/compact", "partition")
     async def compact(self, told: Told, name: str) -> Any:
         return {"rounds": await self._log(name).compact(whole_number(told, "partition"))}
+
+    @_call("POST", f"/topics/{_NAME}/delete-records", "partition", "before_offset")
+    async def delete_records(self, told: Told, name: str) -> Any:
+        before = whole_number(told, "before_offset")
+        start = await self._log(name).delete_records(-1 if before is None else before, partition=_partition(told))
+        return {"start_offset": start}
+
+    # ---- logs that no real broker would have -----------------------------------------------------------------------------
+
+    @_call("POST", f"/topics/{_NAME}/skip-offsets", "partition", "count")
+    async def skip_offsets(self, told: Told, name: str) -> Any:
+        return {"next_offset": await self._log(name).skip_offsets(_count(told), partition=_partition(told))}
+
+    @_call("POST", f"/topics/{_NAME}/empty-batch", "partition", "count")
+    async def append_empty_batch(self, told: Told, name: str) -> Any:
+        return {"base_offset": await self._log(name).append_empty_batch(_count(told), partition=_partition(told))}
+
+    @_call("POST", f"/topics/{_NAME}/old-format", "partition", "records", "magic")
+    async def append_old_format(self, told: Told, name: str) -> Any:
+        records, magic = _records(told), whole_number(told, "magic")
+        log = self._log(name)
+        return {
+            "base_offset": await log.append_old_format(
+                records, magic=1 if magic is None else magic, partition=_partition(told)
+            ),
+            "count": len(records),
+        }
+
+    @_call("POST", f"/topics/{_NAME}/lose-offsets", "partition", "count")
+    async def lose_offsets(self, told: Told, name: str) -> Any:
+        return {"base_offset": await self._log(name).lose_offsets(_count(told), partition=_partition(told))}
+
+    @_call("POST", f"/topics/{_NAME}/generate", "partition", "count", "value_bytes", "seed")
+    async def generate(self, told: Told, name: str) -> Any:
+        log, value_bytes = self._log(name), whole_number(told, "value_bytes")
+        await log.generate(
+            _count(told),
+            value_bytes=100 if value_bytes is None else value_bytes,
+            seed=whole_number(told, "seed") or 0,
+            partition=whole_number(told, "partition"),
+        )
+        return {"end_offsets": log.end_offsets()}
+
+    @_call("POST", f"/topics/{_NAME}/discard", "partition")
+    async def discard(self, told: Told, name: str) -> Any:
+        self._log(name).discard(whole_number(told, "partition"))
+        return {}
+
+    # ---- groups ----------------------------------------------------------------------------------------------------------
+
+    @_call("POST", f"/groups/{_NAME}/commit", "topic", "partition", "offset")
+    async def commit_offset(self, told: Told, name: str) -> Any:
+        topic, offset = str(told.get("topic") or ""), whole_number(told, "offset")
+        if offset is None:
+            raise BadRequestError("offset is missing")
+        await self.groups.commit(name, {TopicPartition(topic, _partition(told)): offset})
+        return await self.describe_group({"topic": topic}, name)
 
     @_call("GET", f"/groups/{_NAME}", "topic")
     async def describe_group(self, told: Told, name: str) -> Any:
@@ -447,6 +501,22 @@ def _nodes(life: Life) -> list[dict[str, Any]]:
         {"node": number, "address": f"{node.host}:{node.port}", "is_up": number not in down}
         for number, node in ((number, life.nodes.shown(number)) for number in life.nodes.addresses)
     ]
+
+
+def _partition(told: Told) -> int:
+    return whole_number(told, "partition") or 0
+
+
+def _count(told: Told) -> int:
+    count = whole_number(told, "count")
+    return 1 if count is None else count
+
+
+def _records(told: Told) -> list[PlainRecord]:
+    said = told.get("records") or []
+    if not isinstance(said, list):
+        raise BadRequestError(f"records is {said!r}, expected a list")
+    return [plain_record(each) for each in said]
 
 
 def _principal(told: Told) -> str:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from ..listeners.opening import Listeners
     from .kafka.node_listeners import NodeListener
     from .kafka.nodes import Nodes
+    from .odd_logs import OddLogs
     from .token_issuer import TokenIssuer
 
 Prepare = Callable[[Broker], Awaitable[None]]
@@ -77,6 +78,8 @@ class Life:
     faults: Faults = attrs.field(factory=Faults)
     disk_faults: DiskFaults = attrs.field(factory=DiskFaults)
     requests: RequestLog = attrs.field(factory=RequestLog)
+    old_formats: dict[tuple[bytes, int], dict[int, int]] = attrs.field(factory=dict)
+    """See `OddLogs.old_formats`."""
     addresses: Addresses = attrs.field(factory=Addresses)
     node_count: int = 1
     """Listeners of Kafka's protocol that look like so many brokers."""
@@ -108,6 +111,7 @@ class Life:
     _node_listeners: dict[int, NodeListener] = attrs.field(factory=dict)
     _listeners: Listeners | None = None
     _admission: Admission | None = None
+    _odd_logs: OddLogs | None = None
     _prepare: Prepare | None = None
     """What is done to the next core before it listens."""
 
@@ -127,6 +131,15 @@ class Life:
         if self._core is None:
             raise ForkedError if self._is_forked else NotRunningError("the broker is down. Call restart() to start it again")
         return self._core
+
+    @property
+    def odd_logs(self) -> OddLogs:
+        """The logs that no real broker would have."""
+        if self._odd_logs is None:
+            from .odd_logs import OddLogs  # most tests have none
+
+            self._odd_logs = OddLogs(self.old_formats)
+        return self._odd_logs
 
     @property
     def is_running(self) -> bool:
@@ -151,7 +164,11 @@ class Life:
         self._stop, self._ended = trio.Event(), trio.Event()
         try:
             async with open_broker_core(self.config, fs=self._fs, clock=self._server_clock()) as core:
-                failure = await self._serve(core, task_status)
+                try:
+                    failure = await self._serve(core, task_status)
+                finally:
+                    if self._odd_logs is not None:
+                        await self._odd_logs.settle(core)
                 if failure is not None:
                     raise failure
         finally:
@@ -172,6 +189,8 @@ class Life:
             try:
                 if self._prepare is not None:
                     await self._prepare(core)
+                if self._odd_logs is not None:
+                    self._odd_logs.install(core)
                 self.addresses = await self._listen(core, serving)
                 self._core = core
                 task_status.started()
@@ -203,7 +222,7 @@ class Life:
             from .kafka.kafka_versions import apis_of
             from .kafka.watched import Watch
 
-            watch = Watch(self.faults, self.requests, self.clock.now_ms)
+            watch = Watch(self.faults, self.requests, self.clock.now_ms, self.old_formats)
             apis = None if self.kafka_version is None else apis_of(self.kafka_version)
         if watch is None or self.node_count == 1:
             self._listeners = listeners = Listeners(core, watch, apis, self.protocols, self._ports.listen)
@@ -370,6 +389,8 @@ class Life:
             await self._wipe()
         finally:
             self._prepare = None
+        self._odd_logs = None
+        self.old_formats.clear()
         self.requests.clear()
 
     async def snapshot(self, target: Path, *, durable: bool = True) -> None:

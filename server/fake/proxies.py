@@ -245,6 +245,12 @@ class BlockingLog(FormerLogCalls, Proxy[LogView, Caller]):
     end_offsets = at_once(LogView.end_offsets)
     delete_records = waiting(LogView.delete_records)
     compact = waiting(LogView.compact)
+    skip_offsets = waiting(LogView.skip_offsets)
+    append_empty_batch = waiting(LogView.append_empty_batch)
+    append_old_format = waiting(LogView.append_old_format)
+    lose_offsets = waiting(LogView.lose_offsets)
+    generate = waiting(LogView.generate)
+    discard = at_once(LogView.discard)
 
 
 class BlockingGroups(Proxy[GroupsView, Caller]):

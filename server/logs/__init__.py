@@ -1,1 +1,1 @@
-"""All logs of a server: log directories, topics, retention and holds, compaction, scrubbing, leases, wear."""
+"""All logs of a server: reading and writing them, directories, topics, retention, compaction, scrubbing, leases, wear."""

@@ -9,7 +9,7 @@ send again for minutes, because a full disk waits for a person. Reads, deletions
 is for them.
 
 It is looked once a second, and earlier when appends may have used up half of a reserve. What a look finds is granted to the
-appends of a directory (see `partitions.room`), down to a quarter of its reserve: an append that would go below waits for a
+appends of a directory (`backpressure.Room`), down to a quarter of its reserve: an append that would go below waits for a
 look of its own, which makes room for it or lets it be refused. So no append of a client finds a device full, however fast it
 comes. Every change of state is a log line with figures, and `statistics` says how things stand.
 
@@ -30,7 +30,7 @@ from ...protocol.errors import ErrorCode, RequestError
 from ...protocol.limits import MIB
 from ..config import DiskFullPolicy
 from ..loop.procedures import in_turns
-from ..partitions.room import Room
+from ..partitions.backpressure import Room
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.disk.paths import is_internal
 from ..storage.log.log import Log

@@ -212,6 +212,19 @@ class Security:
             self._shapes[mechanism] = dict((+counts).most_common(MOST_SHAPES)) or {DEFAULT_SHAPE: 1}
         return self._shapes[mechanism]
 
+    def note_login(self, principal: str, host: str, protocol: str, mechanism: str | None) -> None:
+        """Count a login, and note it in the audit log."""
+        self.statistics.logins += 1
+        if self.audit is not None:
+            self.audit.note("login", principal=principal, host=host, protocol=protocol, mechanism=mechanism)
+
+    def note_failed_login(self, user: str, host: str, protocol: str, mechanism: str | None, why: str, *, peer: str) -> None:
+        """Count a login that failed, note it in the audit log and log it. `user`: empty where the peer has named none."""
+        self.statistics.failed_logins += 1
+        if self.audit is not None:
+            self.audit.note("login failed", user=user, host=host, protocol=protocol, mechanism=mechanism, why=why)
+        LOGGER.warning("login failed: %s as %r by %s: %s", peer, user[:MOST_CHARS] or None, mechanism, why)
+
     def scram_users(self) -> Mapping[CredentialKey, ScramCredential]:
         """The stored SCRAM credentials."""
         return self._copies.state.credentials

@@ -13,14 +13,14 @@ from typing import ClassVar, Final
 import attrs
 import trio
 
-from ...protocol.errors import ErrorCode, RequestError, UnknownTopicOrPartitionError
+from ...protocol.errors import ErrorCode, InvalidTopicError, RequestError, UnknownTopicOrPartitionError
 from ...protocol.types import TimestampType, TopicPartition
 from ..config import LogConfig
 from ..partitions.partition import PartitionActor
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.directory.topics_file import Topic, entry_bytes
 from ..storage.disk.checkpoints import encode_uuid, offset_lines_bytes
-from ..storage.disk.paths import collision_key
+from ..storage.disk.paths import INTERNAL_TOPICS, collision_key
 from ..storage.errors import LogOfflineError
 from ..system.client_memory import Account, ClientMemory, deep_bytes
 
@@ -239,6 +239,12 @@ class Topics:
     def hosted(self) -> list[HostedPartition]:
         """Every partition that has an actor. Asked for with every topic that is made, of thousands: no step of it is ours."""
         return list(filter(_has_actor, chain.from_iterable(map(_partitions, self._topics.values()))))
+
+
+def check_not_internal(topic: str) -> None:
+    """Only the coordinators write, change and delete the topics that they keep their state in. Raises InvalidTopicError."""
+    if topic in INTERNAL_TOPICS:
+        raise InvalidTopicError(f"{topic} belongs to the server. It can be read, but not written, changed or deleted")
 
 
 def _bytes_of(name: str, configs: Mapping[str, str]) -> int:

@@ -6,8 +6,8 @@ partition, a send for each peer. A session needs no task to be read from, only t
 A session that reads nothing at the moment is left alone until its peer sends something or goes away. Then it is told of a
 departure, once, and not woken again by bytes that it does not want yet.
 
-The only task of a connection: it waits for one obstacle of a request at a time, and for deadlines. In between it rests until
-a wake-up.
+`ConnectionTask` is the only task of a connection: it waits for one obstacle of a request at a time, and for deadlines. In
+between it rests until a wake-up. `Deadlines` are those of the requests of all connections of a listener.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import trio
 
 from .readiness import Watcher, open_watcher
 from .turns import Gathering
-from .waiting import Deadlines
 
 READING: Final = "reading"
 """The only state of a session in which it is read from."""
@@ -58,6 +57,61 @@ class Reads(Protocol):
 
     def end_with(self, error: Exception) -> None:
         """An unhandled exception, which ends this session and nothing else."""
+
+
+CHECK_S: Final = 1.0
+"""How exact a deadline is, and the shortest one."""
+
+
+class Expires(Protocol):
+    """A request that has a timeout."""
+
+    def expire(self) -> None:
+        """Its time is over. Called once, unless it was removed before. Raises nothing: others wait for the same task."""
+
+
+class Deadlines(dict[Expires, float]):
+    """Deadlines of all connections of a listener, by what waits. Owner: the listener; `run` is its task. The task checks once a
+    second, and never while nothing waits. A new entry reads no clock: the next check does.
+
+    A deadline is in trio's time. Below 0 it is -1 less the seconds of an entry that no check has seen: its time begins with the
+    next one, however far the clock has gone meanwhile. What waits no longer is popped.
+    """
+
+    __slots__ = ("_first",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._first: trio.Event | None = None
+        """Set when something begins to wait, while nothing does."""
+
+    def add(self, who: Expires, seconds: float) -> None:
+        """Have `expire` called after so long, and at most two checks; below 0 is as 0."""
+        if self._first is not None:
+            self._first.set()
+            self._first = None
+        self[who] = -1.0 - seconds if seconds > 0 else -1.0
+
+    async def run(self) -> None:
+        """Tell who has waited for too long, until cancelled."""
+        while True:
+            if not self:
+                first = self._first = trio.Event()
+                await first.wait()
+            await trio.sleep(CHECK_S)
+            self._look(trio.current_time())
+
+    def _look(self, now: float) -> None:
+        """Apart from `run`, whose frame would keep who expired last, with its connection, until the next one does."""
+        over = []
+        for who, deadline in self.items():
+            if deadline < 0:
+                self[who] = now - 1.0 - deadline
+            elif deadline <= now:
+                over.append(who)
+        for who in over:
+            if self.pop(who, None) is not None:
+                who.expire()
 
 
 @attrs.define(eq=False, repr=False)

@@ -1,5 +1,5 @@
-"""Waits that other code ends: deadlines of requests, readers that wait for a partition to change, the clock of a coordinator,
-and locks by key, which serialize the changes of a thing in the order of the requests.
+"""Waits that other code ends: readers that wait for a partition to change, the clock of a coordinator, and locks by key,
+which serialize the changes of a thing in the order of the requests.
 
 *Invariant*, the lock order: a group's lock, then the lock of a share state, then the flusher. A task that holds one takes none
 that comes before it.
@@ -9,64 +9,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Hashable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import attrs
 import trio
-
-CHECK_S: Final = 1.0
-"""How exact a deadline is, and the shortest one."""
-
-
-class Expires(Protocol):
-    """A request that has a timeout."""
-
-    def expire(self) -> None:
-        """Its time is over. Called once, unless it was removed before. Raises nothing: others wait for the same task."""
-
-
-class Deadlines(dict[Expires, float]):
-    """Deadlines of all connections of a listener, by what waits. Owner: the listener; `run` is its task. The task checks once a
-    second, and never while nothing waits. A new entry reads no clock: the next check does.
-
-    A deadline is in trio's time. Below 0 it is -1 less the seconds of an entry that no check has seen: its time begins with the
-    next one, however far the clock has gone meanwhile. What waits no longer is popped.
-    """
-
-    __slots__ = ("_first",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._first: trio.Event | None = None
-        """Set when something begins to wait, while nothing does."""
-
-    def add(self, who: Expires, seconds: float) -> None:
-        """Have `expire` called after so long, and at most two checks; below 0 is as 0."""
-        if self._first is not None:
-            self._first.set()
-            self._first = None
-        self[who] = -1.0 - seconds if seconds > 0 else -1.0
-
-    async def run(self) -> None:
-        """Tell who has waited for too long, until cancelled."""
-        while True:
-            if not self:
-                first = self._first = trio.Event()
-                await first.wait()
-            await trio.sleep(CHECK_S)
-            self._look(trio.current_time())
-
-    def _look(self, now: float) -> None:
-        """Apart from `run`, whose frame would keep who expired last, with its connection, until the next one does."""
-        over = []
-        for who, deadline in self.items():
-            if deadline < 0:
-                self[who] = now - 1.0 - deadline
-            elif deadline <= now:
-                over.append(who)
-        for who in over:
-            if self.pop(who, None) is not None:
-                who.expire()
 
 
 @attrs.define(eq=False, repr=False)

@@ -4,8 +4,8 @@ durability promises).
 A write that fails is taken back, and the append is answered with an error; the next one may succeed. A sync that fails is
 final, because the kernel forgets what it could not write: the log goes offline, as when taking back fails. Where the device
 only had no room it is as with a write, and what is not synced yet is written again before the next sync (see `write_again` in
-storage). Before it comes to that, an append waits until the guard of the disks has looked or made room (see `room` in
-`partitions.disk`); the server's own topics and the markers of transactions do not wait.
+storage). Before it comes to that, an append waits until the guard of the disks has looked or made room (see `Room` in
+`backpressure`); the server's own topics and the markers of transactions do not wait.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from ..storage.errors import AppendFailedError, LogOfflineError, StorageError, S
 from ..storage.log.append import AppendPlan, abort_append, commit_append, plan_append
 from ..storage.log.log import Log
 from ..storage.log.prepare import PreparedAppend
+from .backpressure import FILE_BLOCK_BYTES, ROLL_BYTES, Room
 from .disk import Disk, OperationFailedError
 from .flusher import Flusher, is_final
-from .room import FILE_BLOCK_BYTES, ROLL_BYTES, Room
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -149,6 +149,8 @@ class Appender:
                 return FailedGroup(plan, appends, exc)
             self._room.wrote(size)
             self._commit(plan, appends)
+        elif log.is_black_hole:
+            self._commit(plan, appends)
         self.flusher.after_unsynced_write()
         for answer, append in zip(plan.answers, appends, strict=True):
             append.answer(answer)
@@ -215,6 +217,8 @@ class Appender:
             finally:
                 self._room.done(size)
             self._commit(plan, appends)
+        elif self.log.is_black_hole:
+            self._commit(plan, appends)
         if self.log.config.durability.mode is not DurabilityMode.FSYNC:
             self.flusher.syncs += plan.sync and plan.writes
             self.flusher.after_unsynced_write()
@@ -244,7 +248,7 @@ class Appender:
     def _commit(self, plan: AppendPlan, appends: list[AppendCommand]) -> None:
         """The group is written."""
         size = plan.segment.size
-        commit_append(self.log, plan)
+        commit_append(self.log, plan, readable=self.log.config.durability.mode is not DurabilityMode.FSYNC)
         self.appended_bytes += plan.segment.size - size
         self.appends += len(appends)
         self.groups += 1

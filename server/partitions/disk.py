@@ -40,8 +40,8 @@ from ..loop.turns import Gathering, Turns
 from ..storage.disk.diskops import Compute, DiskOp, FileHandle, Map, Procedure, Read, Sync, Write, name_file
 from ..storage.disk.filesystem import CachedReadUnsupportedError, FileSystem
 from ..storage.errors import FileTooLargeError, SnapshotExpiredError, SyncFailedError
+from .backpressure import Rooms
 from .open_files import DescriptorBudget, OpenFiles
-from .room import Rooms
 from .task_errors import TaskErrors
 
 T = TypeVar("T")

@@ -168,8 +168,9 @@ class Flusher:
     def after_unsynced_write(self) -> None:
         """Let everything in the log be read, and see to it that what was written is flushed in time."""
         log, config = self.log, self.log.config
-        # What `advance_high_watermark` does, without its call.
-        log.high_watermark_to_end()
+        # What `advance_high_watermark` does, without its call where `commit_append` has done it.
+        if log.high_watermark < log.log_end_offset:
+            log.high_watermark_to_end()
         if self.waiters.events:
             self.waiters.wake_all()
         # What `note_write` does, without its call where an older byte waits already.

@@ -31,11 +31,11 @@ from ..storage.disk.diskops import Procedure
 from ..storage.errors import LogOfflineError, StorageError
 from ..storage.log.log import Log, LogSnapshot
 from ..storage.log.prepare import PreparedAppend
+from ..storage.lookups.fetch import FetchCached, fetch_cached
 from .appender import MAX_GROUP_BYTES, MAX_GROUP_COMMANDS, Answer, AppendCommand, Appender, FailedGroup
+from .backpressure import Mailbox, MailboxClosedError, Room
 from .disk import MAX_BYTES, Disk
 from .flusher import Flusher
-from .mailbox import Mailbox, MailboxClosedError
-from .room import Room
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -79,6 +79,10 @@ class PartitionActor:
     waiters: Waiters = attrs.field(factory=Waiters)
     fetched_bytes: int = 0
     """What readers were handed of the log."""
+    fetch_cached: FetchCached = fetch_cached
+    """How readers get records without waiting. A fake broker has others here, which may come from elsewhere than the log."""
+    generated_end: int = 0
+    """Up to here, exclusive, such a function always has records, so readers need not wait."""
     _mailbox: Mailbox[AppendCommand | PerformCommand | FailedGroup] = attrs.field(factory=Mailbox)
     _urgent: list[PerformCommand] = attrs.field(factory=list)
     """What makes room on the disk."""

@@ -13,7 +13,6 @@ on the topic `_schemas`, because a client that may write there by Kafka's protoc
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from typing import Final
 
@@ -27,12 +26,10 @@ from ..broker import Broker
 from ..listeners.connections.session import USER_PREFIX
 from ..listeners.connections.transport import host_of
 from ..listeners.http.access import HttpRequest
-from ..listeners.http.login import MOST_USER_CHARS, read_basic
+from ..listeners.http.login import read_basic
 from ..system.client_memory import PAYER, new_payer
 from .errors import RegistryError
 from .topic import TOPIC
-
-LOGGER: Final = logging.getLogger(__name__)
 
 UNAUTHORIZED: Final = 401
 FORBIDDEN: Final = 40301
@@ -74,17 +71,9 @@ async def identify(broker: Broker, request: HttpRequest) -> Client:
         PAYER.set(new_payer(principal))
         return Client(broker, principal, host)
     if authorization:
-        _count_failure(broker, user, host)
+        broker.security.note_failed_login(user, host, PROTOCOL, "Basic", "wrong name or password", peer=host)
         await trio.sleep_until(begin_s + config.connection_failed_authentication_delay_ms / 1000)
     raise RegistryError(UNAUTHORIZED, "Unauthorized: name and password of a user are missing or wrong")
-
-
-def _count_failure(broker: Broker, user: str, host: str) -> None:
-    security, why = broker.security, "wrong name or password"
-    security.statistics.failed_logins += 1
-    if security.audit is not None:
-        security.audit.note("login failed", user=user, host=host, protocol=PROTOCOL, mechanism="Basic", why=why)
-    LOGGER.warning("login failed: %s as %r by HTTP Basic: %s", host, user[:MOST_USER_CHARS], why)
 
 
 def _credentials(authorization: str) -> tuple[str, str]:

@@ -34,14 +34,14 @@ async def test_every_kind_of_record_of_a_consumer_group_is_understood(tmp_path: 
     pytest.importorskip("re2")
     async with one_partition(tmp_path) as broker:
         join = {"rebalance_timeout_ms": 60_000, "owned": frozenset[TopicPartition]()}
-        await broker.groups.consumer_heartbeat(
+        await broker.groups.consumers.heartbeat(
             ConsumerHeartbeat(group_id="group", member_id="first", topic_names=(TOPIC,), **join, **CLIENT)  # type: ignore[arg-type]
         )
         named = {"instance_id": "instance", "rack_id": "rack", "topic_regex": "top.*", "server_assignor": "range"}
-        await broker.groups.consumer_heartbeat(
+        await broker.groups.consumers.heartbeat(
             ConsumerHeartbeat(group_id="group", member_id="second", topic_names=(), **join, **named)  # type: ignore[arg-type]
         )
-        await broker.groups.consumer_heartbeat(ConsumerHeartbeat(group_id="group", member_id="first", member_epoch=-1))
+        await broker.groups.consumers.heartbeat(ConsumerHeartbeat(group_id="group", member_id="first", member_epoch=-1))
     said = kept(kafka, tmp_path, "group", {"3", "5", "6", "7", "8", "16"})
     assert (said["3", None]["epoch"], said["6", None]["assignmentEpoch"]) == (4, 3)
     assert said["5", "first"] is said["7", "first"] is said["8", "first"] is None

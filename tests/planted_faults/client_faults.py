@@ -9,7 +9,7 @@ from tests.planted_faults.planting import Fault
 BLOCKING: Final = "tests/tools/client/blocking"
 ASYNCIO: Final = "tests/tools/client/test_asyncio.py"
 LOOPS: Final = "tests/tools/client/test_loops.py"
-CHECKSUM: Final = "tests/protocol/records/test_checksum.py"
+CHECKSUM: Final = "tests/protocol/records/test_batch.py"
 INGEST: Final = "tests/tools/ingest/test_link.py"
 
 CLIENT_FAULTS: Final = {

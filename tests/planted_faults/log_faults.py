@@ -8,6 +8,7 @@ from tests.planted_faults.planting import Fault
 
 STORAGE: Final = "tests/server/storage"
 BATCH_FILTER: Final = f"{STORAGE}/cleaner/test_batch_filter.py"
+CLEAN: Final = f"{STORAGE}/cleaner/test_clean.py"
 SELECTION: Final = f"{STORAGE}/cleaner/test_selection.py"
 SWAP: Final = f"{STORAGE}/cleaner/test_swap.py"
 DISKOPS: Final = f"{STORAGE}/disk/test_diskops.py"
@@ -115,7 +116,7 @@ PRODUCERS: Final = {
         old="        self._check_lookups(segment)\n",
         tests=(
             "tests/server/test_share_crashes.py::test_what_was_acknowledged_never_comes_again_and_nothing_is_lost",
-            "tests/server/test_sigkill_topics.py::test_changes_of_topics_are_whole_or_absent_after_sigkill",
+            "tests/server/test_sigkill_topics.py::test_topic_changes_are_whole_or_absent_after_sigkill",
         ),
     ),
     "log-start-in-one-place": Fault(
@@ -379,14 +380,14 @@ CLEANER: Final = {
         file="server/storage/cleaner/batch_filter.py",
         old="        self._aborted[header.producer_id] = entry[0], True\n",
         new="        self._aborted[header.producer_id] = entry[0], False\n",
-        tests=(f"{BATCH_FILTER}::test_records_of_an_aborted_transaction_go_and_its_marker_stays_with_its_entry",),
+        tests=(f"{CLEAN}::test_aborted_records_vanish_and_what_is_reported_stays_right",),
     ),
     "commit-marker-before-its-records": Fault(
         why="Without its marker a committed transaction is open again for whoever rebuilds the producers from the log.",
         file="server/storage/cleaner/batch_filter.py",
         old="            return not has_batches\n",
         new="            return True\n",
-        tests=(f"{BATCH_FILTER}::test_a_commit_marker_stays_while_a_batch_of_its_transaction_does",),
+        tests=(f"{CLEAN}::test_a_commit_marker_goes_once_its_records_are_gone_and_its_time_has_come",),
     ),
     "retain-empty": Fault(
         why="The sequence of a producer whose records were all replaced is forgotten: what it sends again is stored twice.",
@@ -505,14 +506,14 @@ FAILED_SYNCS: Final = {
         why="ext4 writes the page to its old place and leaves the extent unwritten: it reads as zeros after a power cut.",
         file="server/storage/disk/write_again.py",
         old="        fs.forget(fd, forget_from, stop if stop < end else None)\n",
-        tests=("tests/server/storage/disk/test_diskops.py::test_what_is_written_again_and_synced_is_on_the_device",),
+        tests=("tests/server/storage/disk/test_diskops.py::test_bytes_written_and_synced_again_are_on_disk",),
     ),
     "folio-of-two-windows": Fault(
         why="A folio that two windows share is never forgotten: it is written where it was, and reads as zeros one day.",
         file="server/storage/disk/write_again.py",
         old="        held = content[-folio_bytes:]\n",
         new='        held = b""\n',
-        tests=("tests/server/storage/disk/test_diskops.py::test_what_is_written_again_and_synced_is_on_the_device",),
+        tests=("tests/server/storage/disk/test_diskops.py::test_bytes_written_and_synced_again_are_on_disk",),
     ),
     "written-again-unseen": Fault(
         why="A page that the kernel has dropped is written again with what the device had, and counts as what it was.",

@@ -139,14 +139,14 @@ TOPIC_FAULTS: Final = {
         file="server/logs/topic_changes.py",
         old="            await self.directories.write_creations([*self._unfinished, creation])\n",
         new="            pass\n",
-        tests=(f"{TOPIC_CRASHES}::test_a_change_that_is_cut_off_is_whole_or_absent_and_can_be_made_again",),
+        tests=(f"{TOPIC_CRASHES}::test_a_change_cut_off_is_whole_or_absent_and_can_be_made_again",),
     ),
     "announcement-is-not-synced": Fault(
         why="The same after a power cut.",
         file="server/storage/directory/log_directory.py",
         old="encode_creations(self.topics_generation, creations), durable=self.durable)",
         new="encode_creations(self.topics_generation, creations), durable=False)",
-        tests=(f"{TOPIC_CRASHES}::test_a_change_that_is_cut_off_is_whole_or_absent_and_can_be_made_again",),
+        tests=(f"{TOPIC_CRASHES}::test_a_change_cut_off_is_whole_or_absent_and_can_be_made_again",),
     ),
     "undoing-is-forgotten-before-it-is-on-the-device": Fault(
         why="A power cut brings back what was removed, and now it is adopted.",
@@ -177,7 +177,7 @@ TOPIC_FAULTS: Final = {
         old="{_digest(str(topic_partition) if topic_id is None else f'{topic_partition} {topic_id}')}",
         new="{_digest(str(topic_partition))}",
         tests=(
-            "tests/server/logs/test_recreated_topics.py::test_records_that_were_staged_for_a_deleted_topic_are_not_committed_to_another",
+            "tests/server/logs/test_recreated_topics.py::test_records_staged_for_a_deleted_topic_are_not_committed_to_another",
         ),
     ),
     "log-start-of-a-file-that-can-go": Fault(

@@ -256,12 +256,7 @@ async def release_shares(broker: Broker) -> None:
 
 CASES: Final = {
     "producer-expiry": Case(PartitionActor, "perform", lambda self, *_: self.topic_partition, forget_producers, stub=True),
-    "retention": Case(
-        LogRetention,
-        "_expire_one",
-        partition_of,
-        lambda broker: manager_of(broker).retention.run_pass(),
-    ),
+    "retention": Case(LogRetention, "_expire_one", partition_of, lambda broker: manager_of(broker).retention.run_pass()),
     "segment-deletion": Case(LogRetention, "_give_space_back", partition_of, unlink),
     "directory-deletion": Case(Disk, "call", lambda *arguments, **_: arguments[-1], delete_directories),
     "disk-guard": Case(DiskGuard, "_check", second, lambda broker: manager_of(broker).guard.check()),
@@ -397,11 +392,10 @@ OTHER_LOOPS: Final = {
     "partitions/disk.py:_go_on": "of one procedure",
     "partitions/partition.py:_wait_for_room": "of one append",
     "loop/procedures.py:perform": "of one procedure",
-    "broker/reader.py:wait_for_bytes": "of a request",
+    "logs/reader.py:wait_for_bytes": "of a request",
     "broker/share_fetches.py:wait": "of a request",
     "service/log_lines.py:tell_regularly": "writes lines of the log; a handler raises nothing",
-    "loop/waiting.py:run": "requests raise nothing when they expire",
-    "loop/reactor.py:run": "sessions end with what they raise",
+    "loop/reactor.py:run": "sessions end with what they raise, and requests raise nothing when they expire",
     "listeners/connections/session.py:_attend": "of one connection",
     "listeners/connections/sockets.py:_accept": "contains what accepting raises",
     "listeners/connections/tls.py:_shake_hands": "of one connection",

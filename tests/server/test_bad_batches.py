@@ -152,9 +152,7 @@ def test_topics_that_cannot_be_are_refused_by_name(client: WireClient) -> None:
         assert error_of(client.partition_metadata, name).code is UNKNOWN
 
 
-def test_bombs_take_no_more_memory_than_twice_what_a_batch_may_become(
-    server: ServerProcess, client: WireClient, topic: str
-) -> None:
+def test_bombs_take_at_most_twice_what_a_batch_may_become(server: ServerProcess, client: WireClient, topic: str) -> None:
     """Decompressed once and copied once; one after the other, not added up. The topic takes larger batches than others."""
     client.create_topic(f"{topic}-large", 1, {"max.message.bytes": str(32 * MIB)})
     bombs = [bomb(codec) for codec in CODECS]
@@ -178,9 +176,7 @@ _BATCHES: Final = st.builds(
 
 
 @given(data=st.data(), original=_BATCHES)
-def test_a_damaged_batch_is_refused_or_its_records_can_be_read(
-    server: ServerProcess, data: st.DataObject, original: bytes
-) -> None:
+def test_a_damaged_batch_is_refused_or_can_be_read(server: ServerProcess, data: st.DataObject, original: bytes) -> None:
     sent: Any = data.draw(damaged(original))
     with WireClient.connect(server.address) as client:
         if "damaged" not in {entry.name for entry in client.call(messages.MetadataRequest()).topics}:

@@ -298,10 +298,7 @@ class Case:
             return []
 
     async def append(
-        self,
-        broker: Broker,
-        partition: TopicPartition,
-        readable: dict[TopicPartition, dict[int, bytes | None]],
+        self, broker: Broker, partition: TopicPartition, readable: dict[TopicPartition, dict[int, bytes | None]]
     ) -> None:
         text = f"appended to {partition}"
         try:
@@ -377,11 +374,7 @@ async def test_a_damaged_file_of_the_directory_is_survived_or_named(
 @pytest.mark.parametrize("is_clean", [True, False])
 @pytest.mark.parametrize("partition", [*FLIGHTS, TABLE, OFFSETS, TRANSACTIONS], ids=str)
 async def test_a_damaged_file_of_a_partition_is_its_own_matter(
-    images: tuple[Image, Image],
-    fast_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    is_clean: bool,
-    partition: TopicPartition,
+    images: tuple[Image, Image], fast_path: Path, caplog: pytest.LogCaptureFixture, is_clean: bool, partition: TopicPartition
 ) -> None:
     image, rng = images[0] if is_clean else images[1], draws(int(is_clean))
     await check_damages(image, list(files_of_partition(image, partition, rng)), fast_path, caplog, rng)
@@ -396,7 +389,7 @@ async def test_the_servers_own_topics_are_not_trimmed_by_a_checkpoint(images: tu
 
 
 @pytest.mark.parametrize("content", [bytes(10), bytes(34)])
-async def test_a_transaction_index_that_was_cut_or_zeroed_is_rebuilt(
+async def test_a_cut_or_zeroed_transaction_index_is_rebuilt(
     images: tuple[Image, Image], fast_path: Path, content: bytes
 ) -> None:
     path, truth = images[0].copy_to(fast_path / "data"), images[0].truths[FLIGHTS[0]]
@@ -409,9 +402,7 @@ async def test_a_transaction_index_that_was_cut_or_zeroed_is_rebuilt(
     assert truth.aborted
 
 
-async def test_an_index_entry_that_leads_behind_its_offset_hides_no_record(
-    images: tuple[Image, Image], fast_path: Path
-) -> None:
+async def test_an_index_entry_that_leads_too_far_hides_no_record(images: tuple[Image, Image], fast_path: Path) -> None:
     """The first entry of an index with the position of the last one: what lies between was stepped over."""
     path, truth = images[0].copy_to(fast_path / "data"), images[0].truths[TABLE]
     changed = 0

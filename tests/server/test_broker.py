@@ -17,7 +17,7 @@ from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TimestampAndOffset
 from triolog.server.broker import LOOKUPS_PER_TURN, READER_TASKS, Broker, FetchAnswer, FetchPartition
-from triolog.server.broker.reader import BYTES_PER_STEP, STEPS_AT_ONCE, STEPS_OF_LONG_LOOKUP, STEPS_PER_LOOKUP
+from triolog.server.logs.reader import BYTES_PER_STEP, STEPS_AT_ONCE, STEPS_OF_LONG_LOOKUP, STEPS_PER_LOOKUP
 from triolog.server.loop.procedures import Procedure, perform
 from triolog.server.loop.turns import STEPS_PER_TURN
 from triolog.server.storage.errors import LogOfflineError
@@ -77,9 +77,7 @@ async def polling(broker: Broker, *questions: FetchPartition, min_bytes: int = 1
 
 
 @pytest.mark.parametrize(("held", "cached_reads"), [("write", True), ("sync", True), ("write", False)])
-async def test_lookups_fetches_and_descriptions_do_not_wait_for_an_append(
-    tmp_path: Path, held: str, cached_reads: bool
-) -> None:
+async def test_lookups_fetches_and_descriptions_await_no_append(tmp_path: Path, held: str, cached_reads: bool) -> None:
     fs = GateFileSystem(cached_reads=cached_reads)
     async with one_partition(tmp_path, fs=fs, durability="fsync", topic={"index.interval.bytes": "0"}) as broker:
         await fill(broker, 20)
@@ -343,13 +341,10 @@ async def test_a_long_poll_that_runs_out_answers_what_is_there(broker: Broker) -
     assert len(actor_of(broker).waiters) == 0
 
 
-async def test_without_min_bytes_nothing_is_waited_for(broker: Broker) -> None:
+async def test_without_min_bytes_or_with_an_error_nothing_is_waited_for(broker: Broker) -> None:
     with trio.fail_after(PATIENCE_S / 2):
         answers = await broker.reader.fetch([question()], max_bytes=LARGE, min_bytes=0, max_wait_s=PATIENCE_S)
     assert fetched_bytes(answers[0]) == b""
-
-
-async def test_an_error_of_a_partition_ends_the_wait_of_all(broker: Broker) -> None:
     with trio.fail_after(PATIENCE_S / 2):
         asked = [question(), question(0, types.TopicPartition("gone", 0))]
         answers = await broker.reader.fetch(asked, max_bytes=LARGE, max_wait_s=PATIENCE_S)

@@ -115,7 +115,7 @@ def fill_compacted(client: WireClient) -> None:
 @pytest.mark.parametrize(
     "limit", [64, pytest.param(128, marks=pytest.mark.merge), pytest.param(256, marks=pytest.mark.merge), 1024]
 )
-def test_all_connections_that_a_limit_allows_are_served_while_files_are_opened_rolled_and_compacted(
+def test_all_connections_in_the_limit_are_served_while_files_are_opened_rolled_and_compacted(
     limit: int, limited: Limited
 ) -> None:
     settings = {"TRIOLOG_CLEANER_BACKOFF_MS": "100"}

@@ -227,9 +227,7 @@ def test_a_kill_and_a_stop_while_it_waits_lose_nothing(folder: ServerFolder, dev
 
 
 @ON_EXT4_TOO
-def test_drop_oldest_makes_room_on_a_device_without_a_free_block_and_the_server_goes_on(
-    folder: ServerFolder, device: Path
-) -> None:
+def test_drop_oldest_frees_space_on_a_device_without_a_free_block_and_it_goes_on(folder: ServerFolder, device: Path) -> None:
     """Nobody frees anything by hand: the oldest segments go, and with their space the logs are opened."""
     killed_on_a_full_device(folder, device)
     config = folder.path / "server.toml"

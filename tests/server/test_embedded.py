@@ -84,7 +84,7 @@ async def test_a_taken_port_is_an_error_of_the_system_and_nothing_stays(tmp_path
 @pytest.mark.parametrize(
     "error", [ZeroDivisionError, TopicAlreadyExistsError, KeyboardInterrupt, pytest.skip.Exception], ids=str
 )
-async def test_an_exception_of_the_block_comes_out_as_it_is(
+async def test_an_exception_leaves_the_block_as_it_is(
     tmp_path: Path, native: Address | None, error: type[BaseException]
 ) -> None:
     raised = error("mine")

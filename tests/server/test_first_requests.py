@@ -288,7 +288,7 @@ def test_clients_of_either_protocol_are_answered_while_others_take_all_connectio
 
 
 @pytest.mark.parametrize("security", ["sasl_plaintext", "sasl_ssl"])
-def test_clients_log_in_on_either_protocol_where_no_descriptor_is_left(
+def test_clients_of_both_protocols_log_in_with_no_descriptor_left(
     tmp_path: Path, certificates: Certificates, security: str
 ) -> None:
     """Their connections were accepted before; handshakes and logins, by every mechanism, come when nothing can be opened."""

@@ -41,9 +41,12 @@ def constants() -> Iterator[str]:
                     yield f"{place.removesuffix('.py').replace('/', '.')}.{name}"
 
 
-def test_the_page_has_every_account() -> None:
+def test_the_page_has_every_account_and_the_keys_of_the_ledger() -> None:
     rows = "\n".join(f"| {name} | {text} |" for name, text in ledger.ACCOUNTS.items())
     assert f"| account | has |\n|---|---|\n{rows}\n\n" in PAGE
+    for key in ("max_client_memory_bytes", "max_groups", "group_max_metadata_bytes", "group_share_max_share_sessions"):
+        assert f"`{key}`" in PAGE
+        assert hasattr(BrokerConfig, key)
 
 
 def test_the_page_has_every_fixed_limit_with_its_value_and_unit() -> None:
@@ -53,9 +56,3 @@ def test_the_page_has_every_fixed_limit_with_its_value_and_unit() -> None:
         module, _, constant = name.rpartition(".")
         assert f"{getattr(importlib.import_module(f'triolog.server.{module}'), constant):,}" == value, name
         assert re.match(r"[a-zA-Z]", unit), name
-
-
-def test_the_page_has_the_keys_of_the_ledger() -> None:
-    for key in ("max_client_memory_bytes", "max_groups", "group_max_metadata_bytes", "group_share_max_share_sessions"):
-        assert f"`{key}`" in PAGE
-        assert hasattr(BrokerConfig, key)

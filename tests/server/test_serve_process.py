@@ -197,7 +197,7 @@ def vanish(directory: Path) -> None:
     directory.rename(directory.with_suffix(".gone"))
 
 
-def test_a_directory_that_vanishes_is_taken_out_and_the_last_one_ends_the_server(
+def test_a_directory_that_vanishes_is_left_out_and_the_last_ends_the_server(
     tmp_path: Path, server_forker: ServerForker
 ) -> None:
     with ServerFolder(tmp_path, command=server_forker, data_dirs=("left", "right")) as folder:
@@ -217,9 +217,7 @@ def test_a_directory_that_vanishes_is_taken_out_and_the_last_one_ends_the_server
         assert "no log directory can be used" in server.stderr()
 
 
-def test_a_server_starts_without_a_directory_that_cannot_be_used_and_not_without_any(
-    tmp_path: Path, server_forker: ServerForker
-) -> None:
+def test_a_server_starts_without_an_unusable_directory_and_not_without_any(tmp_path: Path, server_forker: ServerForker) -> None:
     (tmp_path / "file").touch()
     with ServerFolder(tmp_path, command=server_forker, data_dirs=("file/data", "data")) as folder:
         server = folder.start()

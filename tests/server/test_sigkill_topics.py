@@ -327,7 +327,7 @@ class Run:
 
 
 @pytest.mark.parametrize("run", kill_runs.runs(counts(20)))
-def test_changes_of_topics_are_whole_or_absent_after_sigkill(
+def test_topic_changes_are_whole_or_absent_after_sigkill(
     run: int, tmp_path: Path, server_forker: forked_servers.ServerForker
 ) -> None:
     with kill_runs.choices(run) as rng:

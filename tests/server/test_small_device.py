@@ -155,7 +155,7 @@ class Uplink:
         self.late += max(0, dropped - (self.missed - missed))
 
 
-async def test_ten_days_with_the_uplink_down_for_half_of_them_add_up(
+async def test_ten_days_with_the_uplink_down_for_half_add_up(
     device: Path, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """200 MB by two topics: what is forwarded goes after a day, what is not when there is no other room, first of the topic

@@ -1,7 +1,8 @@
 """Options of a JVM that starts fast: C1 alone, the serial collector, and classes from an archive (AppCDS).
 
 The first test on a machine that needs a JVM makes the archive in the temporary folder: that start takes half as long again, and
-each later one a fifth. The JVM ignores an archive that does not fit it or Spark, so an old one costs nothing but time.
+each later one a fifth. The JVM ignores an archive that does not fit it or its jars, so an old one costs nothing but time. Spark
+has one archive, and brokers of Apache Kafka have another.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -27,16 +29,25 @@ def jvm_options() -> str:
     from triolog.tools.spark.unpacked import unpacked_home
 
     text = f"{find_java()} {unpacked_home(os.environ)} {FAST}"
+    return f"{FAST} -XX:SharedArchiveFile={archive('spark', text, _of_spark)}"
+
+
+def archive(name: str, text: str, make: Callable[[Path], None]) -> Path:
+    """Return the archive of a kind of programs. `make` writes it where it is missing. `text` names what it depends on."""
     folder = Path(tempfile.gettempdir()) / f"triolog-tests-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
-    archive = folder / f"spark-{hashlib.sha256(text.encode()).hexdigest()[:16]}.jsa"
-    with locked(folder / "lock"):
-        if not archive.is_file():
-            made = archive.with_suffix(".new")
-            command = [sys.executable, "-m", __spec__.name, f"{FAST} -XX:ArchiveClassesAtExit={made}"]
-            subprocess.run(command, cwd=ROOT, check=True, timeout=TIMEOUT_S, stdin=subprocess.DEVNULL, capture_output=True)
-            made.rename(archive)
-    return f"{FAST} -XX:SharedArchiveFile={archive}"
+    path = folder / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.jsa"
+    with locked(folder / f"{name}.lock"):
+        if not path.is_file():
+            made = path.with_suffix(".new")
+            make(made)
+            made.rename(path)
+    return path
+
+
+def _of_spark(made: Path) -> None:
+    command = [sys.executable, "-m", __spec__.name, f"{FAST} -XX:ArchiveClassesAtExit={made}"]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=TIMEOUT_S, stdin=subprocess.DEVNULL, capture_output=True)
 
 
 def main(options: str) -> None:

@@ -2,15 +2,20 @@
 
 It listens on two free ports of the loopback, below those that the system gives to outgoing connections. Between looking and
 taking, someone else can take them; a broker that says so is started again on others.
+
+The first broker on a machine writes an archive of the classes that it has loaded. With it a start takes 1.4 s of
+processor time instead of 2.5 (2026-11-29).
 """
 
 from __future__ import annotations
 
 import random
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,6 +24,7 @@ from typing import Final, Self
 
 import attrs
 
+from tests.support import class_archive
 from tests.support.kafka_jars import JVM_OPTIONS, KafkaCalls
 
 CLUSTER_ID: Final = "dHJpb2xvZy10by1rYWZrYQ"
@@ -56,6 +62,8 @@ class KafkaBroker:
     calls: KafkaCalls
     settings: Mapping[str, str] = attrs.field(factory=dict, kw_only=True)
     """Beside `SETTINGS`."""
+    archive: tuple[str, ...] | None = attrs.field(default=None, kw_only=True)
+    """Options for the archive of classes; None: read it, after another broker has written it if need be."""
     address: str = ""
     _process: subprocess.Popen[bytes] | None = None
 
@@ -136,7 +144,10 @@ class KafkaBroker:
         self._properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
 
     def _spawn(self) -> None:
-        command = ("java", *JVM_OPTIONS, "-cp", self.classes, "kafka.Kafka", str(self._properties))
+        if self.archive is None:
+            self.archive = (f"-XX:SharedArchiveFile={_archive(self.classes, self.calls)}",)
+        options = (*JVM_OPTIONS, *self.archive, "-Xlog:disable", "-cp", _jars(self.classes))
+        command = ("java", *options, "kafka.Kafka", str(self._properties))
         with self._log_file.open("wb") as log:
             self._process = subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
@@ -152,6 +163,24 @@ class KafkaBroker:
             assert time.monotonic() < deadline, f"Kafka did not start within {DEADLINE_S} s\n{self.log()[-6000:]}"
             time.sleep(POLL_S)
         return True
+
+
+def _jars(classes: str) -> str:
+    """Of a class path: a JVM uses no archive where a folder of classes is on it, and a broker needs none."""
+    return ":".join(entry for entry in classes.split(":") if entry.endswith(".jar"))
+
+
+def _archive(classes: str, calls: KafkaCalls) -> Path:
+    def make(made: Path) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            writing = (f"-XX:ArchiveClassesAtExit={made}",)
+            with KafkaBroker(Path(folder), classes, calls, archive=writing) as broker:
+                broker.format()
+                broker.start()
+                broker.stop()
+
+    java = Path(shutil.which("java") or "java").resolve()
+    return class_archive.archive("kafka", f"{java} {JVM_OPTIONS} {_jars(classes)}", make)
 
 
 def _free_ports(count: int) -> list[int]:

@@ -177,6 +177,7 @@ def open_driven(
     recovery_point: int = 0,
     log_start_offset: int = 0,
     sync_metadata: bool = True,
+    stopped_here: bool = False,
 ) -> DrivenLog:
     """The log in a directory, which is made when it is not there."""
     fs = OsFileSystem() if fs is None else fs
@@ -191,6 +192,7 @@ def open_driven(
         recovery_point=recovery_point,
         log_start_offset=log_start_offset,
         sync_metadata=sync_metadata,
+        stopped_here=stopped_here,
     )
     return DrivenLog(fs, open_log(fs, request), clock)
 

@@ -14,13 +14,14 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from itertools import cycle
 from pathlib import Path
-from typing import Any, Final, overload
+from typing import Any, Final
 
 from ...protocol.records.batch import parse_header, stamp
 from ...protocol.records.builder import BatchBuilder
-from ...protocol.types import LATEST_TIMESTAMP, TopicPartition
+from ...protocol.types import TopicPartition
 from ...server.config import DataPermissions, LogConfig
 from ...server.storage.cleaner.job import CleaningJob
 from ...server.storage.cleaner.selection import choose, plan_round
@@ -57,38 +58,19 @@ def produce(
     each = max(in_flight, requests // connections)
     wires = [Wire(address) for _ in range(connections)]
     try:
-        seconds = drive_pipelines([Pipeline(wire, frames, each) for wire in wires], in_flight)
+        seconds = drive_pipelines([Pipeline(wire, cycle(frames), each) for wire in wires], in_flight)
     finally:
         for wire in wires:
             wire.socket.close()
     return {"rate": each * connections * records / seconds}
 
 
-class FillFrames(Sequence[bytes]):
-    """Frames that append `batches` batches to each of `partitions` partitions, made as they are needed, in turn."""
-
-    def __init__(self, topic: str, partitions: int, batches: int, records: int, value_bytes: int) -> None:
-        self._topic, self._partitions, self._batches = topic, partitions, batches
-        self._records, self._value_bytes = records, value_bytes
-        self._number, self._batch = -1, b""
-
-    def __len__(self) -> int:
-        return self._partitions * self._batches
-
-    @overload
-    def __getitem__(self, index: int) -> bytes: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[bytes]: ...
-
-    def __getitem__(self, index: int | slice) -> bytes | Sequence[bytes]:
-        if isinstance(index, slice):
-            return [self[each] for each in range(*index.indices(len(self)))]
-        number, partition = divmod(index, self._partitions)
-        if number != self._number:
-            first = FIRST_TIMESTAMP + number * self._records
-            self._number, self._batch = number, batch_of(self._records, self._value_bytes, first_timestamp=first)
-        return produce_frame(index % MAX_CORRELATION_ID + 2, self._topic, partition, self._batch)
+def _fill_frames(topic: str, partitions: int, batches: int, records: int, value_bytes: int) -> Iterator[bytes]:
+    """Yield frames that append `batches` batches to each of `partitions` partitions, in turn."""
+    for number in range(batches):
+        batch = batch_of(records, value_bytes, first_timestamp=FIRST_TIMESTAMP + number * records)
+        for partition in range(partitions):
+            yield produce_frame((number * partitions + partition) % MAX_CORRELATION_ID + 2, topic, partition, batch)
 
 
 def fill(
@@ -107,28 +89,9 @@ def fill(
     """
     with Wire(address) as wire:
         wire.create_topic(topic, partitions, **{"retention_ms": "-1", **(config or {})})
-        frames = FillFrames(topic, partitions, batches, records, value_bytes)
-        drive_pipelines([Pipeline(wire, frames, len(frames))], FILL_IN_FLIGHT)
+        frames = _fill_frames(topic, partitions, batches, records, value_bytes)
+        drive_pipelines([Pipeline(wire, frames, partitions * batches)], FILL_IN_FLIGHT)
     return {"bytes": partitions * batches * len(batch_of(records, value_bytes))}
-
-
-def append_to_each(*, address: Address, topics: Sequence[str], partitions: int, records: int, value_bytes: int) -> None:
-    """Append one batch to each partition of each topic, one topic after the other."""
-    for topic in topics:
-        with Wire(address) as wire:
-            drive_pipelines(
-                [Pipeline(wire, FillFrames(topic, partitions, 1, records, value_bytes), partitions)], FILL_IN_FLIGHT
-            )
-
-
-def check_ends(*, address: Address, topics: Sequence[str], partitions: int, end_offset: int) -> None:
-    """Raise LoadFailedError when a partition does not end at `end_offset`."""
-    with Wire(address) as wire:
-        for topic in topics:
-            asked = [{"topic": topic, "partition": number, "timestamp": LATEST_TIMESTAMP} for number in range(partitions)]
-            for answer in wire.call("offsets_for_times", {"partitions": asked})["partitions"]:
-                if answer["offset"] != end_offset:
-                    raise LoadFailedError(f"{topic} has a log that does not end at {end_offset}: {answer}")
 
 
 ANSWER_TIMEOUT_S = 30.0

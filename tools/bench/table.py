@@ -16,7 +16,6 @@ from .rows.embedded import embedded_start, in_process
 from .rows.flash import flash_budget
 from .rows.http import http_lines
 from .rows.ingest import mqtt_ingest
-from .rows.many_partitions import many_partitions
 from .rows.server import crash_recovery, idle_memory, request_counts, synced_appends
 from .running import Benchmark
 
@@ -25,7 +24,6 @@ ROWS: Final[Mapping[str, Callable[[Bench], RowResult]]] = {
     "memory": idle_memory,
     "synced-appends": synced_appends,
     "recovery": crash_recovery,
-    "many-partitions": many_partitions,
     "compaction": compaction,
     "compaction-interference": appends_beside_compaction,
     "flash": flash_budget,

@@ -78,7 +78,7 @@ SUBCOMMANDS: Final[Mapping[str, Subcommand]] = {
     "forward": _cli("forward.command", "Forward records to a Kafka cluster, in order and exactly once.", INTEGRATIONS),
     "ingest": _cli("ingest", "Store the messages of an MQTT broker, acknowledged when durable.", INTEGRATIONS),
     "spark": Subcommand("triolog.tools.spark.command", "Spark jobs, pipelines, a demo and a benchmark.", INTEGRATIONS),
-    "completion": _cli("reference.completion", "Complete commands and options in bash, zsh or fish.", INTEGRATIONS),
+    "completion": _cli("completion", "Complete commands and options in bash, zsh or fish.", INTEGRATIONS),
     "version": _cli("version", "Print the version.", INTEGRATIONS),
     "demo": _in_clone("demo.command", "See every feature with a year of real flights."),
     "edge-demo": _in_clone("demo.edge.command", "Run a week without an uplink on a small disk."),

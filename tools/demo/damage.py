@@ -1,8 +1,7 @@
 """`triolog damage-demo`: flip one bit under a running pipeline; an ordinary Kafka consumer reads on after it.
 
 A server is killed, a bit of one batch is flipped, the server is started again. What recovery took out, and what consumers get
-under both values of `gap.policy`, is compared with what was written. The consumers are librdkafka's; without `confluent-kafka`
-they are ours, over the native protocol.
+under both values of `gap.policy`, is compared with what was written. The consumers are librdkafka's.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from ...protocol.extras import how_to_install_group
 from ...protocol.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -41,10 +41,13 @@ AFTER_HEADER: Final = 70
 def command(data_dir: Path | None, seed: int, as_json: bool) -> None:
     """Flip one bit, and let an ordinary Kafka consumer read on after it.
 
-    Exit code 0 when all checks passed, 1 when one failed, 3 when the server failed.
+    Exit code 0 when all checks passed, 1 when one failed, 2 when something is not installed, 3 when the server failed.
     """
-    from .showing import Demo, check_empty, run
+    from .showing import EXIT_NOT_INSTALLED, Demo, DemoError, check_empty, run
 
+    if importlib.util.find_spec("confluent_kafka") is None:
+        how = f"the Python package confluent-kafka is not installed: {how_to_install_group('edge-demo')}"
+        raise DemoError(how, EXIT_NOT_INSTALLED)
     check_empty(data_dir)
     demo = Demo(is_quiet=as_json)
     with tempfile.TemporaryDirectory(prefix="triolog-demo-") as name:
@@ -58,7 +61,6 @@ async def _story(demo: Demo, data_dir: Path, work_dir: Path, slot: int) -> None:
 
     first, stop = slot * BATCH_RECORDS, (slot + 1) * BATCH_RECORDS
     others = [*range(first), *range(stop, RECORDS)]
-    name = "an ordinary Kafka consumer (librdkafka)" if has_kafka_client() else "a native consumer (no confluent-kafka here)"
     with started_server(data_dir, work_dir, "--kafka", "127.0.0.1:0") as server:
         demo.chapter(f"{RECORDS:,} orders")
         await _write(server)
@@ -76,7 +78,7 @@ async def _story(demo: Demo, data_dir: Path, work_dir: Path, slot: int) -> None:
         is_right = [(gap.start_offset, gap.end_offset) for gap in gaps] == [(first, stop)]
         demo.check("recovery removed this batch and no other", is_right, kept or "nothing is missing")
 
-        demo.chapter(f"gap.policy=skip, the default: {name} reads on")
+        demo.chapter("gap.policy=skip, the default: an ordinary Kafka consumer (librdkafka) reads on")
         found = await _read(server, "kitchen")
         demo.check("everything else is delivered, in order", found == (others, None), _said(found))
 
@@ -87,7 +89,7 @@ async def _story(demo: Demo, data_dir: Path, work_dir: Path, slot: int) -> None:
         demo.check("it is delivered the records before the gap, and an error", is_right, _said(found))
         await _admin(server, lambda admin: admin.accept_gap(PARTITION, first))
         demo.say(f"triolog gaps accept {PARTITION.topic} 0 {first}")
-        found = await _read(server, "ledger", first=first)
+        found = await _read(server, "ledger")
         demo.check("then those after it", found == (list(range(stop, RECORDS)), None), _said(found))
 
         demo.chapter("Another SIGKILL")
@@ -135,21 +137,14 @@ def _said(found: tuple[list[int], str | None]) -> str:
     return f"{len(found[0]):,} of {RECORDS:,} records" + (f", {found[1]}" if found[1] else "")
 
 
-def has_kafka_client() -> bool:
-    """Return whether librdkafka is installed."""
-    return importlib.util.find_spec("confluent_kafka") is not None
-
-
-async def _read(server: Process, group: str, first: int = 0) -> tuple[list[int], str | None]:
+async def _read(server: Process, group: str) -> tuple[list[int], str | None]:
     """Return the offsets that a consumer of a group gets, up to the last one or to an error, and that error."""
     import trio
 
-    if has_kafka_client():
-        return await trio.to_thread.run_sync(_read_with_kafka, server.kafka, group)
-    return await trio.to_thread.run_sync(_read_natively, server.address, first)
+    return await trio.to_thread.run_sync(read_with_kafka, server.kafka, group)
 
 
-def _read_with_kafka(address: str, group: str) -> tuple[list[int], str | None]:
+def read_with_kafka(address: str, group: str) -> tuple[list[int], str | None]:
     from confluent_kafka import Consumer
 
     settings = {"bootstrap.servers": address, "group.id": group, "auto.offset.reset": "earliest", "log_level": 0}
@@ -171,18 +166,3 @@ def _read_with_kafka(address: str, group: str) -> tuple[list[int], str | None]:
         return offsets, None
     finally:
         consumer.close()
-
-
-def _read_natively(address: tuple[str, int], first: int) -> tuple[list[int], str | None]:
-    from ...protocol.errors import RequestError
-    from ..client.blocking import BlockingClient, BlockingConsumer
-    from ..client.procedures.topics import AtOffset
-
-    offsets: list[int] = []
-    with BlockingClient(address) as client, BlockingConsumer(client, follow=False) as consumer:
-        consumer.assign(PARTITION, start=AtOffset(first))
-        try:
-            offsets += (record.offset for _, record in consumer.records())
-        except RequestError as exc:
-            return offsets, exc.code.name
-    return offsets, None

@@ -49,6 +49,9 @@ from .partial_errors import (
 )
 from .subjects import subject_of
 
+PlaceById = tuple[bytes, int]
+"""(topic id, partition)"""
+
 MESSAGE: Final = "injected by a fault rule"
 NOT_LEADER: Final = ErrorCode.NOT_LEADER_OR_FOLLOWER
 FETCHES: Final = (ApiKey.FETCH, ApiKey.SHARE_FETCH)
@@ -63,6 +66,8 @@ class Watch:
     faults: Faults
     requests: RequestLog
     now_ms: NowMs
+    old_formats: Mapping[PlaceById, Mapping[int, int]] = attrs.field(factory=dict)
+    """See `OddLogs.old_formats`."""
 
     def take_up(self, door: KafkaDoor, turn: Turn, serve: TakeUp) -> Work | None:
         """Note a request in the log, then serve it or apply a rule to it."""
@@ -70,6 +75,8 @@ class Watch:
         subject = subject_of(request, door.node_id, door.broker.topics.named, _in_session(door, turn))
         if isinstance(door, NodeDoor):
             serve = partial(self._serve_as_node, door, serve)
+        if self.old_formats and request.api.key is ApiKey.FETCH:
+            serve = partial(self._serve_old_formats, door, serve)
         noted = self.requests.begin(self.now_ms(), request.version, subject, request.size_bytes)
         turn.noted, turn.needs_body = partial(self._answered, noted), True
         if self.faults.is_active and (fault := self.faults.decide(subject)) is not None:
@@ -90,6 +97,14 @@ class Watch:
         if key in TELL_OF_NODES:
             return partial(self._tell, door, turn, serve)
         return serve(turn)
+
+    def _serve_old_formats(self, door: KafkaDoor, serve: TakeUp, turn: Turn) -> Work:
+        from .old_formats import with_old_formats  # few tests have any
+
+        async def fetch() -> None:
+            turn.answer(with_old_formats(self.old_formats, door, await served(turn, serve, turn.request.body)))
+
+        return fetch
 
     async def _tell(self, door: NodeDoor, turn: Turn, serve: TakeUp) -> None:
         body = turn.request.body

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
@@ -24,6 +24,9 @@ from ...broker import Broker, FetchPartition, PlainRecord, ReaderView
 from ..faults.rules import hint
 from .fault_views import PATIENCE_S
 from .former import FormerLogCalls
+
+if TYPE_CHECKING:
+    from ..odd_logs import OddLogs
 
 FETCH_BYTES: Final = 8 * 2**20
 FOREVER_S: Final = 3600.0
@@ -60,6 +63,7 @@ class LogView(FormerLogCalls):
 
     core: Callable[[], Broker]
     topic: str
+    _odd_logs: Callable[[], OddLogs]
 
     def __repr__(self) -> str:
         return f"LogView({self.topic!r})"
@@ -167,6 +171,40 @@ class LogView(FormerLogCalls):
         """Compact now, the newest records too, partition after partition (None: all); answers how many rounds that took. The
         topic's cleanup.policy has to be compact."""
         return sum([await self.core().logs.compact(each) for each in self._partitions(partition)])
+
+    # ---- what no real broker would do --------------------------------------------------------------------------------------
+
+    async def skip_offsets(self, count: int = 1, *, partition: int = 0) -> int:
+        """Leave a hole of `count` offsets at the end of a partition, as compaction does between batches, and return the next
+        offset."""
+        return await self._odd_logs().skip(self.core(), TopicPartition(self.topic, partition), count)
+
+    async def append_empty_batch(self, count: int = 1, *, partition: int = 0) -> int:
+        """Append the batch without records that compaction leaves of a batch with `count` offsets, and return its first
+        offset."""
+        return await self._odd_logs().append_empty_batch(self.core(), TopicPartition(self.topic, partition), count)
+
+    async def append_old_format(self, records: Sequence[PlainRecord | Text], *, magic: int = 1, partition: int = 0) -> int:
+        """Append records that Kafka clients get in the format of a Kafka before 0.11 (`magic` 1), or before 0.10 (0), and
+        return the first offset. Other readers get a batch of today, and so do forks and copies. Records are as in `append`,
+        without headers."""
+        plain = [each if isinstance(each, tuple) else (None, None, as_bytes(each), ()) for each in records]
+        return await self._odd_logs().append_old(self.core(), TopicPartition(self.topic, partition), plain, magic)
+
+    async def lose_offsets(self, count: int = 1, *, partition: int = 0) -> int:
+        """Append `count` offsets that count as lost to corruption, and return the first of them. The topic key gap.policy says
+        what readers get there."""
+        return await self._odd_logs().lose(self.core(), TopicPartition(self.topic, partition), count)
+
+    async def generate(self, count: int, *, value_bytes: int = 100, seed: int = 0, partition: int | None = None) -> None:
+        """Let each partition (or one) have `count` more records with random values of `value_bytes`, always the same for a
+        seed. They are generated for each reader and stored nowhere. Values repeat after 16 batches of 64 KiB."""
+        await self._odd_logs().generate(self.core(), self._partitions(partition), count, value_bytes=value_bytes, seed=seed)
+
+    def discard(self, partition: int | None = None) -> None:
+        """Make each partition (or one) a black hole: appends are checked, acknowledged and given offsets, and their records are
+        gone. It lasts until the topic is deleted or the broker is reset."""
+        self._odd_logs().discard(self.core(), self._partitions(partition))
 
 
 PAGE_BYTES: Final = 8 * 2**20

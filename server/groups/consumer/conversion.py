@@ -10,8 +10,12 @@ ClassicGroup.fromConsumerGroup).
 | assignment that the leader made | target, and partitions of the member |
 
 *Invariants*: a conversion gives a member no partition that another one may still read, and forgets none that a member may
-still read. So a downgraded group records the partitions that members hold, and not their targets, unless they are equal. It
-rebalances unless nothing is left to move. Until then its record names no leader, and a start begins that rebalance again.
+still read. A rebalance that had begun took the members' assignments: then a cooperative member has what it says it owns (in
+Kafka nothing). Where partitions are unassigned, the next heartbeat assigns them even if no subscription changes (in Kafka it
+does not).
+
+So a downgraded group records the partitions that members hold, and not their targets, unless they are equal. It rebalances
+unless nothing is left to move. Until then its record names no leader, and a start begins that rebalance again.
 """
 
 from __future__ import annotations
@@ -98,10 +102,11 @@ def put_upgraded(draft: ConsumerDraft, classic: ClassicGroup) -> None:
     epoch = max(classic.generation, FIRST_EPOCH)
     for member in members:
         draft.put_member(member)
-    draft.put_own(
-        records.ConsumerGroupMetadataKey,
-        records.ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=draft.metadata_hash()),
-    )
+    subscribed = [draft.topics.find(name) for name in draft.group.subscribed_names()]
+    is_complete = sum(len(member.assigned) for member in members) == sum(topic.partitions for topic in subscribed if topic)
+    # Another hash than that of the topics makes the next heartbeat assign partitions.
+    known = draft.metadata_hash() if is_complete else 0
+    draft.put_own(records.ConsumerGroupMetadataKey, records.ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=known))
     for member in members:
         draft.put_target(member.member_id, member.assigned)
     targets = records.ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch)
@@ -113,11 +118,20 @@ def put_upgraded(draft: ConsumerDraft, classic: ClassicGroup) -> None:
 def _upgraded_members(classic: ClassicGroup, topics: TopicImage) -> list[ConsumerMember]:
     """Of two members to which a leader has assigned one partition, the first one has it. Raises RemoteProtocolError."""
     protocol, members = classic.protocol or classic.select_protocol(), []
+    subscriptions = {
+        member_id: decode_subscription(member.metadata(protocol) or b"") for member_id, member in classic.members.items()
+    }
     taken: set[TopicPartitionId] = set()
-    for member in classic.members.values():
-        assigned = partitions_of(_assigned(classic, member), topics) - taken
-        taken.update(assigned)
-        subscription = decode_subscription(member.metadata(protocol) or b"")
+    held: dict[str, Partitions] = {}
+    for member_id, member in classic.members.items():
+        held[member_id] = partitions_of(_assigned(classic, member), topics) - taken
+        taken.update(held[member_id])
+    for member_id, member in classic.members.items():
+        if classic.state is not STABLE and not member.assignment:
+            held[member_id] = partitions_of(subscriptions[member_id].owned_partitions, topics) - taken
+            taken.update(held[member_id])
+    for member_id, member in classic.members.items():
+        assigned, subscription = held[member_id], subscriptions[member_id]
         subscribed = subscribed_member(
             ConsumerMember(member_id=member.member_id),
             subscription,

@@ -32,7 +32,7 @@ from ...offsets.committed_offsets import OFFSETS_PER_BATCH, AnswerCommit, Commit
 from ...offsets.offsets_topic import OffsetsTopic, check_group
 from ...system.clock import NowMs
 from ..assigned.groups import Plan
-from ..assigned.values import AssignedGroupSettings, HeartbeatAnswer
+from ..assigned.values import AssignedGroupSettings
 from ..classic.groups import ClassicGroups, subscribed_error
 from ..classic.values import (
     GroupDescription,
@@ -47,10 +47,9 @@ from ..classic.values import (
     SyncAnswer,
     Token,
 )
-from ..consumer.member import ConsumerHeartbeat
 from ..streams.group import StreamsGroup
 from ..streams.groups import StreamsGroups
-from ..streams.values import STREAMS_TYPE, StreamsGroupDescription, StreamsHeartbeat, StreamsHeartbeatAnswer, StreamsTimes
+from ..streams.values import STREAMS_TYPE, StreamsGroupDescription, StreamsHeartbeatAnswer, StreamsTimes
 from ..values import CommittingMember, GroupListing, GroupState
 from .assigned import AssignedCoordinator
 from .classic_records import GroupRecords
@@ -221,16 +220,6 @@ class GroupCoordinator:
             error = self._members.heartbeat(request, deadline_now_ms())
             self._settle(Outcome())
         return error
-
-    async def consumer_heartbeat(self, request: ConsumerHeartbeat) -> HeartbeatAnswer:
-        """Join a consumer group (KIP-848), stay in it, or leave it. Raises RequestError. A classic group becomes a consumer
-        group when a member joins."""
-        return await self.consumers.heartbeat(request)
-
-    async def streams_heartbeat(self, request: StreamsHeartbeat) -> StreamsHeartbeatAnswer:
-        """Join a Streams group (KIP-1071), stay in it, or leave it. Raises RequestError. A classic group without members
-        becomes a Streams group."""
-        return await self.streams.heartbeat(request)
 
     async def _classic_is_stored(self, group: str) -> None:
         while self._members.is_being_stored(group) and not self._is_closed:

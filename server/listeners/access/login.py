@@ -32,8 +32,6 @@ WRONG_PASSWORD: Final = "Authentication failed: Invalid username or password"
 """Kafka's words."""
 MOST_SHOWN: Final = 40
 """Characters of an unknown mechanism that a log line has."""
-MOST_USER_CHARS: Final = 256
-"""The same of a user."""
 EXPIRED: Final = "its login has expired and was not renewed"
 
 
@@ -208,17 +206,11 @@ class Login:
         self.session.transport.known()
         self.session.known_as(f"{USER_PREFIX}{self._user}")
         self.session.pay()
-        self._security.statistics.logins += 1
-        if (audit := self._security.audit) is not None:
-            principal, host = self.session.principal, self.session.transport.host
-            audit.note("login", principal=principal, host=host, protocol=self._protocol, mechanism=self.mechanism)
+        self._security.note_login(self.session.principal, self.session.transport.host, self._protocol, self.mechanism)
         LOGGER.debug("%s logged in as %s by %s", self.session.peer, self._user, self.mechanism)
         return lifetime_ms
 
     def _count_failure(self, why: str) -> None:
-        self._security.statistics.failed_logins += 1
-        if (audit := self._security.audit) is not None:
-            user, host = self._user or "", self.session.transport.host
-            audit.note("login failed", user=user, host=host, protocol=self._protocol, mechanism=self.mechanism, why=why)
-        shown = None if self._user is None else self._user[:MOST_USER_CHARS]
-        LOGGER.warning("login failed: %s as %r by %s: %s", self.session.peer, shown, self.mechanism, why)
+        session = self.session
+        user, host = self._user or "", session.transport.host
+        self._security.note_failed_login(user, host, self._protocol, self.mechanism, why, peer=session.peer)

@@ -18,8 +18,7 @@ import attrs
 import trio
 
 from ....protocol.types import ANONYMOUS, Bytes
-from ...loop.reactor import ConnectionTask, Reactor, Work
-from ...loop.waiting import Deadlines
+from ...loop.reactor import ConnectionTask, Deadlines, Reactor, Work
 from ...system.client_memory import PAYER, Payer, new_payer
 from .budget import FREE_BYTES, InFlightBudget, Share
 from .counters import STALLED, cut

@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
-import logging
 from typing import Final
 
 import attrs
@@ -25,12 +24,9 @@ from ..connections.session import USER_PREFIX
 from ..connections.transport import Transport
 from .access import HttpRefusalError
 
-LOGGER: Final = logging.getLogger(__name__)
-
 CODE: Final = 40101
 BASIC: Final = "Basic"
-MOST_USER_CHARS: Final = 256
-"""Of a user in a log line."""
+PROTOCOL: Final = "http"
 
 
 @attrs.define(eq=False, repr=False)
@@ -67,7 +63,8 @@ class HttpLogin:
             else:
                 user, lifetime_ms = await self._check_bearer(credentials.strip())
         except SaslAuthenticationError as exc:
-            self._note_failure(user, mechanism, exc.message)
+            host, peer = self.transport.host, self.transport.peer
+            self.broker.security.note_failed_login(user, host, PROTOCOL, mechanism, exc.message, peer=peer)
             await trio.sleep_until(received + config.connection_failed_authentication_delay_ms / 1000)
             raise HttpRefusalError(401, "Invalid username or password, or token", CODE) from None
         self._accept(authorization, user, mechanism, lifetime_ms)
@@ -89,18 +86,7 @@ class HttpLogin:
             lifetime_ms = min(token_ms, lifetime_ms or token_ms)
         self._expires = trio.current_time() + lifetime_ms / 1000 if lifetime_ms else float("inf")
         self._accepted, self.principal = authorization, f"{USER_PREFIX}{user}"
-        security = self.broker.security
-        security.statistics.logins += 1
-        if security.audit is not None:
-            host = self.transport.host
-            security.audit.note("login", principal=self.principal, host=host, protocol="http", mechanism=mechanism)
-
-    def _note_failure(self, user: str, mechanism: str, why: str) -> None:
-        security, host = self.broker.security, self.transport.host
-        security.statistics.failed_logins += 1
-        if security.audit is not None:
-            security.audit.note("login failed", user=user, host=host, protocol="http", mechanism=mechanism, why=why)
-        LOGGER.warning("login failed: %s as %r by %s: %s", self.transport.peer, user[:MOST_USER_CHARS] or None, mechanism, why)
+        self.broker.security.note_login(self.principal, self.transport.host, PROTOCOL, mechanism)
 
 
 def read_basic(credentials: str) -> tuple[str, str]:

@@ -33,7 +33,7 @@ def consumer_group_heartbeat(
     if body.subscribed_topic_regex:
         check_subscription()
     if answer is None:
-        answer = yield partial(call.broker.groups.consumer_heartbeat, heartbeat)
+        answer = yield partial(call.broker.groups.consumers.heartbeat, heartbeat)
     assignment = None
     if answer.assignment is not None:
         topics = [

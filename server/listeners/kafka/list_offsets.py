@@ -22,8 +22,7 @@ from ....protocol.kafka.messages.records import (
     OffsetForLeaderTopicResult,
 )
 from ....protocol.types import EARLIEST_TIMESTAMP, MAX_TIMESTAMP, NO_OFFSET, NO_TIMESTAMP, Isolation, TopicPartition
-from ...broker import Broker, TimestampAndOffset
-from ...broker.reader import Question
+from ...broker import Broker, Question, TimestampAndOffset
 from ...loop.procedures import PAUSE, Procedure, in_turns, mapped
 from .door import ENTRIES_PER_TURN, Call, Given, error_code, topics_of_answer
 

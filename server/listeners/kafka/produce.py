@@ -82,21 +82,19 @@ def take_produce(call: Call, turn: Turn, request: ProduceRequest) -> Work | None
     entries = [(topic, asked) for topic in request.topic_data for asked in topic.partition_data]
     count = len(entries)
     produce = KafkaProduce(request, count, [None] * count, entries, count == 1, call, turn)
+    work: Work | None = None
+    if request.transactional_id is not None:
+        work = partial(produce.join_and_offer, request.transactional_id)
+    elif count > 1 and _has_transactional(entries):  # all are refused, or none: a single one when it is checked
+        produce.refuse_all()
+    elif count > PARTITIONS_AT_ONCE:
+        work = partial(produce.offer_all, enumerate(entries), produce.offer)
+    else:
+        work = produce.offer_in_turn(enumerate(entries), produce.offer)
     if request.acks and not turn.is_answered:
-        # Nothing is waited for but the device, so that a timeout of 0, which some clients send, must not be over before the
-        # append was tried: the deadlines are not that exact.
         turn.expires = produce
         turn.session.deadlines.add(produce, request.timeout_ms / 1000)
-    if request.transactional_id is not None:
-        return partial(produce.join_and_offer, request.transactional_id)
-    for _, asked in () if produce.is_single else entries:  # all are refused, or none: a single one when it is checked
-        records = asked.records
-        if records and len(records) >= RECORD_BATCH_OVERHEAD and records[FLAGS_POSITION] & TRANSACTIONAL_FLAG:
-            produce.refuse_all()
-            return None
-    if count > PARTITIONS_AT_ONCE:
-        return partial(produce.offer_all, enumerate(entries), produce.offer)
-    return produce.offer_in_turn(enumerate(entries), produce.offer)
+    return work
 
 
 @attrs.define(eq=False, repr=False)
@@ -299,6 +297,14 @@ class KafkaProduce(PendingProduce):
             ],
             error_message=result.message,
         )
+
+
+def _has_transactional(entries: Iterable[Entry]) -> bool:
+    """Return whether the batch of a partition belongs to a transaction."""
+    return any(
+        asked.records and len(asked.records) >= RECORD_BATCH_OVERHEAD and asked.records[FLAGS_POSITION] & TRANSACTIONAL_FLAG
+        for _, asked in entries
+    )
 
 
 def _without_id() -> RequestError:

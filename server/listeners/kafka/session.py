@@ -26,8 +26,7 @@ from ....protocol.limits import INT32_MAX
 from ....protocol.receive_buffer import LENGTH_BYTES
 from ....protocol.types import Bytes
 from ...broker import PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE, ClientQuotas
-from ...loop.reactor import Work
-from ...loop.waiting import Expires
+from ...loop.reactor import Expires, Work
 from ..connections.counters import BROKEN_PROTOCOL, FAILED, OUT_OF_MEMORY, STALLED, Meter, cut, report_bug
 from ..connections.session import Session
 from ..connections.states import CLOSED, DRAINING, LINGERING, READING

@@ -57,7 +57,7 @@ def streams_group_heartbeat(
         return _told(answer, answer.statuses)
     if body.topology is not None:
         check_topics(call, body.topology)
-    answer = yield partial(groups.streams_heartbeat, heartbeat)
+    answer = yield partial(groups.streams.heartbeat, heartbeat)
     statuses = yield partial(with_topics_made, call, answer.missing_topics, answer.statuses)
     return _told(answer, statuses)
 

@@ -21,12 +21,12 @@ from ...broker import (
     LeasedPartition,
     ListedGap,
     PartitionDescription,
+    Question,
     StagedBytes,
     StagedShare,
     StageWrite,
     TimestampAndOffset,
 )
-from ...broker.reader import Question
 from ...loop.procedures import PAUSE, Procedure, in_turns, mapped
 
 EXPLAINED_PER_TURN: Final = 4

@@ -23,8 +23,7 @@ from ....protocol.native.kinds import Body
 from ....protocol.native.state import State
 from ....protocol.receive_buffer import LENGTH_BYTES
 from ...broker import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE, ClientQuotas
-from ...loop.reactor import Work
-from ...loop.waiting import Expires
+from ...loop.reactor import Expires, Work
 from ..connections.counters import BROKEN_PROTOCOL, STALLED, ApiCounters, Meter, report_bug
 from ..connections.session import Session
 from ..connections.states import DRAINING

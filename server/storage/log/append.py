@@ -91,7 +91,7 @@ def plan_append(log: Log, appends: Sequence[PreparedAppend], *, sync: bool) -> A
         )
         if roll is not None:
             break
-        _plan_batches(segment, cursor, producers, append, next_offset, epoch, append_time)
+        _plan_batches(segment, cursor, producers, append, next_offset, epoch, append_time, log.is_black_hole)
         # What AppendResult(...) makes, without its Python-level call.
         answers.append(tuple.__new__(AppendResult, (base_offset, last_offset, told_time, log_start_offset)))
         next_offset = last_offset + 1
@@ -222,32 +222,36 @@ def _plan_batches(
     offset: int,
     epoch: int,
     append_time: int | None,
+    is_black_hole: bool,
 ) -> None:
-    """Stamp an append's batches and put each on the cursor: index entries are due per batch, as recovery has them."""
+    """Stamp an append's batches and put each on the cursor: index entries are due per batch, as recovery has them. A black hole
+    keeps no bytes, only what its producers have sent."""
     for header, data in append.batches:
         if append_time is not None:
             data = memoryview(with_timestamp(data, TimestampType.LOG_APPEND_TIME, append_time))
         last_offset = offset + header.last_offset_delta
-        segment.plan_append(
-            cursor,
-            largest_offset=last_offset,
-            largest_timestamp=header.max_timestamp if append_time is None else append_time,
-            offset_of_max_timestamp=last_offset,
-            least_timestamp=append.least_timestamp if append_time is None else append_time,
-            buffers=(STAMP.pack(offset, header.batch_length, epoch), data[STAMPED_BYTES:]),
-            size=LOG_OVERHEAD + header.batch_length,
-        )
+        if not is_black_hole:
+            segment.plan_append(
+                cursor,
+                largest_offset=last_offset,
+                largest_timestamp=header.max_timestamp if append_time is None else append_time,
+                offset_of_max_timestamp=last_offset,
+                least_timestamp=append.least_timestamp if append_time is None else append_time,
+                buffers=(STAMP.pack(offset, header.batch_length, epoch), data[STAMPED_BYTES:]),
+                size=LOG_OVERHEAD + header.batch_length,
+            )
         if append.has_producer:
             assert producers is not None
             if append.marker is None:
                 producers.add(header, offset, append_time)
-            elif (aborted := producers.end(append.marker, offset)) is not None:
+            elif (aborted := producers.end(append.marker, offset)) is not None and not is_black_hole:
                 segment.plan_aborted(cursor, aborted)
         offset = last_offset + 1
 
 
-def commit_append(log: Log, plan: AppendPlan) -> None:
-    """The plan's bytes are written (and synced, if it said so): let the log have them."""
+def commit_append(log: Log, plan: AppendPlan, *, readable: bool = False) -> None:
+    """The plan's bytes are written (and synced, if it said so): let the log have them. `readable`: the high watermark moves to
+    their end, because nothing else has to happen to them first."""
     segment, cursor, producers = plan.segment, plan.cursor, log.producers
     assert segment is log.segments.active
     if cursor.aborted and not segment.transaction_index.entries:
@@ -260,6 +264,13 @@ def commit_append(log: Log, plan: AppendPlan) -> None:
         producers.commit(plan.producers, plan.log_end_offset, log.max_producers // KEYED_SHARE)
     log.modified = True
     log.known_snapshot = None
+    if readable:  # what `high_watermark_to_end` does, without its calls
+        log.high_watermark = plan.log_end_offset
+        log.high_watermark_segment, log.high_watermark_position = segment.base_offset, segment.size
+        if producers.unreplicated:
+            producers.on_high_watermark(plan.log_end_offset)
+        if not log.sync_metadata:
+            producers.on_recovery_point(plan.log_end_offset)
     if plan.sync and plan.writes:
         log.recovery_point = plan.log_end_offset
         log.producers.on_recovery_point(log.recovery_point)

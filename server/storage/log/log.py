@@ -110,6 +110,8 @@ class Log:
     waiting: WaitsForSpaceError | None = None
     """Why it takes no appends and changes no file until it is opened again; readers are served (see `space_wait`)."""
     _inactive: tuple[tuple[SegmentView, ...], tuple[int, ...], tuple[int, ...]] | None = None
+    is_black_hole: bool = False
+    """For tests of clients: appends are checked and acknowledged and use offsets, and no byte of them is kept."""
     known_snapshot: LogSnapshot | None = None
     """The log as it is now; None when something has changed since the last one was taken."""
 

@@ -312,6 +312,10 @@ FEW_READS: Final = 3
 """Before the answer's. Batches above FIRST_READ_BYTES take two: an index entry leads to the batch before."""
 
 
+FetchCached = Callable[..., FetchedRecords | None]
+"""`fetch_cached`, or another function of its arguments."""
+
+
 def fetch_cached(
     snapshot: LogSnapshot,
     offset: int,

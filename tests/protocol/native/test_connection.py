@@ -102,11 +102,7 @@ def test_answers_match_their_requests_in_any_order() -> None:
     for number in (3, 4, 2):
         client.receive_data(b"".join(server.send_response(number, None, {"partitions": []})))
     responses = [event for event in events_of(client) if isinstance(event, Response)]
-    assert [(response.correlation_id, response.api) for response in responses] == [
-        (3, "produce"),
-        (4, "explain"),
-        (2, "fetch"),
-    ]
+    assert [(response.correlation_id, response.api) for response in responses] == [(3, "produce"), (4, "explain"), (2, "fetch")]
     assert client.in_flight_count == server.in_flight_count == client.in_flight_bytes == server.in_flight_bytes == 0
 
 
@@ -255,12 +251,16 @@ def test_half_closed_client_still_gets_its_answers() -> None:
     assert isinstance(client.next_event(), Response)
 
 
-def test_a_server_that_has_finished_sending_is_asked_nothing() -> None:
+def test_nothing_is_requested_or_received_after_the_end() -> None:
     client, _ = pair()
     client.receive_data(b"")
     assert client.next_event() is CONNECTION_CLOSED
     with pytest.raises(errors.LocalProtocolError, match="a request in state CLOSED"):
         client.send_request(2, "metadata", 1, {})
+    _, server = pair()
+    server.receive_data(b"")
+    with pytest.raises(errors.LocalProtocolError, match="after the end of the stream"):
+        server.receive_data(b"x")
 
 
 def test_end_inside_a_frame_is_the_peers_error() -> None:
@@ -270,13 +270,6 @@ def test_end_inside_a_frame_is_the_peers_error() -> None:
     server.receive_data(b"")
     with pytest.raises(errors.RemoteProtocolError, match="ended inside a frame: 5 bytes of it are missing"):
         server.next_event()
-
-
-def test_bytes_after_the_end_are_our_error() -> None:
-    _, server = pair()
-    server.receive_data(b"")
-    with pytest.raises(errors.LocalProtocolError, match="after the end of the stream"):
-        server.receive_data(b"x")
 
 
 def test_local_misuse_changes_nothing() -> None:

@@ -138,10 +138,7 @@ def objects_in(value: object) -> int:
 )
 def test_records_as_buffers_make_the_same_frame_as_records_inside(sizes: list[int | None], other: object) -> None:
     def body(make: Any) -> dict[str, Any]:
-        return {
-            "other": other,
-            "partitions": [{"topic": "t", "records": [] if size is None else make(size)} for size in sizes],
-        }
+        return {"other": other, "partitions": [{"topic": "t", "records": [] if size is None else make(size)} for size in sizes]}
 
     pieces = frames.pack_frame((7, None), body(lambda size: memoryview(bytearray(size))))
     plain = msgpack.packb([7, None, body(bytes)])

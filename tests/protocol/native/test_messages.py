@@ -465,17 +465,17 @@ def test_a_wrong_entry_of_a_wrong_task_is_refused_by_its_place() -> None:
     assert in_steps("commit_stage", body) == refused
 
 
-def test_a_plain_record_of_many_headers_is_read_in_steps() -> None:
+def test_headers_configurations_and_inner_entries_count_as_steps() -> None:
     record = [None, b"k", b"v", [[f"{number}", b""] for number in range(20_000)]]
     body = {"partitions": [{"topic": "t", "partition": 0, "records": [record]}]}
     assert in_steps("produce", body) == at_once("produce", body)
     assert pauses("produce", body) >= 20_000 // RECORDS_PER_PAUSE
-
-
-def test_long_configurations_count_as_many_entries() -> None:
     config = {f"key-{number}": "value" for number in range(1000)}
     body = {"topics": [{"name": f"{number}", "partitions": 1, "config": config} for number in range(50)]}
     assert pauses("create_topics", body) >= 25
+    partitions = [{"topic": "t", "partition": number, "size_bytes": 1, "crc": 0} for number in range(5000)]
+    body = {"application": "a", "version": 1, "tasks": [{"task": "t", "partitions": partitions}]}
+    assert pauses("commit_stage", body) >= 5000 // messages.ENTRIES_PER_PAUSE
 
 
 @pytest.mark.parametrize("api", REQUESTS)
@@ -486,9 +486,3 @@ def test_many_entries_pause_in_every_request_that_has_them(api: str, data: st.Da
     for key in entries:
         body[key] = [copy.deepcopy(body[key][0]) for _ in range(200)]
     assert pauses(api, body) >= len(entries) * (200 // messages.ENTRIES_PER_PAUSE)
-
-
-def test_many_entries_inside_one_entry_pause() -> None:
-    partitions = [{"topic": "t", "partition": number, "size_bytes": 1, "crc": 0} for number in range(5000)]
-    body = {"application": "a", "version": 1, "tasks": [{"task": "t", "partitions": partitions}]}
-    assert pauses("commit_stage", body) >= 5000 // messages.ENTRIES_PER_PAUSE

@@ -1,10 +1,12 @@
 """The batch header: its fields, its framing in a stream, its checksum, and the changes that keep or need a new one.
-
 Batches that Apache Kafka 4.1.0 stored. `server/storage/test_golden.py` has their records beside those of a consumer.
+CRC-32C by the compiled package and in Python: the published check values, that both agree, and that it can be continued.
 """
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.errors import CorruptRecordError, UnsupportedCompressionTypeError
 from triolog.protocol.limits import INT32_MAX
+from triolog.protocol.records import checksum, pure_checksum
 from triolog.protocol.records.batch import (
     RECORD_BATCH_OVERHEAD,
     BatchHeader,
@@ -77,7 +80,7 @@ def test_a_batch_of_no_producer_has_no_sequences() -> None:
 @pytest.mark.parametrize("timestamp_type", TimestampType)
 @pytest.mark.parametrize("is_transactional", [True, False])
 @pytest.mark.parametrize("is_control", [True, False])
-def test_an_empty_batch_header_keeps_offsets_and_sequences(
+def test_an_empty_batch_keeps_offsets_and_sequences(
     timestamp_type: TimestampType, is_transactional: bool, is_control: bool
 ) -> None:
     """Kafka: DefaultRecordBatchTest.testWriteEmptyHeader."""
@@ -209,14 +212,11 @@ def test_last_sequence_wraps() -> None:
     assert parse_header(batch).last_sequence == 0
 
 
-def test_batches_are_found_one_after_the_other() -> None:
+def test_batches_are_found_one_after_the_other_up_to_an_incomplete_one() -> None:
     zstd = build_batch([(1, None, b"x" * 50, ())], compression_type=CompressionType.ZSTD)
     found = list(iter_batches(THREE + ONE + zstd))
     assert [bytes(batch) for _, batch in found] == [THREE, ONE, zstd]
     assert [header for header, _ in found] == [parse_header(batch) for batch in (THREE, ONE, zstd)]
-
-
-def test_an_incomplete_batch_at_the_end_is_not_seen() -> None:
     for kept in range(len(ONE)):
         assert [bytes(batch) for _, batch in iter_batches(THREE + ONE[:kept])] == [THREE], kept
 
@@ -331,3 +331,44 @@ def test_rebuilding_an_uncompressed_batch_gives_kafka_s_bytes() -> None:
             builder.append_at(record.offset, record.timestamp, record.key, record.value, record.headers)
         if header.records_count and not (header.is_transactional and header.is_control):
             assert builder.build(last_offset=header.last_offset) == batch, header
+
+
+Checksum = Callable[..., int]
+both = pytest.mark.parametrize("crc32c", [checksum.crc32c, pure_checksum.crc32c], ids=["compiled", "pure"])
+
+
+@both
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [(b"", 0), (b"123456789", 0xE3069283), (bytes(32), 0x8A9136AA), (b"\xff" * 32, 0x62A8AB43), (bytes(range(32)), 0x46DD794E)],
+)
+def test_published_check_values_hold(crc32c: Checksum, data: bytes, expected: int) -> None:
+    assert crc32c(data) == crc32c(memoryview(data)) == crc32c(bytearray(data)) == expected
+
+
+@both
+@given(first=st.binary(), second=st.binary())
+def test_a_checksum_continued_equals_the_checksum_of_both_parts(crc32c: Checksum, first: bytes, second: bytes) -> None:
+    assert crc32c(second, crc32c(first)) == crc32c(first + second)
+
+
+def test_this_machine_has_the_compiled_package() -> None:
+    assert checksum.crc32c is not pure_checksum.crc32c
+
+
+PIECE = pure_checksum.PIECE_BYTES
+
+
+@pytest.mark.parametrize("sizes", [range(700), range(PIECE - 40, PIECE + 40), range(PIECE * 2, PIECE * 2 + 260, 13)])
+def test_both_agree_on_every_length_at_which_something_changes(sizes: range) -> None:
+    """The table alone, folds of each size, a piece and its rest."""
+    data = random.Random(sizes.start).randbytes(sizes.stop)
+    for size in sizes:
+        view, crc = memoryview(data)[-size or len(data) :], size * 0x9E3779B9 & 0xFFFFFFFF
+        assert pure_checksum.crc32c(view, crc) == checksum.crc32c(view, crc), size
+
+
+@pytest.mark.parametrize("byte", [b"\0", b"\xff", b"\x80", b"\x01"])
+def test_both_agree_on_long_runs_of_a_byte(byte: bytes) -> None:
+    data = byte * (PIECE + 1000)
+    assert pure_checksum.crc32c(data) == checksum.crc32c(data)

@@ -140,9 +140,13 @@ def test_gzip_and_zstd_are_read_by_other_implementations() -> None:
     assert bytes(cramjam.zstd.decompress(compress(ZSTD, TEXT))) == TEXT
 
 
-def test_several_gzip_members_are_read_as_one() -> None:
+def test_several_members_streams_or_frames_are_read_as_one() -> None:
     members = compress(GZIP, TEXT) + compress(GZIP, b"") + compress(GZIP, NOISE)
     assert decompress(GZIP, members, max_bytes=LIMIT) == TEXT + NOISE
+    streams = compress(SNAPPY, TEXT) + compress(SNAPPY, NOISE)
+    assert decompress(SNAPPY, streams, max_bytes=LIMIT) == TEXT + NOISE
+    frames = compress(ZSTD, TEXT) + bytes.fromhex("5f2a4d18 03000000 616263") + zstd_runs(2, 5) + compress(ZSTD, NOISE)
+    assert decompress(ZSTD, frames, max_bytes=LIMIT) == TEXT + b"x" * 10 + NOISE
 
 
 def test_the_time_for_gzip_members_grows_with_their_number() -> None:
@@ -162,11 +166,6 @@ def test_the_time_for_gzip_members_grows_with_their_number() -> None:
 
 def test_snappy_without_a_container_is_one_raw_block() -> None:
     assert decompress(SNAPPY, bytes(cramjam.snappy.compress_raw(TEXT)), max_bytes=len(TEXT)) == TEXT
-
-
-def test_concatenated_snappy_streams_are_read_as_one() -> None:
-    streams = compress(SNAPPY, TEXT) + compress(SNAPPY, NOISE)
-    assert decompress(SNAPPY, streams, max_bytes=LIMIT) == TEXT + NOISE
 
 
 @pytest.mark.parametrize("content_checksum", [False, True])
@@ -191,11 +190,6 @@ def test_lz4_frames_with_larger_blocks_or_a_content_size_are_read(header: str, s
     for block in (lz4_block(bytes(size)), lz4_stored(bytes(size))):
         frame = lz4_frame(block, header=bytes.fromhex(header))
         assert decompress(LZ4, frame, max_bytes=size) == bytes(size)
-
-
-def test_several_zstd_frames_and_skippable_ones_are_read_as_one() -> None:
-    frames = compress(ZSTD, TEXT) + bytes.fromhex("5f2a4d18 03000000 616263") + zstd_runs(2, 5) + compress(ZSTD, NOISE)
-    assert decompress(ZSTD, frames, max_bytes=LIMIT) == TEXT + b"x" * 10 + NOISE
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -283,9 +277,7 @@ def test_a_bomb_does_not_grow_the_process(codec: CompressionType) -> None:
 
 
 @given(st.sampled_from(CODECS), st.data(), st.integers(0, 20_000))
-def test_any_bytes_are_decompressed_within_the_limit_or_refused(
-    codec: CompressionType, data: st.DataObject, max_bytes: int
-) -> None:
+def test_any_bytes_are_decompressed_in_the_limit_or_fail(codec: CompressionType, data: st.DataObject, max_bytes: int) -> None:
     original = data.draw(st.sampled_from((TEXT, NOISE, b"x", bytes(1000))))
     compressed = data.draw(st.one_of(damaged(compress(codec, original)), st.binary(max_size=100)))
     with contextlib.suppress(CorruptRecordError, RecordTooLargeError):

@@ -11,12 +11,7 @@ from typing import NamedTuple
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from triolog.protocol.errors import (
-    CorruptRecordError,
-    InvalidRecordError,
-    RecordTooLargeError,
-    UnsupportedCompressionTypeError,
-)
+from triolog.protocol.errors import CorruptRecordError, InvalidRecordError, RecordTooLargeError
 from triolog.protocol.records.batch import BatchHeader, empty_batch_header, end_txn_marker, iter_batches, parse_header, stamp
 from triolog.protocol.records.builder import BatchBuilder, build_batch
 from triolog.protocol.records.compression import compress
@@ -36,7 +31,6 @@ from tests.support.record_batches import (
     with_records,
 )
 
-DOCUMENTED = (InvalidRecordError, CorruptRecordError, RecordTooLargeError, UnsupportedCompressionTypeError)
 MAX_BYTES = 1 << 20
 THREE = build_batch([(1, b"a", b"1", ()), (2, b"b", b"2", ()), (3, b"c", b"3", ())])
 MIXED = build_batch(
@@ -116,9 +110,7 @@ def test_records_that_contradict_themselves_are_invalid(records: bytes, count: i
 
 @pytest.mark.parametrize(("last_offset_delta", "count"), [(0, 3), (15, 3), (-3, 3), (5, 6), (1, 2), (-1, 0), (-5, -4)])
 @pytest.mark.parametrize("compression_type", [CompressionType.NONE, CompressionType.GZIP])
-def test_a_count_that_the_offsets_deny_is_invalid(
-    last_offset_delta: int, count: int, compression_type: CompressionType
-) -> None:
+def test_a_count_the_offsets_deny_is_invalid(last_offset_delta: int, count: int, compression_type: CompressionType) -> None:
     records = compress(compression_type, THREE[61:])
     batch, header = with_records(records, count=count, last_offset_delta=last_offset_delta, attributes=compression_type)
     with pytest.raises(InvalidRecordError):
@@ -144,15 +136,12 @@ def test_offset_deltas_of_a_compacted_batch_still_increase_within_the_batch(delt
         walk_records(batch, header, allow_gaps=True)
 
 
-def test_a_batch_emptied_by_compaction_has_nothing_to_walk() -> None:
+def test_a_count_of_zero_has_nothing_to_read_and_data_behind_it_is_refused() -> None:
     batch, header = with_records(b"", count=0, last_offset_delta=5)
     assert walk_records(batch, header, allow_gaps=True) == RecordsWalk(0, -1, False, -1)
     assert records_of(batch, header) == []
     with pytest.raises(InvalidRecordError, match="counts 0 records"):
         walk_records(batch, header)
-
-
-def test_data_behind_a_count_of_zero_is_not_read_but_refused_in_a_walk() -> None:
     batch, header = with_records(b"garbage", count=0, last_offset_delta=5)
     assert records_of(batch, header) == []
     with pytest.raises(InvalidRecordError, match="7 bytes of them"):
@@ -248,9 +237,7 @@ def scan(batch: bytes, header: BatchHeader, timestamp: int, min_offset: int) -> 
 
 @given(damaged(MIXED[61:]), st.integers(-1, 6), st.integers(-1, 6), st.booleans())
 @example(MIXED[61:], 4, 3, False)
-def test_walking_accepts_exactly_what_reading_accepts(
-    records: bytes, count: int, last_offset_delta: int, allow_gaps: bool
-) -> None:
+def test_walking_accepts_what_reading_accepts(records: bytes, count: int, last_offset_delta: int, allow_gaps: bool) -> None:
     batch, header = with_records(records, count=count, last_offset_delta=last_offset_delta, base_timestamp=1000)
     try:
         read: list[Record] | None = records_of(batch, header)
@@ -317,20 +304,18 @@ def seen(batches: list[bytes], aborted: list[tuple[int, int]]) -> list[int]:
     return [header.base_offset for header, batch in iter_batches(b"".join(batches)) if not committed.leaves_out(header, batch)]
 
 
-def test_where_damage_took_the_abort_marker_out_the_next_commit_ends_the_transaction() -> None:
-    """Kafka's readers go on leaving out; a COMMIT cannot stand inside of an aborted transaction."""
+def test_an_aborted_transaction_hides_its_own_batches_up_to_the_next_marker() -> None:
+    """Where damage took the ABORT out, the next COMMIT ends it: it cannot stand inside of an aborted transaction, although
+    Kafka's readers go on leaving out. A marker that compaction emptied ends nothing, and a stamp hides nothing."""
     assert seen([data(1, 0), marker(1, 2, commit=True), data(1, 3)], [(1, 0)]) == [3]
-
-
-def test_batches_without_transaction_stay_whatever_their_producer_aborts() -> None:
     assert seen([data(1, 0), data(1, 1, transactional=False), data(1, 2, transactional=False)], [(1, 0)]) == [1, 2]
-
-
-def test_a_marker_that_compaction_emptied_is_left_out_and_ends_nothing() -> None:
     empty = empty_batch_header(
         base_offset=1, last_offset=1, max_timestamp=0, producer_id=1, producer_epoch=0, is_transactional=True, is_control=True
     )
     assert seen([data(1, 0), empty, data(1, 2)], [(1, 0)]) == []
+    batch = data(1, 0)
+    stamped = stamp(5, parse_header(batch), 3) + batch[16:]
+    assert seen([stamped, marker(1, 6, commit=False)], [(1, 5)]) == []
 
 
 class Step(NamedTuple):
@@ -365,12 +350,6 @@ def test_any_interleaving_of_transactions_shows_exactly_the_committed_batches(st
     read = [batch for batch in batches[from_batch:] if parse_header(batch).base_offset < stable]
     expected = [offset for offset in sorted(fate) if fate[offset] and from_batch <= offset < stable]
     assert seen(read, aborted) == expected
-
-
-def test_stamping_does_not_hide_a_transaction() -> None:
-    batch = data(1, 0)
-    stamped = stamp(5, parse_header(batch), 3) + batch[16:]
-    assert seen([stamped, marker(1, 6, commit=False)], [(1, 5)]) == []
 
 
 def test_a_known_type_is_read_from_the_key_also_of_a_later_version_and_a_longer_one() -> None:

@@ -46,8 +46,7 @@ def test_varint_of_a_boundary_value_is_as_kafka_writes_it(value: int, encoded: s
 
 
 @pytest.mark.parametrize(
-    ("value", "encoded"),
-    [(2**63 - 1, "fe" + "ff" * 8 + "01"), (-(2**63), "ff" * 9 + "01"), (2**31, "8080808010")],
+    ("value", "encoded"), [(2**63 - 1, "fe" + "ff" * 8 + "01"), (-(2**63), "ff" * 9 + "01"), (2**31, "8080808010")]
 )
 def test_varlong_of_a_boundary_value_is_as_kafka_writes_it(value: int, encoded: str) -> None:
     wire = bytes.fromhex(encoded)

@@ -147,6 +147,8 @@ def runs_of(batch: bytes, count: int) -> list[int]:
 def test_alike_records_are_read_in_runs_that_end_where_deltas_grow() -> None:
     assert runs_of(batch_of(2000, b"v" * 100), 2000) == [SHORT_DELTAS - 1, MOST_RUN - 1]
     assert runs_of(batch_of(200, b"v" * 1000, b"key"), 200) == [SHORT_DELTAS - 1, 200 - SHORT_DELTAS - 1]
+    batch = batch_of(LEAST_RUN, b"v")
+    assert alike_run(records_data(batch, parse_header(batch), 1 << 20), 0, 0, LEAST_RUN) is None
 
 
 def test_a_run_ends_before_the_record_of_another_size() -> None:
@@ -157,11 +159,6 @@ def test_a_run_ends_before_the_record_of_another_size() -> None:
     run = alike_run(records_data(batch, parse_header(batch), 1 << 20), 0, 0, 100)
     assert run is not None
     assert run.records_count == 39
-
-
-def test_few_records_are_no_run() -> None:
-    batch = batch_of(LEAST_RUN, b"v")
-    assert alike_run(records_data(batch, parse_header(batch), 1 << 20), 0, 0, LEAST_RUN) is None
 
 
 @pytest.mark.parametrize("codec", [CompressionType.GZIP, CompressionType.ZSTD])
@@ -194,9 +191,7 @@ def test_whatever_the_timestamps_do(count: int, value: bytes | None, key: bytes 
         st.tuples(st.integers(0, 199), st.integers(-2, HEADERS_BEHIND), st.integers(0, 255)), min_size=1, max_size=3
     ),
 )
-def test_a_damaged_record_within_a_run_is_seen(
-    count: int, value_bytes: int, has_key: bool, damage: list[tuple[int, int, int]]
-) -> None:
+def test_damage_within_a_run_is_seen(count: int, value_bytes: int, has_key: bool, damage: list[tuple[int, int, int]]) -> None:
     """Bytes where lengths and deltas are, and the last ones of the record before."""
     batch = bytearray(batch_of(count, bytes(value_bytes), b"k" if has_key else None, steps_ms=(0, 100), each=20))
     begin = RECORD_BATCH_OVERHEAD

@@ -165,10 +165,14 @@ def test_other_versions_are_refused(text: str) -> None:
         Versions.parse(text)
 
 
-def test_versions_contain_their_ends_and_nothing_else() -> None:
+def test_versions_contain_their_ends_and_nothing_else_alone_or_together() -> None:
     assert [version for version in range(8) if version in Versions.parse("2-5")] == [2, 3, 4, 5]
     assert 0 not in Versions.parse("none")
     assert "2" not in Versions.parse("2-5")
+    assert Versions.parse("0-12").both(Versions.parse("8+")) == Versions(8, 12)
+    assert not Versions.parse("0-7").both(Versions.parse("7")).are_none
+    assert Versions.parse("0-7").both(Versions.parse("8+")).are_none
+    assert Versions.parse("0+").both(Versions.parse("none")).are_none
 
 
 def test_a_version_has_its_fields_in_the_order_of_the_declaration() -> None:
@@ -184,25 +188,15 @@ def _names(cls: type, version: int) -> set[str]:
     return {field.name for field in fields_of(cls, version)}
 
 
-def test_a_field_that_is_not_said_otherwise_is_zero_empty_or_its_own_defaults() -> None:
+def test_fields_have_defaults_of_their_own() -> None:
     value = Everything()
     assert (value.flag, value.int64, value.float64, value.text, value.blob) == (False, 0, 0.0, "", b"")
     assert (value.uuid, value.records, value.numbers, value.early) == (bytes(16), None, [], 7)
     assert value.inner == Inner(name="", leaves=[], names=None, leaf=None, tagged_leaf=Leaf(number=-1, late=-1))
-
-
-def test_mutable_defaults_are_not_shared() -> None:
     first, second = Everything(), Everything()
     first.numbers.append(1)
     first.inner.leaves.append(Leaf())
     assert second == Everything()
-
-
-def test_versions_in_both_ranges() -> None:
-    assert Versions.parse("0-12").both(Versions.parse("8+")) == Versions(8, 12)
-    assert not Versions.parse("0-7").both(Versions.parse("7")).are_none
-    assert Versions.parse("0-7").both(Versions.parse("8+")).are_none
-    assert Versions.parse("0+").both(Versions.parse("none")).are_none
 
 
 NUMBERS = st.one_of(
@@ -227,12 +221,9 @@ def test_a_varint_of_more_than_five_bytes_is_refused(data: bytes) -> None:
         primitives.read_unsigned_varint(memoryview(data), 0)
 
 
-def test_a_varint_above_32_bits_is_refused() -> None:
+def test_a_varint_above_32_bits_or_cut_off_is_refused() -> None:
     with pytest.raises(RemoteProtocolError, match="4294967296, above 32 bits"):
         primitives.read_unsigned_varint(memoryview(b"\x80\x80\x80\x80\x10"), 0)
-
-
-def test_a_varint_that_ends_too_early_is_the_end_of_the_data() -> None:
     with pytest.raises(IndexError):
         primitives.read_unsigned_varint(memoryview(b"\x80\x80"), 0)
 

@@ -56,13 +56,10 @@ def test_of_several_quotas_the_first_in_order_holds() -> None:
             assert bound_of(with_quotas(*((ORDER[place], float(place + 1)) for place in reversed(chosen)))) == chosen[0] + 1
 
 
-def test_a_quota_of_somebody_else_holds_for_nobody() -> None:
+def test_a_quota_holds_for_its_own_entity_and_key_only() -> None:
     quotas = with_quotas((module.checked_entity([("user", "u")]), 1.0), (module.checked_entity([("client-id", "c")]), 2.0))
     assert bound_of(quotas, "other", "other") == math.inf
     assert quotas.use(KEY, "other", "other", 1e9, 0.0) == 0.0
-
-
-def test_a_key_that_is_not_limited_there_is_looked_for_further_on() -> None:
     quotas = ClientQuotas()
     quotas.replace({ORDER[0]: {module.CONSUMER_BYTE_RATE: 1.0}, ORDER[7]: {KEY: 5.0}})
     assert bound_of(quotas) == 5.0
@@ -82,9 +79,7 @@ def test_a_key_that_is_not_limited_there_is_looked_for_further_on() -> None:
     ],
     ids=str,
 )
-def test_a_quota_is_shared_by_whom_it_names(
-    entity: list[tuple[str, str | None]], other: tuple[str, str], is_shared: bool
-) -> None:
+def test_a_quota_is_shared_by_its_owners(entity: list[tuple[str, str | None]], other: tuple[str, str], is_shared: bool) -> None:
     quotas = with_quotas((module.checked_entity(entity), 10.0))
     assert quotas.use(KEY, "u", "c", 100.0, 0.0) == 0.0
     assert (quotas.use(KEY, *other, 100.0, 0.0) > 0) == is_shared
@@ -112,15 +107,12 @@ def test_what_was_used_is_not_forgotten_when_a_quota_changes() -> None:
     assert quotas.use(KEY, "u", "c", 1e9, 0.0) == 0.0
 
 
-def test_what_is_above_the_quota_is_not_used_after_all() -> None:
+def test_what_is_above_the_quota_is_not_used_and_what_is_larger_is_read_once() -> None:
     quotas = with_quotas((ORDER[2], 10.0), key=module.CONSUMER_BYTE_RATE)
     use = quotas.use_if_allowed
     assert use(module.CONSUMER_BYTE_RATE, "u", "c", 60.0, 0.0) == 0.0
     assert use(module.CONSUMER_BYTE_RATE, "u", "c", 60.0, 0.0) == 2.0
     assert use(module.CONSUMER_BYTE_RATE, "u", "c", 40.0, 0.0) == 0.0
-
-
-def test_what_is_larger_than_the_quota_is_read_once_and_paid_for() -> None:
     quotas = with_quotas((ORDER[2], 10.0), key=module.CONSUMER_BYTE_RATE)
     assert quotas.use_if_allowed(module.CONSUMER_BYTE_RATE, "u", "c", 1000.0, 0.0) == 0.0
     assert quotas.use_if_allowed(module.CONSUMER_BYTE_RATE, "u", "c", 1.0, 0.0) == pytest.approx(90.1)
@@ -179,9 +171,7 @@ def test_a_connection_that_was_refused_does_not_count() -> None:
     assert quotas.connect("10.0.0.1", 11.0) == 0.0
 
 
-def test_many_client_ids_do_not_fill_the_memory_and_who_used_something_last_is_remembered(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_many_client_ids_do_not_fill_the_memory_and_recent_users_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_KNOWN", 100)
     quotas = with_quotas((module.checked_entity([("client-id", None)]), 10.0))
     for number in range(1000):

@@ -340,19 +340,13 @@ def test_the_smallest_server_takes_usual_requests() -> None:
     assert made["max_connections"] >= 64
 
 
-def test_what_is_set_by_hand_stays() -> None:
+def test_budgets_by_hand_stay_or_are_refused_with_all_that_is_taken() -> None:
     made = budgets(max_memory_bytes=512 * MIB, max_connections=500, cleaner_dedupe_buffer_bytes=2 * MIB)
     assert (made["max_connections"], made["cleaner_dedupe_buffer_bytes"]) == (500, 2 * MIB)
-
-
-def test_budgets_by_hand_that_do_not_fit_are_refused_with_all_that_is_taken() -> None:
     with pytest.raises(InvalidConfigError, match="Raise it, or lower a budget that is set") as raised:
         config(max_memory_bytes=256 * MIB, max_broker_in_flight_bytes=100 * MIB)
     assert f"max_broker_in_flight_bytes, twice: {200 * MIB}" in raised.value.message
     assert f"leaves {256 * MIB - FIXED_BYTES} for budgets" in raised.value.message
-
-
-def test_keys_of_a_compaction_count_only_where_there_is_one() -> None:
     keys = {"max_memory_bytes": 256 * MIB, "cleaner_dedupe_buffer_bytes": 100 * MIB}
     with pytest.raises(InvalidConfigError, match=f"cleaner_dedupe_buffer_bytes: {100 * MIB}"):
         config(**keys)

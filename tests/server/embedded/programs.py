@@ -22,11 +22,7 @@ from triolog.server.embedded import ForkedError
 def say(*words):
     print(*words, flush=True)
 """
-FACES: Final = {
-    "blocking": "",
-    "asyncio": "import asyncio",
-    "trio": "import trio",
-}
+FACES: Final = {"blocking": "", "asyncio": "import asyncio", "trio": "import trio"}
 """What else each imports."""
 
 

@@ -207,9 +207,7 @@ async def test_what_was_committed_is_there_when_the_broker_is_opened_again(opene
     ids=str,
 )
 @on_every_face(faces=EVERYWHERE, config={"retention.ms": "-1"}, topics=[T])
-async def test_a_follow_without_a_place_starts_where_it_is_told(
-    broker: Any, start: dict[str, Any], expected: list[bytes]
-) -> None:
+async def test_a_follow_without_a_place_starts_as_told(broker: Any, start: dict[str, Any], expected: list[bytes]) -> None:
     await broker.append(T, [(START_MS + 10 * number, None, b"%d" % number, ()) for number in range(3)])
     follow = broker.follow(T, group="new", max_wait_s=0, **start)
     assert await values(follow) == expected

@@ -279,8 +279,7 @@ def test_a_key_without_a_meaning_in_a_program_is_refused_by_name(tmp_path: Path,
 
 
 @pytest.mark.parametrize(
-    "settings",
-    [{"colour": "blue"}, {"max_connections": 0}, {"lenient": "maybe"}, {"durability": "soon"}, {"kafka": "nowhere"}],
+    "settings", [{"colour": "blue"}, {"max_connections": 0}, {"lenient": "maybe"}, {"durability": "soon"}, {"kafka": "nowhere"}]
 )
 def test_what_serve_refuses_is_refused_in_its_words(tmp_path: Path, settings: dict[str, Any]) -> None:
     with pytest.raises(InvalidConfigError) as of_serve:

@@ -344,10 +344,7 @@ FORKS = """async with opened(sys.argv[1], topics=["topic"], native="127.0.0.1:0"
 TOLD = "this process is a fork of the one in which the broker runs"
 
 
-@pytest.mark.parametrize(
-    ("face", "leaves"),
-    [*((face, "os._exit(7)") for face in FACES), ("blocking", "sys.exit(7)")],
-)
+@pytest.mark.parametrize(("face", "leaves"), [*((face, "os._exit(7)") for face in FACES), ("blocking", "sys.exit(7)")])
 @STARTS_A_PROGRAM
 def test_a_child_says_that_it_has_no_broker_and_leaves_that_of_its_parent_alone(tmp_path: Path, face: str, leaves: str) -> None:
     """A child that goes on in a loop of asyncio or trio would share that loop's epoll with its parent, broker or not."""

@@ -197,10 +197,7 @@ async def test_a_process_that_joins_while_the_owner_is_killed_becomes_the_owner(
 
 
 def test_a_directory_of_another_server_is_refused_with_its_process(shared: Path) -> None:
-    with (
-        triolog.blocking.open(shared),
-        pytest.raises(LogDirectoryError, match=f"process {os.getpid()}.*Stop it first"),
-    ):
+    with triolog.blocking.open(shared), pytest.raises(LogDirectoryError, match=f"process {os.getpid()}.*Stop it first"):
         triolog.blocking.open_or_join(shared).start()
 
 
@@ -256,9 +253,7 @@ async def test_a_call_that_is_sent_once_says_whether_it_was_sent(lost: OverMemor
         await lost.create_topic("new")
 
 
-async def test_an_append_that_is_given_up_says_that_it_may_have_been_written(
-    lost: OverMemory, autojump_clock: MockClock
-) -> None:
+async def test_an_abandoned_append_says_that_it_may_have_been_written(lost: OverMemory, autojump_clock: MockClock) -> None:
     begun = trio.current_time()
     lost.server.faults.append(lambda request: "drop after" if isinstance(request, m.ProduceRequest) else None)
     with pytest.raises(ConnectionLostError, match=r"The records for 'orders' may have been written"):

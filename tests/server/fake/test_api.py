@@ -165,19 +165,16 @@ def test_the_clock_is_moved(control: Control) -> None:
     assert control.do("POST", "/clock/unfreeze")["is_frozen"] is False
 
 
-def test_retention_is_applied_at_once(control: Control) -> None:
-    control.do("POST", "/topics", {"name": "t", "config": {"retention.ms": 60_000, "segment.ms": 60_000}})
-    control.do("POST", "/topics/t/records", {"records": ["old"]})
+def test_retention_and_compaction_are_applied_at_once(control: Control) -> None:
+    control.do("POST", "/topics", {"name": "aged", "config": {"retention.ms": 60_000, "segment.ms": 60_000}})
+    control.do("POST", "/topics/aged/records", {"records": ["old"]})
     control.do("POST", "/clock/advance", {"seconds": 3600})
     assert control.do("POST", "/retention")["segments"] in (0, 1)  # the clock has woken the server's own look, too
-    assert control.values("t") == []
-
-
-def test_a_topic_is_compacted_at_once(control: Control) -> None:
-    control.do("POST", "/topics", {"name": "t", "config": {"cleanup.policy": "compact"}})
-    control.do("POST", "/topics/t/records", {"records": [{"key": "k", "value": "old"}, {"key": "k", "value": "new"}]})
-    assert control.do("POST", "/topics/t/compact", {"partition": 0}) == {"rounds": 1}
-    assert control.values("t") == ["new"]
+    assert control.values("aged") == []
+    control.do("POST", "/topics", {"name": "table", "config": {"cleanup.policy": "compact"}})
+    control.do("POST", "/topics/table/records", {"records": [{"key": "k", "value": "old"}, {"key": "k", "value": "new"}]})
+    assert control.do("POST", "/topics/table/compact", {"partition": 0}) == {"rounds": 1}
+    assert control.values("table") == ["new"]
 
 
 def test_a_snapshot_is_a_directory_that_another_server_serves(control: Control, server_folder: ServerFolder) -> None:

@@ -96,7 +96,7 @@ PAIRS = (
 
 
 @pytest.mark.parametrize(("target", "proxy", "inner"), PAIRS, ids=lambda each: getattr(each, "__name__", ""))
-def test_a_proxy_has_every_public_method_of_its_target_with_the_same_parameters_and_words(
+def test_a_proxy_has_each_public_method_of_its_target_with_its_parameters_and_words(
     target: Any, proxy: Any, inner: set[str]
 ) -> None:
     methods = {name: each for name, each in vars(target).items() if inspect.isfunction(each) and not name.startswith("_")}

@@ -69,6 +69,12 @@ async def ask(api: ControlApi, method: str, path: str, body: object = None) -> t
         ("POST", "/clock/advance", {"seconds": -1}, 400, "forward"),
         ("POST", "/clock/advance", {}, 400, "expected a number"),
         ("POST", "/snapshot", {}, 400, "path is missing"),
+        ("POST", "/topics/missing/discard", {}, 422, "missing"),
+        ("POST", "/topics/missing/skip-offsets", {"count": 0}, 422, "count is 0, expected 1 to"),
+        ("POST", "/topics/missing/lose-offsets", {"size": 1}, 400, "size: no such field. Use count, partition"),
+        ("POST", "/topics/missing/old-format", {"records": "v"}, 400, "records is 'v', expected a list"),
+        ("POST", "/groups/billing/commit", {"topic": "missing"}, 400, "offset is missing"),
+        ("POST", "/groups/billing/commit", {"topic": "missing", "offset": 1}, 422, "missing"),
     ],
 )
 async def test_what_a_call_does_not_know_is_refused(
@@ -87,6 +93,39 @@ async def test_a_record_that_was_read_can_be_sent_back(api: ControlApi) -> None:
     assert await ask(api, "POST", "/topics/t/records", {"records": [record]}) == (200, {"base_offset": 1, "count": 1})
     _, [again] = await ask(api, "GET", "/topics/t/records?offset=1")
     assert again == {**record, "offset": 1}
+
+
+async def test_odd_logs_are_made_and_say_their_offsets(api: ControlApi) -> None:
+    for topic in ("t", "generated", "hole"):
+        await ask(api, "POST", "/topics", {"name": topic, "partitions": 2})
+    calls: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+        ("skip-offsets", {"count": 3}, {"next_offset": 3}),
+        ("empty-batch", {"count": 2}, {"base_offset": 3}),
+        ("lose-offsets", {}, {"base_offset": 5}),
+        ("old-format", {"records": ["a", "b"], "magic": 0}, {"base_offset": 6, "count": 2}),
+        ("delete-records", {"before_offset": 7}, {"start_offset": 7}),
+    ]
+    for call, told, answered in calls:
+        assert await ask(api, "POST", f"/topics/t/{call}", {"partition": 1, **told}) == (200, answered), call
+    assert [record["offset"] for record in (await ask(api, "GET", "/topics/t/records"))[1]] == [7]
+    told = {"count": 4, "value_bytes": 5, "seed": 1}
+    assert await ask(api, "POST", "/topics/generated/generate", told) == (200, {"end_offsets": {"0": 4, "1": 4}})
+    values = [
+        record.get("value_base64") or record["value"] for record in (await ask(api, "GET", "/topics/generated/records"))[1]
+    ]
+    assert len(set(values)) == 8
+    assert await ask(api, "POST", "/topics/hole/discard", {"partition": 0}) == (200, {})
+    for number in range(2):
+        await ask(api, "POST", "/topics/hole/records", {"partition": number, "records": ["v"]})
+    assert [record["partition"] for record in (await ask(api, "GET", "/topics/hole/records"))[1]] == [1]
+    assert (await ask(api, "GET", "/topics"))[1]["hole"] == {"0": 1, "1": 1}
+
+
+async def test_an_offset_is_committed_for_a_group(api: ControlApi) -> None:
+    await ask(api, "POST", "/topics", {"name": "t"})
+    await ask(api, "POST", "/topics/t/records", {"records": ["a", "b", "c"]})
+    status, told = await ask(api, "POST", "/groups/billing/commit", {"topic": "t", "offset": 1})
+    assert (status, told["committed"], told["lag"]) == (200, [{"topic": "t", "partition": 0, "offset": 1}], 2)
 
 
 async def test_requests_with_and_without_an_answer_are_told_apart(api: ControlApi) -> None:
@@ -116,6 +155,14 @@ PLACES: Final = (
     ("/topics/t/records", '{"records": %s}'),
     ("/topics/t/wait", '{"count": 0, "timeout_ms": %s}'),
     ("/topics/t/compact", '{"partition": %s}'),
+    ("/topics/t/skip-offsets", '{"count": %s}'),
+    ("/topics/t/empty-batch", '{"count": %s}'),
+    ("/topics/t/lose-offsets", '{"partition": %s}'),
+    ("/topics/t/generate", '{"value_bytes": %s}'),
+    ("/topics/t/generate", '{"seed": %s}'),
+    ("/topics/t/delete-records", '{"before_offset": %s}'),
+    ("/topics/t/old-format", '{"magic": %s, "records": ["x"]}'),
+    ("/groups/g/commit", '{"topic": "t", "offset": %s}'),
     ("/requests/wait", '{"count": 1, "timeout_ms": 1, "last": %s}'),
     ("/leaders", '{"topic": "t", "partition": %s, "node": 1}'),
     ("/leaders", '{"topic": "t", "partition": 0, "node": %s}'),

@@ -213,7 +213,7 @@ def test_the_control_port_issues_signed_tokens_rotates_keys_refuses_and_counts(
     assert not logs_in(servers, token["token"])
 
 
-def test_the_control_port_is_a_token_endpoint_for_clients_that_fetch_their_tokens(
+def test_the_control_port_is_a_token_endpoint_for_clients_that_fetch_tokens(
     server_folder: ServerFolder, tmp_path: Path
 ) -> None:
     """As librdkafka and Kafka's own client do with `sasl.oauthbearer.token.endpoint.url` (KIP-768)."""

@@ -8,11 +8,11 @@ from typing import Final
 
 import pytest
 from triolog.tools.bench.counting.meters import COUNTED_ON
-from triolog.tools.bench.counting.requests import LOADS, count_garbage
+from triolog.tools.bench.counting.requests import LOADS, count_files, count_garbage
 from triolog.tools.bench.measuring.child import run_load
 
 from tests.server.listeners import counts
-from tests.server.listeners.counts import ABOVE, BELOW, COUNTS, differences, measured
+from tests.server.listeners.counts import ABOVE, BELOW, COUNTS, PRODUCE_FILES, PRODUCE_FOLDER_CHANGES, differences, measured
 
 pytestmark = pytest.mark.merge  # every function call of a request is counted
 
@@ -33,6 +33,12 @@ def test_a_request_costs_what_the_table_says(load: str) -> None:
 def test_a_request_leaves_nothing_that_refers_to_itself() -> None:
     """It would keep the request's records until the next collection of garbage, which counts objects and not bytes."""
     assert run_load(count_garbage, connections=1) == dict.fromkeys(LOADS, 0.0)
+
+
+def test_a_produce_passes_through_few_files() -> None:
+    path = run_load(count_files, load=LOAD)
+    assert len(path["files"]) <= PRODUCE_FILES, path["files"]
+    assert path["folder_changes"] <= PRODUCE_FOLDER_CHANGES
 
 
 def test_every_load_has_its_line() -> None:

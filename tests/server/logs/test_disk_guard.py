@@ -15,7 +15,7 @@ from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import AppendResult, TopicPartition
 from triolog.server.broker import Broker
 from triolog.server.logs.disk_guard import FLOOR, MOST_FRUITLESS
-from triolog.server.partitions.room import FILE_BLOCK_BYTES
+from triolog.server.partitions.backpressure import FILE_BLOCK_BYTES
 from triolog.server.storage.log.derived_files import NOTHING_DROPPED, Dropped
 
 from tests.support.brokers import PARTITION, TOPIC, actor_of, running_broker, until, value, values_from
@@ -74,9 +74,7 @@ def starts(broker: Broker) -> list[int]:
     return [actor_of(broker, partition).log.log_start_offset for partition in (LOGS, AUDIT, ORDERS)]
 
 
-async def test_oldest_segments_free_the_reserve(
-    tmp_path: Path, device: ShrinkingDevice, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_old_segments_free_the_reserve(tmp_path: Path, device: ShrinkingDevice, caplog: pytest.LogCaptureFixture) -> None:
     async with guarded(tmp_path, device) as broker:
         guard = broker._manager.guard
         await guard.check()
@@ -98,9 +96,7 @@ async def test_oldest_segments_free_the_reserve(
 
 
 @pytest.mark.parametrize("is_retention", [False, True])
-async def test_a_check_beside_a_deletion_waits_for_its_space(
-    tmp_path: Path, device: ShrinkingDevice, is_retention: bool
-) -> None:
+async def test_a_check_during_a_deletion_awaits_its_space(tmp_path: Path, device: ShrinkingDevice, is_retention: bool) -> None:
     """By another check, or by retention, which takes the segments out that the guard has chosen, between its look and its
     deed: no append is refused because retention was quicker."""
     async with guarded(tmp_path, device) as broker:
@@ -134,9 +130,7 @@ async def test_what_retention_has_taken_out_goes_before_anything_is_given_up(tmp
         assert (described.is_refusing, described.given_up_segments) == (False, 0)
 
 
-async def test_appends_without_room_are_refused(
-    tmp_path: Path, device: ShrinkingDevice, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_appends_without_space_fail(tmp_path: Path, device: ShrinkingDevice, caplog: pytest.LogCaptureFixture) -> None:
     async with running_broker(tmp_path, fs=device, disk_reserve_bytes=RESERVE) as broker:
         await broker.topics.create("orders")
         await broker._manager.changes.create("__consumer_offsets", 1, {}, internal=True)
@@ -313,14 +307,15 @@ HELD: Final = {
 async def held_topic(
     directory: Path, clock: Clock, records: int = 20, *, fs: GateFileSystem | None = None, reserve: int = 0, **topic: str
 ) -> AsyncIterator[Broker]:
-    """Segments of five records, which retention is to take a moment later."""
+    """Segments of five records that are a day old, which retention is to take. The clock stands still while the broker runs:
+    after a jump it would suspend retention by time."""
+    clock.advance(DAY_MS)
     keys = HELD | {key.replace("_", "."): text for key, text in topic.items()}
     async with running_broker(directory, clock=clock, fs=fs, disk_reserve_bytes=reserve) as broker:
         if TOPIC not in broker.topics.names():
             await broker.topics.create(TOPIC, 1, keys)
             for number in range(records):
                 await broker.writer.append(PARTITION, value(f"{number:010d}"))
-        clock.advance(DAY_MS)
         yield broker
 
 
@@ -471,9 +466,7 @@ async def test_nothing_that_is_deleted_is_left_when_the_server_has_stopped(tmp_p
     assert list(tmp_path.glob("gone-*")) == []
 
 
-async def test_a_log_that_outgrows_its_retention_does_not_wait_for_the_next_pass(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_log_that_outgrows_its_retention_awaits_no_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("triolog.server.logs.log_retention.OUTGROWN_BYTES", 0)
     async with running_broker(tmp_path, topic={"segment.bytes": str(5 * SIZE)}) as broker:
         await broker.topics.create("orders", 1, keeping(20 * SIZE))

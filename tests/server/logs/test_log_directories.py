@@ -323,9 +323,7 @@ async def test_what_the_device_refused_before_the_kill_is_written_again(device: 
         assert all(contents(device, path))
 
 
-async def test_a_log_that_cannot_be_forced_to_the_device_at_a_start_is_offline(
-    device: SyncCountingFileSystem, path: Path
-) -> None:
+async def test_a_log_that_cannot_be_synced_at_a_start_is_offline(device: SyncCountingFileSystem, path: Path) -> None:
     await left_unclean(device, path, 5)
     device.fail_next("sync_all", errno.EIO)
     device.fail_next("sync_all", errno.EIO)
@@ -438,9 +436,7 @@ async def test_what_no_directory_can_store_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("skipped", range(4))
-async def test_a_topic_is_whole_or_absent_whichever_sync_fails(
-    device: SyncCountingFileSystem, path: Path, skipped: int
-) -> None:
+async def test_a_topic_is_whole_or_absent_if_any_sync_fails(device: SyncCountingFileSystem, path: Path, skipped: int) -> None:
     """Simulated seed 90541: topics.json named it, and its files were taken back."""
     async with running_broker(path, fs=device) as broker:
         device.fail_next("sync_directory", errno.EIO, skip=skipped)

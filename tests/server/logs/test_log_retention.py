@@ -232,17 +232,6 @@ async def test_deleted_records_stay_deleted_after_a_crash(tmp_path: Path) -> Non
         assert (await values_from(broker, offset=17))[0] == f"{17:010d}".encode()
 
 
-async def test_records_are_deleted_up_to_an_offset_of_the_log_or_its_high_watermark(tmp_path: Path) -> None:
-    async with ten_segments(tmp_path) as broker:
-        for offset in (51, -2):
-            with pytest.raises(OffsetOutOfRangeError):
-                await broker.logs.delete_records(PARTITION, offset)
-        assert actor_of(broker).log.log_start_offset == 0
-        assert await broker.logs.delete_records(PARTITION, -1) == 50
-        assert await values_from(broker, offset=50) == []
-        assert await broker.logs.delete_records(PARTITION, 3) == 50, "the log start offset never goes back"
-
-
 async def test_records_of_compacted_and_internal_topics_are_not_deleted(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         await broker._manager.changes.create("__consumer_offsets", 1, {}, internal=True)

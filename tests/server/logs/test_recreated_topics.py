@@ -153,9 +153,7 @@ async def test_a_read_that_was_under_way_never_reads_the_next_topic(tmp_path: Pa
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-async def test_records_that_were_staged_for_a_deleted_topic_are_not_committed_to_another(
-    tmp_path: Path, restarts: bool
-) -> None:
+async def test_records_staged_for_a_deleted_topic_are_not_committed_to_another(tmp_path: Path, restarts: bool) -> None:
     async with one_partition(tmp_path) as broker:
         share = await stage(broker, "1", "old")
         if not restarts:
@@ -274,9 +272,7 @@ async def test_no_offset_is_given_twice_when_power_cuts_take_every_name(
 
 
 @pytest.mark.parametrize("durability", ["fsync", "os"])
-async def test_a_log_without_files_ends_where_it_was_known_to_end_and_says_what_is_lost(
-    tmp_path: Path, durability: str
-) -> None:
+async def test_a_log_without_files_ends_at_its_known_end_and_says_what_is_lost(tmp_path: Path, durability: str) -> None:
     killed = tmp_path / "killed"
     async with one_partition(tmp_path / "data", durability=durability) as broker:
         for text in ("one", "two", "three"):

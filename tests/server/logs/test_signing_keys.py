@@ -104,9 +104,7 @@ def test_only_public_keys_for_signatures_of_a_sufficient_size_are_used() -> None
     assert signing_keys.public_keys(key_set(all_kinds()[0].jwk(alg="PS256")))[0].algorithms == {"PS256"}
 
 
-async def test_a_new_key_is_read_when_a_token_names_it_at_most_every_ten_seconds(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_a_new_key_that_a_token_names_is_read_at_most_every_ten_seconds(autojump_clock: trio.testing.MockClock) -> None:
     first, second = ec_key("first"), ec_key("second")
     source = Source(first)
     keys = of(source)

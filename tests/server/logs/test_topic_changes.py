@@ -160,18 +160,6 @@ async def test_a_topic_grows_and_keeps_what_it_has(tmp_path: Path) -> None:
         assert actor_of(broker, TopicPartition(TOPIC, 3)).config.segment_bytes == 1000
 
 
-async def test_a_number_of_partitions_can_only_grow_and_to_the_limit(tmp_path: Path) -> None:
-    async with running_broker(tmp_path) as broker:
-        await broker.topics.create(TOPIC, 2)
-        for total in (0, 1, 2, 10_001):
-            for validate_only in (True, False):
-                with pytest.raises(RequestError, match=r"^INVALID_PARTITIONS"):
-                    await broker.topics.create_partitions(TOPIC, total, validate_only=validate_only)
-        await broker.topics.create_partitions(TOPIC, 5, validate_only=True)
-        assert len(broker.topics.describe(TOPIC).partitions) == 2
-        assert not (tmp_path / "topic-2").exists()
-
-
 async def test_partitions_are_on_the_device_before_they_are_seen(broker: Broker, fs: GateFileSystem) -> None:
     async with held(fs.hold("sync", f"{TOPICS_FILE}.tmp"), broker.topics.create_partitions, TOPIC, 2):
         with pytest.raises(RequestError, match="partitions 0 to 0"):

@@ -192,9 +192,7 @@ class Outcomes:
 
 @pytest.mark.parametrize("directories", [1, 2])
 @pytest.mark.parametrize("name", CHANGES)
-async def test_a_change_that_is_cut_off_is_whole_or_absent_and_can_be_made_again(
-    tmp_path: Path, name: str, directories: int
-) -> None:
+async def test_a_change_cut_off_is_whole_or_absent_and_can_be_made_again(tmp_path: Path, name: str, directories: int) -> None:
     change, after = CHANGES[name]
     paths = paths_in(tmp_path, directories)
     fs = CrashFileSystem()

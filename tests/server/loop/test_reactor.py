@@ -21,10 +21,10 @@ from triolog.protocol.native import messages
 from triolog.server.fake.clock import MovedClock
 from triolog.server.listeners.connections.states import HELD, READING, State
 from triolog.server.loop.procedures import ELEMENTS_PER_TURN, PAUSE, Procedure, Reply, mapped, perform
-from triolog.server.loop.reactor import Reactor
+from triolog.server.loop.reactor import CHECK_S, Deadlines, Reactor
 from triolog.server.loop.readiness import SOCKETS_PER_TURN, EpollWatcher, KqueueWatcher, PortableWatcher, Watcher
 from triolog.server.loop.turns import STEPS_PER_TURN, Gathering, Turns
-from triolog.server.loop.waiting import CHECK_S, Alarm, Deadlines, KeyedLocks, Waiters, deadline_now_ms, waiting_on
+from triolog.server.loop.waiting import Alarm, KeyedLocks, Waiters, deadline_now_ms, waiting_on
 
 from tests.support import kqueue
 from tests.support.attackers import BothListeners, both_listeners
@@ -272,21 +272,15 @@ async def test_a_session_that_raises_is_ended_and_the_others_are_served(reactor:
     let_go(reactor, broken, other)
 
 
-def test_the_step_that_fills_a_turn_is_the_last_and_the_next_turn_is_empty() -> None:
+def test_a_turn_has_as_many_steps_as_it_says() -> None:
     turns = Turns()
     assert [turns.spend(STEPS_PER_TURN // 3) for _ in range(6)] == [False, False, True] * 2
-
-
-def test_what_does_not_fit_is_not_done_and_whoever_spends_next_is_the_last() -> None:
     turns = Turns()
     assert turns.fit(STEPS_PER_TURN - 1)
     assert not turns.fit(1)
     assert not turns.fit(1)
     assert turns.spend(1)
     assert turns.fit(STEPS_PER_TURN - 1)
-
-
-def test_a_turn_that_begins_has_room() -> None:
     turns = Turns()
     assert not turns.fit(STEPS_PER_TURN), "it never does"
     turns.begin()
@@ -558,9 +552,6 @@ def halves(*numbers: int) -> Procedure[list[int | str]]:
 async def test_results_are_sent_into_a_procedure_and_errors_thrown_into_it() -> None:
     assert await perform(halves(4, 3, 2)) == [2, "not 3", 1]
     assert await perform(halves()) == []
-
-
-async def test_a_task_continues_what_was_begun_elsewhere() -> None:
     begun = halves(4, 3)
     wait = next(begun)
     assert await perform(begun, wait) == [2, "not 3"]

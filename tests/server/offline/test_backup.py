@@ -126,9 +126,7 @@ def test_what_is_appended_after_the_plan_or_torn_is_not_in_the_copy(logs: Stoppe
 
 
 @pytest.mark.parametrize("is_replaced", [False, True])
-def test_a_segment_that_goes_or_is_replaced_meanwhile_is_noted_again(
-    logs: StoppedLogs, tmp_path: Path, is_replaced: bool
-) -> None:
+def test_a_segment_that_goes_or_changes_meanwhile_is_noted_again(logs: StoppedLogs, tmp_path: Path, is_replaced: bool) -> None:
     plan = planned(logs)
     first, *others = sorted(logs.partition().glob("*.log"))
     data = first.read_bytes()

@@ -317,10 +317,7 @@ def _tear_last_log(fs: CrashFileSystem) -> None:
         (lambda fs: put(fs, f"{TARGET}/{TOPICS_FILE}", encode_topics(1, [])), "kafka-storage.sh format"),
         (lambda fs: _unlink_partition(fs, f"{TARGET}/{TRIMMED}"), "^/kafka/trimmed-0 does not exist.*--print-commands"),
         (lambda fs: fs.make_directory(f"{TARGET}/trimmed-1"), "^/kafka/trimmed-1 should not exist: "),
-        (
-            lambda fs: put(fs, f"{TARGET}/{EMPTY}/{0:020d}.log", b"x" * 100),
-            "^/kafka/full-1 holds records from elsewhere",
-        ),
+        (lambda fs: put(fs, f"{TARGET}/{EMPTY}/{0:020d}.log", b"x" * 100), "^/kafka/full-1 holds records from elsewhere"),
         (_tear_last_log, "4 bytes after position"),
         (
             lambda fs: fs.unlink(f"{SOURCE}/{FULL}/{8:020d}.snapshot"),

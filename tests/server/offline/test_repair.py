@@ -201,9 +201,7 @@ def test_a_damaged_topic_id_comes_back_and_another_topics_stays(logs: StoppedLog
 
 
 @pytest.mark.parametrize("name", [checkpoints.RECOVERY_POINT_FILE, checkpoints.HIGH_WATERMARK_FILE, checkpoints.LOG_START_FILE])
-def test_an_unreadable_checkpoint_is_made_anew_and_offsets_behind_the_log_are_set_to_its_end(
-    logs: StoppedLogs, name: str
-) -> None:
+def test_an_unreadable_checkpoint_is_made_anew_and_offsets_after_the_log_are_its_end(logs: StoppedLogs, name: str) -> None:
     """A clean directory is left alone."""
     before, path = contents(logs.path), logs.path / name
     assert repaired(logs.path) == RepairSummary(damages=0, actions=(), left=())
@@ -339,24 +337,18 @@ def test_a_damaged_batch_is_told_with_its_place_and_offsets(driven: DrivenLog) -
     assert "CRC" in reason
 
 
-def test_a_segment_that_is_gone_or_another_is_passed_over(driven: DrivenLog) -> None:
-    first, second, *_ = orders(driven.log)
-    Path(first["path"]).unlink()
-    assert answers([first, second | {"size": second["size"] - 1}]) == [{"gone": first["path"]}, {"gone": second["path"]}]
-
-
-def test_a_file_that_the_disk_refuses_is_told(driven: DrivenLog) -> None:
-    fs = GateFileSystem()
-    fs.fail("read", number=errno.EIO, times=None)
-    (order, *_) = orders(driven.log)
-    assert answers([order], fs) == [{"error": f"{order['path']}: Input/output error"}]
-
-
-def test_the_bytes_that_are_spent_are_those_of_the_file(driven: DrivenLog) -> None:
+def test_a_scrub_counts_the_bytes_of_a_file_and_says_what_it_cannot_read(driven: DrivenLog) -> None:
     (order, *_) = orders(driven.log)
     spent: list[int] = []
     scrub_file(FS, order["path"], order["size"], order["base_offset"], order["end_offset"], spend=spent.append)
     assert sum(spent) == order["size"]
+    fs = GateFileSystem()
+    fs.fail("read", number=errno.EIO, times=None)
+    (order, *_) = orders(driven.log)
+    assert answers([order], fs) == [{"error": f"{order['path']}: Input/output error"}]
+    first, second, *_ = orders(driven.log)
+    Path(first["path"]).unlink()
+    assert answers([first, second | {"size": second["size"] - 1}]) == [{"gone": first["path"]}, {"gone": second["path"]}]
 
 
 MEASURED: Final = """

@@ -66,15 +66,12 @@ def flip(path: Path, position: int, bit: int) -> None:
     path.write_bytes(data)
 
 
-def test_a_directory_that_kafka_closed_is_clean() -> None:
+def test_a_directory_of_kafka_is_clean_with_remarks_where_it_was_not_closed() -> None:
     seen = verified(GOLDEN / "clean")
     assert seen.damages == []
     assert [(remark.check, remark.reason.partition(",")[0]) for remark in seen.remarks] == [
         ("checkpoint", "names __consumer_offsets-0 and 2 more")
     ]
-
-
-def test_of_a_directory_that_kafka_did_not_close_remarks_are_made() -> None:
     seen = verified(GOLDEN / "unclean")
     assert seen.damages == []
     assert {remark.check for remark in seen.remarks} == {"clean stop", "checkpoint", "index", "time index"}

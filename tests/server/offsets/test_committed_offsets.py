@@ -10,7 +10,7 @@ import pytest
 from triolog.protocol.coordinator import offsets
 from triolog.protocol.coordinator.classic_group_records import GroupMetadataValue, MemberMetadata
 from triolog.protocol.coordinator.offsets import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
-from triolog.protocol.errors import ErrorCode, InvalidRecordError, InvalidTopicError, RequestError
+from triolog.protocol.errors import ErrorCode, InvalidRecordError, RequestError
 from triolog.protocol.records.batch import end_txn_marker, iter_batches
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.records.partitioners import coordinator_partition
@@ -82,8 +82,7 @@ async def test_each_offset_has_its_own_answer(tmp_path: Path) -> None:
     unknown = TopicPartition("unknown", 0)
     async with one_partition(tmp_path, offset_metadata_max_bytes=10) as broker:
         answers = await broker.offsets.commit(
-            "group",
-            [(unknown, 1, None), (PARTITION, 2, "é" * 6), (PARTITION, 7, "é" * 5), (OTHER, 1, None)],
+            "group", [(unknown, 1, None), (PARTITION, 2, "é" * 6), (PARTITION, 7, "é" * 5), (OTHER, 1, None)]
         )
         assert code_of(answers) == [
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -311,17 +310,6 @@ async def test_a_topic_of_the_same_name_does_not_inherit_offsets(tmp_path: Path)
         assert await broker.offsets.fetch("group", None) == [(TopicPartition("kept", 0), 6, "")]
     async with running_broker(tmp_path) as broker:
         assert await committed_offset(broker, "group", PARTITION) == -1
-
-
-async def test_clients_cannot_write_or_delete_what_belongs_to_the_coordinator(broker: Broker) -> None:
-    await commit(broker, 1)
-    for call in (
-        broker.writer.append(OFFSETS, [(START_MS, b"k", b"v", ())]),
-        broker.writer.append(OFFSETS, build_batch([(START_MS, b"k", b"v", ())])),
-        broker.topics.delete(offsets.OFFSETS_TOPIC),
-    ):
-        with pytest.raises(InvalidTopicError, match="belongs to the server"):
-            await call
 
 
 @pytest.mark.parametrize("outcome", ["commit", "abort"])

@@ -137,9 +137,7 @@ def test_failed_logins_denials_and_changes_are_in_the_audit_log(broker: Blocking
         ("sasl_plaintext", "ssl", True),
     ],
 )
-def test_other_machines_need_a_login_and_no_password_leaves_a_server_with_tls(
-    kafka: str, native: str, is_exposed: bool
-) -> None:
+def test_other_machines_need_a_login_and_passwords_stay_in_a_server_with_tls(kafka: str, native: str, is_exposed: bool) -> None:
     config = BrokerConfig(
         data_dirs=("x",),
         kafka_security=ListenerSecurity(kafka),

@@ -1,4 +1,5 @@
-"""The REST API over HTTP: what each call returns, and the error code of each refusal."""
+"""The REST API over HTTP: what each call returns, and the error code of each refusal. Which earlier versions a schema is
+compared with, and how much of them."""
 
 from __future__ import annotations
 
@@ -9,8 +10,9 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 import pytest
-from triolog.server.registry.compatibility import MAX_REFERENCES
+from triolog.server.registry.compatibility import MAX_COMPARED_CHARS, MAX_REFERENCES, Source, incompatibilities
 from triolog.server.registry.formats.parsed import MAX_ELEMENTS, MAX_NESTING
+from triolog.server.registry.formats.parsing import parse
 from triolog.server.registry.rest import MAX_BODY_BYTES, ROUTES
 
 from tests.support.registry_client import RegistryClient, record, submission
@@ -197,14 +199,11 @@ def test_a_subject_is_deleted_softly_then_permanently(registry: RegistryClient) 
     assert registry.get("/subjects?deleted=true") == []
 
 
-def test_a_schema_that_comes_again_has_its_id_and_a_new_version(registry: RegistryClient) -> None:
+def test_a_schema_that_comes_again_has_its_id_and_no_other_schema_gets_it(registry: RegistryClient) -> None:
     registry.register("s", ORDER)
     registry.value("DELETE", "/subjects/s")
     assert registry.value("POST", "/subjects/s/versions", submission(ORDER))["version"] == 2
     assert registry.get("/subjects/s/versions/2")["id"] == 1
-
-
-def test_an_id_is_not_given_again(registry: RegistryClient) -> None:
     registry.register("s", ORDER)
     registry.value("DELETE", "/subjects/s")
     registry.value("DELETE", "/subjects/s?permanent=true")
@@ -465,3 +464,21 @@ def test_every_route_that_is_not_a_read_needs_a_right_to_change() -> None:
         is_read = route.right.name == "READ"
         reads_by_post = (route.method == "POST" and route.pattern[-1] != "versions") or route.pattern[:1] == ("compatibility",)
         assert is_read == (route.method == "GET" or reads_by_post), route
+
+
+MEGABYTE = 2**20 - 10
+
+
+@pytest.mark.parametrize(("level", "is_compatible"), [("BACKWARD_TRANSITIVE", False), ("NONE", True)])
+def test_earlier_versions_above_the_limit_count_as_incompatible(level: str, is_compatible: bool) -> None:
+    olds = [Source("JSON", "true".ljust(MEGABYTE), (), version) for version in range(1, 10)]
+    found = incompatibilities(level, "JSON", parse("JSON", "true", []), olds)
+    assert (found == []) is is_compatible
+    assert is_compatible or (str(MAX_COMPARED_CHARS) in found[0] and "oldSchemaVersion: 9" in found[1])
+    assert incompatibilities(level, "JSON", parse("JSON", "true", []), olds[:8]) == []
+
+
+def test_a_version_that_is_not_valid_any_more_and_one_of_another_type_count_as_incompatible() -> None:
+    new = parse("JSON", "true", [])
+    assert "cannot be compared" in incompatibilities("FULL", "JSON", new, [Source("JSON", "{", ())])[0]
+    assert "of type JSON" in incompatibilities("FULL", "JSON", new, [Source("PROTOBUF", "", ())])[0]

@@ -62,10 +62,7 @@ def test_records_are_those_of_confluent(broker: BlockingBroker, registry: Regist
         ),
         ('{"keytype":"SCHEMA","subject":"größe","version":1,"magic":1}', {**sized, "deleted": False}),
         ('{"keytype":"CONFIG","subject":null,"magic":0}', {"compatibilityLevel": "FULL"}),
-        (
-            '{"keytype":"CONFIG","subject":"s","magic":0}',
-            {"subject": "s", "compatibilityLevel": "NONE", "normalize": True},
-        ),
+        ('{"keytype":"CONFIG","subject":"s","magic":0}', {"subject": "s", "compatibilityLevel": "NONE", "normalize": True}),
         ('{"keytype":"MODE","subject":"s","magic":0}', {"subject": "s", "mode": "READWRITE"}),
         ('{"keytype":"SCHEMA","subject":"größe","version":1,"magic":1}', {**sized, "deleted": True}),
         ('{"keytype":"SCHEMA","subject":"größe","version":1,"magic":1}', None),

@@ -85,12 +85,9 @@ def test_a_minute_in_which_all_went_through_is_not_spoken_of(lines: Lines) -> No
     assert lines.said() == []
 
 
-def test_lines_that_were_asked_for_and_those_of_the_worst_kind_always_go_through(lines: Lines) -> None:
+def test_requested_and_critical_lines_go_through_and_all_without_a_limit(lines: Lines) -> None:
     assert lines.passed(5, level=logging.DEBUG) == 5
     assert lines.passed(5, level=logging.CRITICAL) == 5
-
-
-def test_without_a_limit_everything_goes_through(lines: Lines) -> None:
     lines.limit.per_minute = 0
     assert lines.passed(500) == 500
 
@@ -146,9 +143,7 @@ async def test_what_was_left_out_is_said_before_the_next_line_or_at_the_end(
     ]
 
 
-def test_log_lines_follow_standard_error_when_something_takes_its_place(
-    configured: LogLines, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_log_lines_follow_standard_error_when_it_is_replaced(configured: LogLines, monkeypatch: pytest.MonkeyPatch) -> None:
     taken = io.StringIO()
     monkeypatch.setattr(sys, "stderr", taken)
     LOGGER.info("between two drawings")
@@ -156,9 +151,7 @@ def test_log_lines_follow_standard_error_when_something_takes_its_place(
 
 
 @pytest.mark.parametrize("as_text", [True, False], ids=["value", "text"])
-def test_long_names_are_cut_and_do_not_fill_the_disk(
-    configured: LogLines, monkeypatch: pytest.MonkeyPatch, as_text: bool
-) -> None:
+def test_long_names_do_not_fill_the_disk(configured: LogLines, monkeypatch: pytest.MonkeyPatch, as_text: bool) -> None:
     """Also in a text that is an error's."""
     written = io.StringIO()
     monkeypatch.setattr(sys, "stderr", written)
@@ -355,9 +348,7 @@ def progress_at(scanned_bytes: int) -> StartProgress:
     return StartProgress(logs=10, logs_done=2, scan_bytes=100_000_000, scanned_bytes=scanned_bytes)
 
 
-def test_a_long_start_says_how_far_it_is_every_few_seconds(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_long_start_says_its_progress_regularly(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     now = 1000.0
     monkeypatch.setattr("time.monotonic", lambda: now)
     lines = StartLines(begin_s=now, said_s=now)

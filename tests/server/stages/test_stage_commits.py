@@ -262,10 +262,7 @@ async def test_what_is_staged_has_a_limit(tmp_path: Path) -> None:
     async with one_partition(tmp_path, max_staged_bytes=3 * SMALLEST_FILE_BYTES) as broker:
         for task in "123":
             await stage(broker, task, "a")
-        with pytest.raises(
-            RequestError,
-            match=r"^THROTTLING_QUOTA_EXCEEDED.*staged 12288 bytes, 69 more",
-        ):
+        with pytest.raises(RequestError, match=r"^THROTTLING_QUOTA_EXCEEDED.*staged 12288 bytes, 69 more"):
             await stage(broker, "4", "a")
         await stage(broker, "3", "b")
         await broker.stage_commits.abort(APPLICATION, 0, ["1"])

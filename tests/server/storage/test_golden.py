@@ -122,9 +122,7 @@ def described_records(driven: DrivenLog, isolation: Isolation = Isolation.READ_U
 
 @STATES
 @EACH
-def test_every_record_and_every_offset_by_time_is_what_kafka_answered(
-    tmp_path: Path, state: str, partition: TopicPartition
-) -> None:
+def test_records_and_offsets_by_time_are_what_kafka_answered(tmp_path: Path, state: str, partition: TopicPartition) -> None:
     driven = opened(tmp_path, state, partition)
     for isolation in Isolation:
         check_records(driven, partition, isolation)

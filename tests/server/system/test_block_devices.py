@@ -58,7 +58,11 @@ def test_a_device_lies_on_the_disks_below_all_layers(sysfs: FakeSysfs) -> None:
     assert numbered_device(0, 47, sysfs=sysfs.path) is None
 
 
-def test_a_directory_is_found_by_the_number_of_its_file_system(tmp_path: Path, sysfs: FakeSysfs) -> None:
+def test_a_directory_is_found_by_the_number_of_its_file_system_if_that_has_a_disk(tmp_path: Path, sysfs: FakeSysfs) -> None:
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text("22 1 0:30 / / rw - overlay overlay rw\n")
+    assert device_of(str(tmp_path), sysfs=sysfs.path, mounts=str(mounts)) is None
+    assert device_of(str(tmp_path), sysfs=sysfs.path, mounts=str(tmp_path / "missing")) is None
     number = os.stat(tmp_path).st_dev
     sysfs.disk("found", f"{os.major(number)}:{os.minor(number)}")
     assert device_of(str(tmp_path), sysfs=sysfs.path) == BlockDevice("found", ("found",))
@@ -78,13 +82,6 @@ def test_a_number_of_a_file_system_s_own_is_looked_up_by_its_innermost_mount(tmp
     directory.mkdir(parents=True)
     assert device_of(str(directory), sysfs=sysfs.path, mounts=str(mounts)) == BlockDevice("mmcblk0p2", ("mmcblk0",))
     assert device_of(str(tmp_path), sysfs=sysfs.path, mounts=str(mounts)) == BlockDevice("sda1", ("sda",))
-
-
-def test_a_file_system_without_a_disk_has_none(tmp_path: Path, sysfs: FakeSysfs) -> None:
-    mounts = tmp_path / "mountinfo"
-    mounts.write_text("22 1 0:30 / / rw - overlay overlay rw\n")
-    assert device_of(str(tmp_path), sysfs=sysfs.path, mounts=str(mounts)) is None
-    assert device_of(str(tmp_path), sysfs=sysfs.path, mounts=str(tmp_path / "missing")) is None
 
 
 def test_written_bytes_are_sectors_of_512(sysfs: FakeSysfs) -> None:
@@ -130,9 +127,7 @@ def test_an_emmc_tells_tenths_and_its_reserve(bare_sysfs: FakeSysfs, life_time: 
 
 @pytest.mark.parametrize("folder", [".", "hwmon1", "hwmon/hwmon3"])
 @pytest.mark.parametrize(("told", "percent"), [("3\n", 3), ("0\n", 0), ("140%\n", 140), ("256", None), ("-1", None)])
-def test_an_nvme_tells_percent_where_there_is_a_file(
-    bare_sysfs: FakeSysfs, folder: str, told: str, percent: int | None
-) -> None:
+def test_an_nvme_tells_percent_if_there_is_a_file(bare_sysfs: FakeSysfs, folder: str, told: str, percent: int | None) -> None:
     device = bare_sysfs.disk("nvme0n1", "259:0") / "device"
     (device / folder).mkdir(parents=True, exist_ok=True)
     (device / folder / "percentage_used").write_text(told)
@@ -205,9 +200,7 @@ def test_an_older_kernel_or_another_file_system_is_not_asked(tmp_path: Path, mon
     assert open_whole_sync(str(tmp_path)) is None
 
 
-def test_where_the_system_does_not_tell_there_is_more_dirty_than_anything_is_worth(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_count_more_is_dirty_than_anything_is_worth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(block_devices, "MEMORY", str(tmp_path / "meminfo"))
     assert dirty_bytes() > 2**60
     (tmp_path / "meminfo").write_text("MemTotal: 1 kB\nDirty:  12 kB\nWriteback: 3 kB\n")

@@ -383,9 +383,7 @@ async def test_lost_answer_to_a_start_is_given_again(tmp_path: Path, epoch: int,
 
 @pytest.mark.parametrize("epoch", [7, LAST_CLIENT_EPOCH])
 @pytest.mark.parametrize("by_end", [False, True])
-async def test_identity_of_two_steps_ago_is_fenced_and_the_living_producer_is_not(
-    broker: Broker, epoch: int, by_end: bool
-) -> None:
+async def test_identity_of_two_steps_ago_is_fenced_and_the_producer_is_not(broker: Broker, epoch: int, by_end: bool) -> None:
     old = await start_at(broker, epoch)
     if by_end:
         await old.produce(PARTITION, "one")

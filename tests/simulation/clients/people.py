@@ -260,8 +260,11 @@ class Operator(Inhabitant):
         return self.device.fs.broken == directory
 
     async def fail_directory(self, directory: int) -> None:
-        """Nothing works there any more."""
-        if self.device.fs.broken is None:
+        """Nothing works there any more. The other directories serve: two that have each served alone can hold two topics of one
+        name, and then a start refuses both, because only an operator can choose."""
+        broker = self.server.broker
+        serving = [] if broker is None else broker._manager.log_directories.live
+        if self.device.fs.broken is None and len(serving) in {0, len(self.device.directories)}:
             path = self.device.directories[directory]
             self.losses.note(self.who, self.device.time(), directory=f"{path}/")
             self.device.fail_directory(path)

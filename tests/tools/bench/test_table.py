@@ -162,6 +162,6 @@ def test_a_server_that_answers_no_more_ends_the_load(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(wire, "TIMEOUT_S", 0.01)
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        pipeline = Pipeline(SimpleNamespace(socket=ours), [b"frame"], 3)  # type: ignore[arg-type]
+        pipeline = Pipeline(SimpleNamespace(socket=ours), [b"frame"] * 3, 3)  # type: ignore[arg-type]
         with pytest.raises(LoadFailedError, match="3 requests are unanswered"):
             wire.drive_pipelines([pipeline], 2)

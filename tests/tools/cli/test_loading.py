@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from triolog.tools.cli.reference.completion import SHELLS
+from triolog.tools.cli.completion import SHELLS
 
 from tests.support.server_process import ServerFolder, python_command
 

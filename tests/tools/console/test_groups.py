@@ -39,7 +39,7 @@ async def join_consumer(shown: Shown, group: str) -> None:
     """A member of a group of KIP-848."""
     member = {"group_id": group, "member_id": "member", "client_id": "reader", "client_host": "/127.0.0.1"}
     heartbeat = ConsumerHeartbeat(**member, rebalance_timeout_ms=30_000, topic_names=("t",), owned=frozenset())
-    await shown.broker.core.groups.consumer_heartbeat(heartbeat)
+    await shown.broker.core.groups.consumers.heartbeat(heartbeat)
 
 
 async def join_all(shown: Shown) -> None:
@@ -51,7 +51,7 @@ async def join_all(shown: Shown) -> None:
         await groups.share.heartbeat(
             ShareHeartbeat(group_id="share", member_id="a", member_epoch=epoch, topic_names=names, client_id="reader")
         )
-    await groups.streams_heartbeat(joining("streams", "a", "t", client_id="reader"))
+    await groups.streams.heartbeat(joining("streams", "a", "t", client_id="reader"))
     classic = {"group_id": "classic", "group_instance_id": "static"}
     client = {"member_id": "", "client_id": "reader", "client_host": "/127.0.0.1"}
     timeouts = {"session_timeout_ms": 30_000, "rebalance_timeout_ms": 30_000}

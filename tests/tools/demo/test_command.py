@@ -21,9 +21,7 @@ from triolog.tools.demo.flights import DAY_END, DAY_START
 from triolog.tools.demo.showing import Demo
 
 
-@pytest.mark.parametrize("has_kafka_client", [True, False])
-def test_a_consumer_reads_on_past_a_flip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_kafka_client: bool) -> None:
-    monkeypatch.setattr(damage, "has_kafka_client", lambda: has_kafka_client)
+def test_a_consumer_reads_on_past_a_flip(tmp_path: Path) -> None:
     result = CliRunner().invoke(damage.command, ["--json", "--data-dir", str(tmp_path / "data"), "--seed", "7"])
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)
@@ -32,8 +30,7 @@ def test_a_consumer_reads_on_past_a_flip(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_consumer_that_is_given_less_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(damage, "has_kafka_client", lambda: False)
-    monkeypatch.setattr(damage, "_read_natively", lambda address, first: (list(range(first, 30)), None))
+    monkeypatch.setattr(damage, "read_with_kafka", lambda address, group: (list(range(30)), None))
     result = CliRunner().invoke(damage.command, ["--json", "--data-dir", str(tmp_path / "data")])
     assert result.exit_code == 1
     told = json.loads(result.stdout)

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import zipfile
 from collections import Counter
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,10 +18,8 @@ from hypothesis import strategies as st
 from triolog.tools.cli.main import main
 from triolog.tools.demo.flights import Flight, find_source, load_flights
 from triolog.tools.demo.showing import Demo
-from triolog.tools.spark.demo.command import command
-from triolog.tools.spark.demo.plot import by_local_hour, draw, sums_by_carrier
 from triolog.tools.spark.demo.story import BATCHES, KILLED_PARTS, Results, judge, kill_points, watermark_ms
-from triolog.tools.spark.demo.tables import HOUR_MS, Group, Sums, add_hour, disorder_ms, recompute, together
+from triolog.tools.spark.demo.tables import HOUR_MS, Group, Sums, add_hour, disorder_ms, recompute, sums_by_carrier, together
 
 ROWS: Final = 1000
 HALF_AS_MANY_BATCHES: Final = """
@@ -40,8 +37,7 @@ main()
 @pytest.mark.merge
 @pytest.mark.timeout(900)
 def test_the_demo_runs_and_every_check_holds(tmp_path: Path, jvm_options: str) -> None:
-    picture = tmp_path / "delay.png"
-    arguments = ["--rows", str(ROWS), "--json", "--data-dir", str(tmp_path / "data"), "--picture", str(picture)]
+    arguments = ["--rows", str(ROWS), "--json", "--data-dir", str(tmp_path / "data")]
     command_line = [sys.executable, "-c", HALF_AS_MANY_BATCHES, "spark", "demo", *arguments]
     environ = os.environ | {"JDK_JAVA_OPTIONS": jvm_options}
     run = subprocess.run(command_line, env=environ, capture_output=True, text=True, check=False)
@@ -53,16 +49,6 @@ def test_the_demo_runs_and_every_check_holds(tmp_path: Path, jvm_options: str) -
     assert [kill["part"] for kill in figures["kills"]] == ["departures", "hours"]
     assert (figures["rows"], figures["departures"], figures["dropped_by_watermark"]) == (ROWS, ROWS, 0)
     assert figures["parquet_rows"] == figures["hours"] > ROWS * 2 // 3
-    assert picture.read_bytes().startswith(b"\x89PNG")
-
-
-def test_a_picture_that_has_no_place_is_refused_before_anything_starts(tmp_path: Path) -> None:
-    """And not after the minutes that the job takes."""
-    arguments = ["--picture", str(tmp_path / "none" / "delay.png"), "--data-dir", str(tmp_path / "data")]
-    result = CliRunner().invoke(command, arguments)
-    assert result.exit_code == 2
-    assert f"folder {tmp_path / 'none'} does not exist" in result.output
-    assert not (tmp_path / "data").exists()
 
 
 def test_the_commands_are_those_of_triolog_spark() -> None:
@@ -183,24 +169,6 @@ def test_the_year_adds_up() -> None:
     assert (total.flights, total.departed) == (336_776, 328_521)
 
 
-WINTER = int(datetime(2013, 1, 15, 17, tzinfo=UTC).timestamp() * 1000)
-SUMMER = int(datetime(2013, 7, 15, 16, tzinfo=UTC).timestamp() * 1000)
-HOURS = {Group(WINTER, "EWR", "UA"): Sums(2, 2, 10, 0, 0), Group(SUMMER, "EWR", "DL"): Sums(3, 2, 6, 0, 0)}
-
-
-@pytest.fixture(scope="module")
-def fonts_are_open(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """matplotlib opens its fonts when it first draws text, and keeps them open."""
-    draw({}, tmp_path_factory.mktemp("fonts") / "first.png")
-
-
-def test_hours_are_those_of_new_yorks_clocks_and_the_largest_carrier_comes_first() -> None:
-    assert by_local_hour(HOURS)["EWR"] == {12: Sums(5, 4, 16, 0, 0)}
-    assert [carrier for carrier, _ in sums_by_carrier(HOURS)] == ["DL", "UA"]
-
-
-@pytest.mark.usefixtures("fonts_are_open")
-@pytest.mark.parametrize("hours", [HOURS, {}], ids=["two hours", "nothing"])
-def test_the_picture_is_a_png(tmp_path: Path, hours: dict[Group, Sums]) -> None:
-    draw(hours, tmp_path / "delay.png", min_flights=1)
-    assert (tmp_path / "delay.png").read_bytes().startswith(b"\x89PNG\r\n")
+def test_the_largest_carrier_comes_first() -> None:
+    hours = {UA: Sums(2, 2, 10, 0, 0), DL: Sums(3, 2, 6, 0, 0)}
+    assert [carrier for carrier, _ in sums_by_carrier(hours)] == ["DL", "UA"]

@@ -21,21 +21,19 @@ import triolog
 from click.testing import CliRunner
 from triolog.protocol.errors import RequestError
 from triolog.protocol.native.messages import MetadataRequest, MetadataResponse
-from triolog.protocol.records.batch import iter_batches
 from triolog.tools.bench.measuring.machine import Machine
 from triolog.tools.bench.measuring.report import Report
 from triolog.tools.cli.main import main
 from triolog.tools.client.login import LoginConfig, PasswordFile, TokenFile
 from triolog.tools.client.tls import TlsConfig
 from triolog.tools.spark import pipeline_run, session
-from triolog.tools.spark.bench import beside_kafka, codec
+from triolog.tools.spark.bench import beside_kafka
 from triolog.tools.spark.bench.cpu import cpu_used_s, tree_cpu_s
 from triolog.tools.spark.bench.kafka_job import KINDS, Measured
 from triolog.tools.spark.bench.place import BATCH_ROWS, FIRST_MS, make_rows
 from triolog.tools.spark.init import FILES, PipelineExistsError, command, write_pipeline
 from triolog.tools.spark.java import DROPPED_FLAG, JavaNotFoundError, find_java, java_version, shim
 from triolog.tools.spark.masters import MasterError, check_master, check_remote
-from triolog.tools.spark.option_table import page
 from triolog.tools.spark.option_table.option import OptionError
 from triolog.tools.spark.option_table.reading import READING
 from triolog.tools.spark.option_table.writing import WRITING
@@ -206,11 +204,6 @@ def _tested() -> str:
 def test_the_table_has_the_options_of_the_code_and_no_others(heading: str) -> None:
     names = [name for name, _, _ in _table(heading)]
     assert sorted(names) == sorted(CODE[heading])
-
-
-def test_the_tables_of_the_page_are_those_of_the_code() -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    assert text == page.renewed(text), "run: python -m triolog.tools.spark.option_table.page --write"
 
 
 @pytest.mark.parametrize("heading", CODE)
@@ -489,24 +482,6 @@ def test_a_report_with_a_name_does_not_replace_the_servers(tmp_path: Path) -> No
     paths = [Report(datetime.date(2026, 1, 2), machine, "quick", [], name).save(tmp_path) for name in ("", "spark")]
     names = sorted(path.name for each in paths for path in each)
     assert names == ["2026-01-02-spark.json", "2026-01-02-spark.md", "2026-01-02.json", "2026-01-02.md"]
-
-
-def test_all_lines_are_measured() -> None:
-    lines = list(codec.codec_lines(2000, 1))
-    assert len(lines) == 10
-    assert sum(line.target is not None for line in lines) == 6
-    assert all(sample > 0 for line in lines for sample in line.samples)
-
-
-def test_rows_have_the_sizes_that_the_table_names_and_pieces_hold_every_record_once() -> None:
-    [fixed] = codec.make_rows(1000, is_random=False)
-    assert {len(value) for value in fixed.column("value").to_pylist()} == {100}
-    assert {len(key) for key in fixed.column("key").to_pylist()} == {8}
-    [drawn] = codec.make_rows(1000, is_random=True)
-    sizes = [len(value) for value in drawn.column("value").to_pylist()]
-    assert (min(sizes), max(sizes)) == (50, 150)
-    pieces = list(codec.pieces_of(codec.make_rows(3000, is_random=False)))
-    assert [header.records_count for piece in pieces for header, _ in iter_batches(piece)] == [1000] * 3
 
 
 def measured(cpu: float, driver: float, clock: float) -> Measured:

@@ -26,6 +26,10 @@ COUNTED_ON: Final = (3, 11)
 """The interpreter whose counts are kept."""
 
 
+BENCH: Final = Path(__file__).parents[1]
+PACKAGE: Final = BENCH.parents[1]
+
+
 @attrs.frozen
 class Counts:
     """Of a request, on average."""
@@ -66,6 +70,19 @@ class Functions(Calls):
         code = frame.f_code
         name = f"{code.co_qualname} ({'/'.join(Path(code.co_filename).parts[-2:])})"
         self.by_function[name if event == "call" else f"{argument.__qualname__} in {name}"] += 1
+
+
+class Files(Calls):
+    """The files of our functions, in the order in which they are called. Generated functions have none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def _note(self, frame: FrameType, event: str, argument: Any) -> None:
+        path = Path(frame.f_code.co_filename)
+        if event == "call" and path.suffix == ".py" and path.is_relative_to(PACKAGE) and not path.is_relative_to(BENCH):
+            self.names.append(str(path.relative_to(PACKAGE)))
 
 
 class Turns(trio.abc.Instrument):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
@@ -195,9 +196,22 @@ def count_functions(*, load: str, connections: int) -> dict[str, float]:
     return trio.run(_functions, LOADS[load], connections)
 
 
+def count_files(*, load: str) -> dict[str, Any]:
+    """Return the files that a request of one connection passes through, and how often the folder changes from one call to the
+    next."""
+    names = trio.run(_files, LOADS[load])
+    folders = [name.rpartition("/")[0] for name in names]
+    return {"files": sorted(set(names)), "folder_changes": sum(map(operator.ne, folders, folders[1:]))}
+
+
 def count_garbage(*, connections: int) -> dict[str, float]:
     """Return by load how many objects of a request only the garbage collector frees."""
     return {name: trio.run(_garbage, load, connections) for name, load in LOADS.items()}
+
+
+async def _files(load: Load) -> list[str]:
+    async with _rounds(load, 1) as rounds:
+        return await rounds.files(WARM_UP[1])
 
 
 async def _garbage(load: Load, connections: int) -> float:

@@ -20,7 +20,7 @@ import trio.testing
 
 from ..measuring.child import LoadFailedError
 from ..measuring.wire import TIMEOUT_S, Address
-from .meters import Calls, Counts, Functions, Turns
+from .meters import Calls, Counts, Files, Functions, Turns
 
 RECEIVE_BYTES: Final = 256 * 1024
 LENGTH_BYTES: Final = 4
@@ -105,6 +105,13 @@ class Rounds:
                 meter.by_function.subtract(waiting.by_function)
         requests = rounds * len(self.peers)
         return {name: count / requests for name, count in meter.by_function.most_common() if count > 0}
+
+    async def files(self, warm_up: int) -> list[str]:
+        """Return the files of our functions that one round calls, in order."""
+        await self._warm(warm_up)
+        meter = Files()
+        await self._round(meter)
+        return meter.names
 
     async def garbage(self, rounds: int, warm_up: int) -> float:
         """Return how many objects of a request only the garbage collector frees, on average: each may keep a buffer."""

@@ -10,7 +10,7 @@ import select
 import socket
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -122,25 +122,23 @@ def produce_frame(correlation_id: int, topic: str, partition: int, records: byte
 
 
 class Pipeline:
-    """A connection that keeps `in_flight` requests in flight and sends the given frames in turn."""
+    """A connection that keeps `in_flight` requests in flight and sends `total` of the given frames in turn."""
 
     __slots__ = ("_frames", "_left", "_received", "_unsent", "answered", "checked", "sent", "socket", "total")
 
-    def __init__(self, wire: Wire, frames: Sequence[bytes], total: int) -> None:
+    def __init__(self, wire: Wire, frames: Iterable[bytes], total: int) -> None:
         self.socket = wire.socket
         self.total = total
         self.sent = self.answered = 0
         self.checked = False
-        self._frames = frames
+        self._frames = iter(frames)
         self._received = bytearray()
         self._unsent: deque[memoryview] = deque()
 
     def send(self, count: int) -> None:
         """Send up to `count` more requests, as far as the kernel takes them."""
-        stop = min(self.total, self.sent + count)
-        frames = self._frames
-        due = [frames[number % len(frames)] for number in range(self.sent, stop)]
-        self.sent = stop
+        due = list(islice(self._frames, min(count, self.total - self.sent)))
+        self.sent += len(due)
         if len(due) > 1 and len(due[0]) < JOINED_BYTES:
             self._unsent.append(memoryview(b"".join(due)))
         else:

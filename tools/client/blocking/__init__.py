@@ -25,10 +25,9 @@ from ....protocol.types import TimeRange
 from ..procedures.groups import CommittedOffset
 from ..procedures.topics import EARLIEST, LATEST, AtOffset, AtTime
 from .admin import BlockingAdmin
-from .appender import BlockingAppender
 from .client import BlockingClient
 from .consumer import BlockingConsumer
-from .producer import BlockingProducer, BlockingRecord
+from .producer import BlockingAppender, BlockingProducer, BlockingRecord
 from .transaction import BlockingTransaction
 
 __all__ = [

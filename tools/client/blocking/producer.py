@@ -4,6 +4,8 @@ There is no thread, so the producer works when it is called: `send` sends what i
 without waiting; `flush`, a full buffer and a future's `result` wait. A program that pauses for longer than `linger_ms` and
 wants its records out meanwhile calls `poll`. Leaving a `with` block flushes. What idempotence, the default, means is in
 `producer`, what a transactional producer does beside sending in `transaction`.
+
+And `BlockingAppender`, for programs that decide by what they have read.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from typing import Final, Self, Unpack
 
 from ....protocol.records.builder import Headers
 from ....protocol.types import Bytes
+from ..appender import Appender
 from ..config import ProducerConfig
 from ..options import ProducerOptions, producer_config
 from ..producer import Producer
@@ -22,6 +25,7 @@ from ..sending.futures import RecordFuture, RecordMetadata
 from ..sending.partition_queue import Batch
 from ..sending.request_limits import record_size
 from .client import BlockingClient
+from .in_place import blocking
 from .transaction import BlockingTransaction
 
 MIN_POLL_MS: Final = 1
@@ -139,3 +143,15 @@ class BlockingProducer:
         finally:
             self._sending.cancel()
             self._loop.turn()
+
+
+class BlockingAppender:
+    """Appends over a client, as `Appender`. Owner: one thread, the client's."""
+
+    def __init__(
+        self, client: BlockingClient, config: ProducerConfig | None = None, **options: Unpack[ProducerOptions]
+    ) -> None:
+        self._loop = client.loop
+        self._shared = Appender(client, config, **options)
+
+    append = blocking(Appender.append)

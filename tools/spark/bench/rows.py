@@ -13,11 +13,8 @@ from ...export.layout import Export
 from ...export.log_pieces import LogSource
 from ..jobs.export import export
 from .beside_kafka import beside_kafka
-from .codec import codec_lines
 from .place import FIRST_MS, SparkPlace, make_rows, open_place, to_nowhere
 
-CODEC_RECORDS: Final = 1_000_000
-CODEC_SAMPLES: Final = 5
 PARQUET_BOUND: Final = 2.5
 SERVER_BOUND: Final = 1.3
 WRITE_BOUND: Final = 0.5
@@ -31,12 +28,6 @@ BATCHES: Final = 40
 BATCH_ROWS: Final = 1000
 COLD_BATCHES: Final = 8
 BATCH_BOUND_S: Final = 0.5
-
-
-def codec(place: SparkPlace) -> RowResult:
-    """Measure the codec alone, in this process."""
-    lines = list(codec_lines(place.scale.count(CODEC_RECORDS), CODEC_SAMPLES))
-    return RowResult("record batches to Arrow and back, without Spark", lines)
 
 
 def scans(place: SparkPlace) -> RowResult:
@@ -159,7 +150,6 @@ def export_job(place: SparkPlace) -> RowResult:
 
 
 ROWS: Final[Mapping[str, Callable[[SparkPlace], RowResult]]] = {
-    "codec": codec,
     "scans": scans,
     "time-window": time_window,
     "write": write,

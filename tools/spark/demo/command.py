@@ -14,7 +14,6 @@ import click
 from ....protocol.extras import how_to_install_group
 
 MIN_ROWS: Final = 1000
-DEFAULT_PICTURE: Final = "delay-by-hour.png"
 CONFIG: Final = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.ui.enabled": "false",
@@ -26,13 +25,6 @@ CONFIG: Final = {
 
 @click.command
 @click.option(
-    "--picture",
-    type=click.Path(dir_okay=False, path_type=Path),
-    default=DEFAULT_PICTURE,
-    show_default=True,
-    help="File for the plot.",
-)
-@click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
     help="Keep log, checkpoints and table in this directory, empty or new.",
@@ -42,7 +34,7 @@ CONFIG: Final = {
     "--seed", type=int, default=1, show_default=True, help="Seed that selects the batches at which the job is killed."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print only the figures, as JSON.")
-def command(picture: Path, data_dir: Path | None, rows: int | None, seed: int, as_json: bool) -> None:
+def command(data_dir: Path | None, rows: int | None, seed: int, as_json: bool) -> None:
     """Send a year of real flights through a streaming job that is killed twice.
 
     The job reads flights from a running server and joins them with weather and aircraft. It writes delays by hour, airport and
@@ -56,13 +48,11 @@ def command(picture: Path, data_dir: Path | None, rows: int | None, seed: int, a
     _check_installed()
     source = find_source()
     check_empty(data_dir)
-    if not picture.absolute().parent.is_dir():
-        raise click.UsageError(f"--picture {picture}: folder {picture.absolute().parent} does not exist")
     demo = Demo(is_quiet=as_json)
     with _directory(data_dir) as directory:
         story = partial(run_job_story, demo, source, load_flights(source, rows), directory / "log", directory)
-        run(partial(story, seed=seed, picture=picture, config=CONFIG))
-    demo.end(seed=seed, picture=picture, data_dir=data_dir)
+        run(partial(story, seed=seed, config=CONFIG))
+    demo.end(seed=seed, data_dir=data_dir)
 
 
 def _check_installed() -> None:
@@ -72,7 +62,7 @@ def _check_installed() -> None:
     from ...demo.showing import EXIT_NOT_INSTALLED, DemoError
     from ..java import JavaNotFoundError, find_java
 
-    for package in ("pyspark", "pyarrow", "numpy", "matplotlib"):
+    for package in ("pyspark", "pyarrow", "numpy"):
         if importlib.util.find_spec(package) is None:
             how = f"the Python package {package} is not installed: {how_to_install_group('spark-demo')}"
             raise DemoError(how, EXIT_NOT_INSTALLED)

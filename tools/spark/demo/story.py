@@ -1,4 +1,4 @@
-"""The Spark demo from the first start of the server to the picture: what happens, in order, and what is claimed of it."""
+"""The Spark demo from the first start of the server to the sums: what happens, in order, and what is claimed of it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ from ...client.producer import open_producer
 from ...demo.flights import AIRPORTS, Flight, row_of, send_flight
 from ...demo.processes import started_server
 from ...demo.showing import Demo
-from . import plot
 from .job import DEPARTURES, FLIGHTS, HOURS, PARQUET, Settings
 from .job_process import KillPoint, run_job
-from .tables import DAY_MS, HOUR_MS, Group, Sums, add_hour, disorder_ms, recompute, together
+from .tables import DAY_MS, HOUR_MS, Group, Sums, add_hour, disorder_ms, recompute, sums_by_carrier, together
 
 KEEP_ALL: Final = {"retention.ms": "-1"}
 """The flights are of 2013; a topic with the default would delete them."""
@@ -59,7 +58,6 @@ async def run_job_story(
     work_dir: Path,
     *,
     seed: int,
-    picture: Path,
     config: Mapping[str, str],
 ) -> None:
     """Run all chapters."""
@@ -96,8 +94,6 @@ async def run_job_story(
         status = server.stop()
     judge(demo, flights, results, await trio.to_thread.run_sync(recompute, source, flights))
     demo.check("the server stopped cleanly", status == 0, f"exit status {status}")
-    await trio.to_thread.run_sync(plot.draw, results.hours, picture)
-    demo.say(f"The picture: {picture}")
 
 
 async def _produce(demo: Demo, client: Client, flights: Sequence[Flight]) -> None:
@@ -177,7 +173,7 @@ async def _read(client: Client, topic: str, take: Callable[[Record], object]) ->
 def judge(demo: Demo, flights: Sequence[Flight], results: Results, expected: Mapping[Group, Sums]) -> None:
     """Compare the results with the flights, and with a plain recomputation of the sums from the CSV files."""
     demo.chapter("Delay by carrier")
-    carriers = plot.sums_by_carrier(results.hours)
+    carriers = sums_by_carrier(results.hours)
     cells = ((name, f"{sums.flights:,}", f"{sums.mean_delay or 0:+.1f} min", f"{sums.wet:,}") for name, sums in carriers)
     demo.table(("carrier", "flights", "mean delay", "in wet hours"), cells)
     found = results.departures

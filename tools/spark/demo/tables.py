@@ -55,6 +55,14 @@ class Sums(NamedTuple):
 NOTHING: Final = Sums(0, 0, 0, 0, 0)
 
 
+def sums_by_carrier(hours: Mapping[Group, Sums]) -> list[tuple[str, Sums]]:
+    """Return the carriers with their sums, the largest first."""
+    found: dict[str, Sums] = {}
+    for group, sums in hours.items():
+        found[group.carrier] = found.get(group.carrier, NOTHING).plus(sums)
+    return sorted(found.items(), key=lambda item: (-item[1].flights, item[0]))
+
+
 def recompute(flights_zip: Path, flights: Sequence[Flight]) -> dict[Group, Sums]:
     """Return the sums of these flights from the package's files: of a flight only its row and its timestamp are used."""
     timestamps = {int(flight.row): flight.timestamp for flight in flights}

@@ -77,9 +77,7 @@ def test_batches_keep_to_their_limits_and_hold_every_record_in_order(
 
 
 @given(record_lists(max_size=8), st.data())
-def test_a_slice_of_columns_with_nulls_over_leftover_bytes_is_encoded_as_it_reads(
-    records: list[RecordTuple], data: st.DataObject
-) -> None:
+def test_a_slice_with_nulls_over_leftover_bytes_is_encoded_as_it_reads(records: list[RecordTuple], data: st.DataObject) -> None:
     """A null's place in the buffers may have any length."""
     start = data.draw(st.integers(0, len(records)))
     stop = data.draw(st.integers(start, len(records)))
@@ -174,10 +172,7 @@ HEADERS = schema.arrow_type("headers")
         ({"value": pa.array([b"v"]), "headers": pa.array([[{"key": None, "value": b""}]], HEADERS)}, "row 0: a header key"),
         ({"value": pa.array([b"v"]), "headers": pa.array([[None]], HEADERS)}, "row 0: a header key is null"),
         (
-            {
-                "value": pa.array([b"v"] * 3),
-                "headers": pa.array([[{"key": "a"}], [], [{"key": "b"}, {"key": None}]], HEADERS),
-            },
+            {"value": pa.array([b"v"] * 3), "headers": pa.array([[{"key": "a"}], [], [{"key": "b"}, {"key": None}]], HEADERS)},
             "row 2: a header key is null",
         ),
         (

@@ -30,10 +30,7 @@ Cluster = tuple[EmbeddedBroker, dict[int, KafkaStream]]
 @pytest.fixture
 async def cluster() -> AsyncIterator[Cluster]:
     """Two nodes, of which the second leads the one partition, in leader epoch 2."""
-    async with (
-        triolog.open(kafka=Address("127.0.0.1", 0), nodes=2, topics={TOPIC: 1}) as broker,
-        AsyncExitStack() as stack,
-    ):
+    async with triolog.open(kafka=Address("127.0.0.1", 0), nodes=2, topics={TOPIC: 1}) as broker, AsyncExitStack() as stack:
         await broker.move_leader(TOPIC, 0, 1)
         await broker.move_leader(TOPIC, 0, 2)
         addresses = broker.life.nodes.addresses
@@ -66,9 +63,7 @@ async def test_a_node_that_does_not_lead_names_the_leader_to_producers_and_consu
     assert leader_in(await clients[1].call(fetch_of([topic]), 16), broker) == (2, EPOCH)
 
 
-async def test_partitions_that_cannot_join_a_transaction_are_refused_before_its_coordinator_is_looked_for(
-    cluster: Cluster,
-) -> None:
+async def test_partitions_that_cannot_join_a_transaction_are_refused_before_its_coordinator_is_found(cluster: Cluster) -> None:
     """As Kafka's KafkaApis.handleAddPartitionsToTxnRequest: topics first, then the coordinator."""
     broker, clients = cluster
     broker.move_coordinator("t", 2)

@@ -139,9 +139,7 @@ async def test_a_fetch_can_fail_as_a_whole_with_what_concerns_its_session(watch:
     assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-async def test_no_topic_is_made_where_metadata_fails_and_brokers_are_told(
-    kafka: KafkaServer, watch: Watch, client: KafkaStream
-) -> None:
+async def test_no_topic_is_made_where_metadata_fails(kafka: KafkaServer, watch: Watch, client: KafkaStream) -> None:
     rule(watch, api="Metadata", topic="new", error="LEADER_NOT_AVAILABLE", once=True)
     asked = [{"name": name} for name in (TOPIC, "new")]
     request = ask("Metadata", topics=asked, allow_auto_topic_creation=True)

@@ -37,7 +37,7 @@ async def join_share_group(groups: Any) -> None:
 
 
 async def join_streams_group(groups: Any) -> None:
-    await groups.streams_heartbeat(joining("g", "m", "t", client_id="app"))
+    await groups.streams.heartbeat(joining("g", "m", "t", client_id="app"))
 
 
 @pytest.mark.parametrize("join", [join_share_group, join_streams_group])

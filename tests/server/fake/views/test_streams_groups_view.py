@@ -127,9 +127,7 @@ def test_what_is_wrong_is_seen_and_waited_for(broker: BlockingBroker, wire: Kafk
         broker.streams_groups.wait_status(GROUP, "STALE")
 
 
-def test_an_application_has_done_everything_when_it_has_committed_what_it_reads(
-    broker: BlockingBroker, member: StreamsMember
-) -> None:
+def test_an_application_is_done_when_it_has_committed_what_it_reads(broker: BlockingBroker, member: StreamsMember) -> None:
     broker.append(SOURCE, [b"a", b"b"], partition=1)
     broker.append(REPARTITION, [(None, b"a", b"", ())])
     assert broker.streams_groups.lag(GROUP) == {SOURCE: 2, REPARTITION: 1}
@@ -143,9 +141,7 @@ def test_an_application_has_done_everything_when_it_has_committed_what_it_reads(
     assert broker.streams_groups.lag(GROUP) == {SOURCE: 0, REPARTITION: 0}
 
 
-def test_a_member_that_is_silent_is_out_when_the_clock_is_moved(
-    broker: BlockingBroker, wire: KafkaWire, member: StreamsMember
-) -> None:
+def test_a_silent_member_is_out_when_the_clock_is_moved(broker: BlockingBroker, wire: KafkaWire, member: StreamsMember) -> None:
     other = StreamsMember(wire, member_id="b")
     other.beat()
     broker.clock.advance(SESSION_S - 1)
@@ -179,9 +175,7 @@ def test_a_test_lets_members_join_again_takes_one_out_and_holds_what_they_say(
     assert errors[-4:] == [("FENCED_MEMBER_EPOCH",), (), ("UNKNOWN_MEMBER_ID",), ()]
 
 
-def test_a_fork_begins_with_topology_members_and_tasks_and_goes_its_own_way(
-    broker: BlockingBroker, member: StreamsMember
-) -> None:
+def test_a_fork_begins_with_topology_members_and_tasks_and_diverges(broker: BlockingBroker, member: StreamsMember) -> None:
     with broker.fork() as fork:
         assert fork.streams_groups.describe(GROUP).members == broker.streams_groups.describe(GROUP).members
         assert fork.kafka is not None

@@ -414,9 +414,7 @@ def test_a_member_that_leaves_takes_its_vote_along(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("protocols", [(("range", b"more"),), (("range", b"topics"), ("sticky", b""))])
-def test_a_follower_gets_the_current_generation_unless_it_changes(
-    bench: Bench, protocols: tuple[tuple[str, bytes], ...]
-) -> None:
+def test_a_follower_gets_the_generation_unless_it_changes(bench: Bench, protocols: tuple[tuple[str, bytes], ...]) -> None:
     leader, follower = bench.stable(2)
     answer = bench.joined(bench.join(follower))
     assert (answer.generation, answer.leader, answer.members, answer.protocol) == (2, leader, (), "range")

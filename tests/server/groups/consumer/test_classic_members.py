@@ -319,9 +319,7 @@ def test_a_large_group_stays_classic(topics: Topics) -> None:
         (MigrationPolicy.BIDIRECTIONAL, True, True),
     ],
 )
-def test_the_policy_decides_which_conversions_there_are(
-    topics: Topics, policy: MigrationPolicy, upgrades: bool, downgrades: bool
-) -> None:
+def test_the_policy_decides_on_conversions(topics: Topics, policy: MigrationPolicy, upgrades: bool, downgrades: bool) -> None:
     settings = AssignedGroupSettings(migration_policy=policy)
     driven, member = Mixed(topics, settings), consumer(None)
     classic, member.driven = classic_client(driven), driven

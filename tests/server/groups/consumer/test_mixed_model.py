@@ -261,3 +261,33 @@ def expect(error: RequestError, *codes: ErrorCode) -> None:
 
 
 TestMixedHistories = MixedHistories.TestCase
+
+
+def test_a_member_keeps_its_partitions_when_the_group_converts_during_a_rebalance() -> None:
+    """The rebalance has taken its assignment, but with incremental rebalancing it reads on meanwhile."""
+    state = MixedHistories()
+    state.start_classic(names=("t",), instance_id=None, protocol=COOPERATIVE)
+    state.everybody_steps(rounds=1)
+    second = state.start_classic(names=("t",), instance_id=None, protocol=COOPERATIVE)
+    state.everybody_steps(rounds=2)
+    state.leaves(process=second)
+    state.start_consumer(fails=False, instance_id=None, names=("t",))
+    state.no_partition_has_two_readers()
+    state.everything_finds_its_reader(rejoins=False)
+
+
+def test_partitions_are_assigned_when_a_static_member_converts_a_group_that_had_no_assignment_yet() -> None:
+    state = MixedHistories()
+    state.start_classic(names=("t",), instance_id=None, protocol=EAGER)
+    state.start_classic(names=("t", "u"), instance_id="x", protocol=EAGER)
+    state.everybody_steps(rounds=1)
+    state.start_consumer(fails=False, instance_id="x", names=("t", "u"))
+    state.everything_finds_its_reader(rejoins=False)
+
+
+def test_a_topic_that_the_classic_group_did_not_know_is_assigned_when_a_static_member_converts_it() -> None:
+    state = MixedHistories()
+    state.start_classic(names=("t", "u"), instance_id="x", protocol=EAGER)
+    state.create_or_grow(name="u", partitions=1)
+    state.start_consumer(fails=False, instance_id="x", names=("t", "u"))
+    state.everything_finds_its_reader(rejoins=False)

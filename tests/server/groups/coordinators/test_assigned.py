@@ -52,11 +52,7 @@ class Kind:
         return getattr(broker.groups, "consumers" if self.name == "consumer" else self.name)
 
     async def heartbeat(self, broker: door.Broker, request: Any = None, **changes: Any) -> Any:
-        groups = broker.groups
-        send = {"consumer": groups.consumer_heartbeat, "streams": groups.streams_heartbeat}.get(
-            self.name, groups.share.heartbeat
-        )
-        return await send(attrs.evolve(request or self.join, **changes))
+        return await self.coordinator(broker).heartbeat(attrs.evolve(request or self.join, **changes))
 
     async def refusal(self, broker: door.Broker, request: Any = None, **changes: Any) -> object:
         with pytest.raises(RequestError) as refused:

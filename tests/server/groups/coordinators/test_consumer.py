@@ -96,7 +96,7 @@ def charged(broker: door.Broker) -> set[str]:
 async def test_a_mixed_group_continues_after_a_stop_or_a_kill(fast_path: Path, end: str, mock_clock: MockClock) -> None:
     async with serving(fast_path / "stop") as broker:
         joined = await formed(broker)
-        await broker.groups.consumer_heartbeat(HEARTBEAT)
+        await broker.groups.consumers.heartbeat(HEARTBEAT)
         joined = await settled(broker, joined)
         before = broker.groups.consumers.describe(GROUP)
         shutil.copytree(fast_path / "stop", fast_path / "kill")
@@ -112,10 +112,10 @@ async def test_a_mixed_group_continues_after_a_stop_or_a_kill(fast_path: Path, e
 @pytest.mark.parametrize("end", ["stop", "kill"])
 async def test_a_group_that_has_become_classic_rebalances_after_a_stop_or_a_kill(fast_path: Path, end: str) -> None:
     async with serving(fast_path / "stop") as broker:
-        await broker.groups.consumer_heartbeat(HEARTBEAT)
+        await broker.groups.consumers.heartbeat(HEARTBEAT)
         joined = await join(broker)
         assert decode_assignment((await sync(broker, joined)).assignment).assigned_partitions == []
-        await broker.groups.consumer_heartbeat(LEAVE)
+        await broker.groups.consumers.heartbeat(LEAVE)
         assert await kind(broker) == "classic"
         shutil.copytree(fast_path / "stop", fast_path / "kill")
     async with serving(fast_path / end) as broker:
@@ -126,11 +126,9 @@ async def test_a_group_that_has_become_classic_rebalances_after_a_stop_or_a_kill
         assert (again.error, again.leader) == (ErrorCode.NONE, joined.member_id)
 
 
-async def test_a_group_becomes_classic_when_the_session_of_its_last_consumer_ends(
-    fast_path: Path, mock_clock: MockClock
-) -> None:
+async def test_a_group_becomes_classic_when_its_last_consumer_session_ends(fast_path: Path, mock_clock: MockClock) -> None:
     async with serving(fast_path) as broker:
-        await broker.groups.consumer_heartbeat(HEARTBEAT)
+        await broker.groups.consumers.heartbeat(HEARTBEAT)
         joined = await join(broker, session_timeout_ms=600_000)
         await sync(broker, joined)
         mock_clock.jump(45.01)
@@ -142,12 +140,12 @@ async def test_a_group_becomes_classic_when_the_session_of_its_last_consumer_end
 async def test_a_conversion_is_on_the_device_before_anybody_is_told(fast_path: Path, fs: GateFileSystem) -> None:
     async with serving(fast_path, fs=fs, durability="fsync") as broker:
         joined = await formed(broker)
-        async with held(fs.hold("sync", ".log"), broker.groups.consumer_heartbeat, HEARTBEAT) as nursery:
+        async with held(fs.hold("sync", ".log"), broker.groups.consumers.heartbeat, HEARTBEAT) as nursery:
             assert await kind(broker) == "classic"
             assert beat(broker, joined) is ErrorCode.NONE
             nursery.cancel_scope.cancel()
         assert await kind(broker) == "consumer"
-        async with held(fs.hold("sync", ".log"), broker.groups.consumer_heartbeat, LEAVE) as nursery:
+        async with held(fs.hold("sync", ".log"), broker.groups.consumers.heartbeat, LEAVE) as nursery:
             assert await kind(broker) == "consumer"
             nursery.cancel_scope.cancel()
         assert await kind(broker) == "classic"
@@ -158,14 +156,14 @@ async def test_a_conversion_that_cannot_be_written_has_not_happened(fast_path: P
         joined = await formed(broker)
         fs.fail("write", LOG)
         with pytest.raises(RequestError, match="NOT_COORDINATOR"):
-            await broker.groups.consumer_heartbeat(HEARTBEAT)
+            await broker.groups.consumers.heartbeat(HEARTBEAT)
         assert (await kind(broker), beat(broker, joined)) == ("classic", ErrorCode.NONE)
         assert charged(broker) == {"classic groups"}
-        await broker.groups.consumer_heartbeat(HEARTBEAT)
+        await broker.groups.consumers.heartbeat(HEARTBEAT)
         joined = await settled(broker, joined)
         fs.fail("write", LOG)
         with pytest.raises(RequestError, match="NOT_COORDINATOR"):
-            await broker.groups.consumer_heartbeat(LEAVE)
+            await broker.groups.consumers.heartbeat(LEAVE)
         assert (await kind(broker), beat(broker, joined)) == ("consumer", ErrorCode.NONE)
         fs.fail("write", LOG)
         left = await broker.groups.leave(GROUP, [door.LeavingMember(joined.member_id)])
@@ -179,23 +177,23 @@ async def test_the_memory_of_a_group_is_charged_once(fast_path: Path) -> None:
     async with serving(fast_path) as broker:
         joined = await formed(broker)
         assert charged(broker) == {"classic groups"}
-        await broker.groups.consumer_heartbeat(HEARTBEAT)
+        await broker.groups.consumers.heartbeat(HEARTBEAT)
         assert charged(broker) == {"consumer groups"}
-        await broker.groups.consumer_heartbeat(LEAVE)
+        await broker.groups.consumers.heartbeat(LEAVE)
         assert charged(broker) == {"classic groups"}
         assert joined.member_id in {member.member_id for member in broker.groups.describe(GROUP).members}
 
 
 async def test_a_classic_member_has_no_more_memory_than_the_limit(fast_path: Path) -> None:
     async with serving(fast_path, max_client_memory_bytes=1024 * 1024) as broker:
-        await broker.groups.consumer_heartbeat(HEARTBEAT)
+        await broker.groups.consumers.heartbeat(HEARTBEAT)
         large = (("range", CLASSIC_JOIN.protocols[0][1] + bytes(600_000)),)
         answer = await join(broker, protocols=large)
         assert answer.error is ErrorCode.POLICY_VIOLATION
         assert len(broker.groups.consumers.describe(GROUP).members) == 1
 
 
-async def test_what_a_classic_group_is_asked_while_it_is_converted_the_consumer_group_answers(
+async def test_requests_to_a_classic_group_in_conversion_get_the_consumer_groups_answer(
     fast_path: Path, fs: GateFileSystem
 ) -> None:
     answers: dict[str, Any] = {}
@@ -206,7 +204,7 @@ async def test_what_a_classic_group_is_asked_while_it_is_converted_the_consumer_
             answers[name] = await asked
 
         with fs.hold("write", LOG) as gate:
-            nursery.start_soon(ask, "upgrade", broker.groups.consumer_heartbeat(HEARTBEAT))
+            nursery.start_soon(ask, "upgrade", broker.groups.consumers.heartbeat(HEARTBEAT))
             await gate.reached()
             nursery.start_soon(ask, "join", join(broker))
             nursery.start_soon(ask, "sync", sync(broker, joined))
@@ -233,7 +231,7 @@ async def test_a_conversion_waits_for_the_record_of_the_classic_group(fast_path:
         with fs.hold("write", LOG) as gate:
             nursery.start_soon(request_assignment)
             await gate.reached()
-            nursery.start_soon(broker.groups.consumer_heartbeat, HEARTBEAT)
+            nursery.start_soon(broker.groups.consumers.heartbeat, HEARTBEAT)
             gate.release()
         await until(lambda: GROUP in broker.groups.consumers)
         assert synced.assignment == EVERYTHING
@@ -249,7 +247,7 @@ async def test_nothing_is_converted_once_the_coordinator_stops(fast_path: Path, 
 
         async def upgrade() -> None:
             try:
-                await broker.groups.consumer_heartbeat(HEARTBEAT)
+                await broker.groups.consumers.heartbeat(HEARTBEAT)
             except RequestError as exc:
                 refused.append(exc.code)
 
@@ -274,7 +272,7 @@ async def test_members_of_both_protocols_that_come_at_once_are_in_one_group(fast
             codes.append((await join(broker)).error)
 
         async def consumer(number: int) -> None:
-            answer = await broker.groups.consumer_heartbeat(attrs.evolve(HEARTBEAT, member_id=f"m{number}"))
+            answer = await broker.groups.consumers.heartbeat(attrs.evolve(HEARTBEAT, member_id=f"m{number}"))
             codes.append(ErrorCode.NONE if answer.member_epoch > 0 else answer)
 
         async with trio.open_nursery() as nursery:

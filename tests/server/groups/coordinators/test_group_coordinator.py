@@ -94,41 +94,6 @@ def committing(joined: door.JoinAnswer) -> door.CommittingMember:
     return door.CommittingMember(generation=joined.generation, member_id=joined.member_id)
 
 
-async def test_a_member_joins_syncs_commits_and_leaves(broker: door.Broker) -> None:
-    joined = await join(broker)
-    assert (joined.error, joined.generation, joined.leader) == (ErrorCode.NONE, 1, joined.member_id)
-    assert state(broker) is door.GroupState.COMPLETING_REBALANCE
-    synced = await sync(broker, joined)
-    assert (synced.protocol, synced.assignment) == ("range", joined.member_id.encode())
-    assert heartbeat(broker, joined) is ErrorCode.NONE
-    assert await broker.offsets.commit(GROUP, [(PARTITION, 5, None)], member=committing(joined)) == [None]
-    [member] = broker.groups.describe(GROUP).members
-    assert (member.client_id, member.client_host, member.metadata) == ("client", "/127.0.0.1", SUBSCRIPTION)
-    left = await broker.groups.leave(GROUP, [door.LeavingMember(joined.member_id), door.LeavingMember("nobody")])
-    assert [each.error for each in left.members] == [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID]
-    assert state(broker) is door.GroupState.EMPTY
-    assert await committed_offset(broker, GROUP, PARTITION) == 5
-
-
-async def test_members_wait_for_each_other_and_for_the_leader(broker: door.Broker) -> None:
-    first = await become_member(broker)
-    synced: dict[str, door.SyncAnswer] = {}
-
-    async def live(member_id: str) -> None:
-        joined = await join(broker, member_id)
-        assert (joined.generation, joined.leader) == (2, first.member_id)
-        synced[joined.member_id] = await sync(broker, joined)
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(live, "")
-        await until(lambda: state(broker) is door.GroupState.PREPARING_REBALANCE)
-        assert heartbeat(broker, first) is ErrorCode.REBALANCE_IN_PROGRESS
-        nursery.start_soon(live, first.member_id)
-    assert len(synced) == 2
-    assert all(answer.assignment == member_id.encode() for member_id, answer in synced.items())
-    assert state(broker) is door.GroupState.STABLE
-
-
 async def test_a_caller_that_is_gone_is_a_member_until_its_session_ends(broker: door.Broker, mock_clock: MockClock) -> None:
     first = await become_member(broker)
     with trio.CancelScope() as connection:

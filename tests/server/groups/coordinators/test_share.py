@@ -11,11 +11,9 @@ import attrs
 import pytest
 from trio.testing import MockClock
 from triolog.protocol.errors import ErrorCode, RequestError
-from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker, CommittingMember, GroupState
 from triolog.server.groups.assigned.values import HeartbeatAnswer
 from triolog.server.groups.share.groups import ShareHeartbeat
-from triolog.server.groups.share.states import ShareStateSummary
 
 from tests.server.groups.coordinators.test_assigned import CLASSIC, CONSUMER, GROUP
 from tests.server.groups.coordinators.test_assigned import SHARE as JOIN
@@ -65,18 +63,6 @@ def the_topic(broker: Broker) -> frozenset[tuple[bytes, int]]:
     return frozenset((topic.topic_id, number) for number in range(len(topic.leader_epochs)))
 
 
-async def test_a_member_joins_reads_and_leaves(broker: Broker, states: KeptShareStates) -> None:
-    answer = await heartbeat(broker)
-    assert (answer.member_epoch, answer.assignment) == (2, frozenset())
-    assert states.states == {(GROUP, *each): ShareStateSummary(2, -1, 0, 0) for each in the_topic(broker)}
-    assert broker.groups.share.try_heartbeat(BEAT) is None, "it has partitions to report"
-    answer = await heartbeat(broker, BEAT)
-    assert (answer.member_epoch, answer.assignment) == (3, the_topic(broker))
-    assert await heartbeat(broker, LEAVE) == HeartbeatAnswer(member_id="a", member_epoch=-1)
-    described = broker.groups.share.describe(GROUP)
-    assert (described.state, described.group_epoch, described.assignment_epoch) == (GroupState.EMPTY, 4, 3)
-
-
 async def test_a_state_that_could_not_be_made_is_made_with_the_next_heartbeat(broker: Broker, states: KeptShareStates) -> None:
     broker.groups.share.states = None
     assert (await refusal(broker))[0] is ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -97,7 +83,7 @@ async def test_a_share_group_is_no_other_kind_until_it_is_gone(broker: Broker, s
         await heartbeat(broker, LEAVE)
     assert (await broker.groups.join(CLASSIC)).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     with pytest.raises(RequestError, match=r"^GROUP_ID_NOT_FOUND.*Group group is not a consumer group"):
-        await broker.groups.consumer_heartbeat(CONSUMER)
+        await broker.groups.consumers.heartbeat(CONSUMER)
     with pytest.raises(RequestError, match="not a consumer group"):
         broker.groups.consumers.describe(GROUP)
     assert broker.groups.describe(GROUP).state is GroupState.DEAD
@@ -114,7 +100,7 @@ async def test_a_share_group_is_no_other_kind_until_it_is_gone(broker: Broker, s
         assert (await heartbeat(broker)).member_epoch == 2
         await heartbeat(broker, LEAVE)
         await broker.groups.delete(GROUP)
-        assert (await broker.groups.consumer_heartbeat(CONSUMER)).member_epoch == 2
+        assert (await broker.groups.consumers.heartbeat(CONSUMER)).member_epoch == 2
 
 
 @pytest.mark.parametrize("other", ["consumer", "empty consumer", "classic", "offsets"])
@@ -123,9 +109,9 @@ async def test_a_group_of_another_kind_is_no_share_group(
 ) -> None:
     async with sharing(fast_path, states) as broker:
         if "consumer" in other:
-            await broker.groups.consumer_heartbeat(CONSUMER)
+            await broker.groups.consumers.heartbeat(CONSUMER)
         if other == "empty consumer":
-            await broker.groups.consumer_heartbeat(attrs.evolve(CONSUMER, member_epoch=-1))
+            await broker.groups.consumers.heartbeat(attrs.evolve(CONSUMER, member_epoch=-1))
         elif other == "classic":
             assert (await broker.groups.join(CLASSIC)).error is ErrorCode.NONE
         elif other == "offsets":
@@ -154,34 +140,6 @@ async def test_a_name_that_two_kinds_want_at_once_is_of_one(fast_path: Path, sta
                 await broker.offsets.commit(GROUP, [(PARTITION, 1, None)])
         assert await broker.offsets.fetch(GROUP) == []
         assert [each.group_type for each in await listings(broker)] == ["share", "share"]
-
-
-async def test_start_offsets_are_altered_described_and_deleted(broker: Broker, states: KeptShareStates) -> None:
-    missing, nowhere = TopicPartition(TOPIC, 7), TopicPartition("nowhere", 0)
-    asked = [(PARTITION, 5), (missing, 1), (nowhere, 1), (PARTITION, -2)]
-    share = broker.groups.share
-    assert [each and each.code for each in await share.alter_offsets(GROUP, asked)] == [
-        None,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.INVALID_REQUEST,
-    ]
-    (offset,) = await share.offsets(GROUP)
-    assert (offset.topic_partition, offset.summary) == (PARTITION, ShareStateSummary(1, 5, 0, 0))
-    assert await share.alter_offsets(GROUP, [(PARTITION, 3), (PARTITION, 4)]) == [None, None]
-    found = await share.offsets(GROUP, [PARTITION, missing, nowhere])
-    assert [each.summary.start_offset for each in found] == [4, -1, -1]
-    assert [each.topic_id is None for each in found] == [False, False, True]
-    answers = await share.delete_offsets(GROUP, [TOPIC, "nowhere"])
-    assert [each and each.message for each in answers] == [None, "topic 'nowhere' does not exist"]
-    (again,) = await share.delete_offsets(GROUP, [TOPIC])
-    assert again is not None
-    assert again.message == "There is no offset information to delete."
-    assert (await share.offsets(GROUP), states.states) == ([], {})
-    await heartbeat(broker)
-    for changing in (share.alter_offsets(GROUP, [(PARTITION, 1)]), share.delete_offsets(GROUP, [TOPIC])):
-        with pytest.raises(RequestError, match=r"^NON_EMPTY_GROUP.*The group is not empty\."):
-            await changing
 
 
 async def test_offsets_of_a_group_that_nobody_knows(broker: Broker) -> None:

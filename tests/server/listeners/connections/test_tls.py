@@ -98,13 +98,9 @@ def test_a_server_that_ends_a_connection_says_farewell(broker: BlockingBroker, c
 
 @pytest.mark.parametrize(
     ("auth", "let_in", "kept_out"),
-    [
-        ("none", [None], []),
-        ("requested", [None, "client"], ["other_client"]),
-        ("required", ["client"], [None, "other_client"]),
-    ],
+    [("none", [None], []), ("requested", [None, "client"], ["other_client"]), ("required", ["client"], [None, "other_client"])],
 )
-def test_certificates_of_clients(
+def test_client_certificates(
     certificates: Certificates, auth: str, let_in: list[str | None], kept_out: list[str | None]
 ) -> None:
     with serving(certificates, kafka_ssl_client_auth=auth) as broker:

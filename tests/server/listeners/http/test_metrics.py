@@ -210,9 +210,7 @@ async def test_other_paths_and_methods_are_refused() -> None:
         assert (await get(http, "/metrics", "POST"))[0] == 405
 
 
-async def test_what_share_groups_do_is_told_of_those_with_most_in_flight(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_share_groups_with_most_in_flight_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table, "MAX_SHARE_GROUPS", 1)
     async with one_partition(tmp_path) as broker:
         broker.shares.config_of = lambda _: broker_api.ShareConfig(offset_reset=broker_api.OffsetReset.EARLIEST)

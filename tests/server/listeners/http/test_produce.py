@@ -1,4 +1,5 @@
-"""Appends over HTTP to a real server: formats, offsets, errors in Confluent's shape, keys, streams, logins, rights, quotas."""
+"""Appends over HTTP to a real server: formats, offsets, errors in Confluent's shape, keys, streams, logins, rights, quotas.
+What a request holds in memory is charged to its client, and given back."""
 
 from __future__ import annotations
 
@@ -8,13 +9,19 @@ import itertools
 import json
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import trio
 from triolog.protocol.native import messages
 from triolog.protocol.records.partitioners import partition_for_key
+from triolog.server.config.broker_config import Address
+from triolog.server.listeners.addresses import Addresses
 from triolog.server.listeners.http.session import MAX_BODY_BYTES
+from triolog.server.listeners.opening import Listeners
 
+from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, until, values_from
 from tests.support.certificates import Certificates
 from tests.support.forked_servers import ServerForker
 from tests.support.http_producer import BINARY_V2, JSON_V2, NDJSON, HttpProducer, RawStream
@@ -133,9 +140,7 @@ BAD: Final[dict[str, tuple[str, bytes, str, tuple[int, int]]]] = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_input_gets_one_line_with_a_code_and_appends_nothing(
-    producer: HttpProducer, client: WireClient, case: str, topic: str
-) -> None:
+def test_bad_input_gets_a_code_and_appends_nothing(producer: HttpProducer, client: WireClient, case: str, topic: str) -> None:
     client.create_topic(f"{topic}-small", 1, {"max.message.bytes": "4096"})
     path, body, content_type, error = BAD[case]
     reply = producer.post(f"/topics/{topic}-small{path}", body, content_type)
@@ -160,9 +165,7 @@ def test_topics_of_the_server_take_no_records(producer: HttpProducer, client: Wi
     assert producer.values("/topics/__transaction_state", 1).error == (422, 42201)
 
 
-def test_records_that_one_partition_refuses_are_named_in_the_response(
-    producer: HttpProducer, client: WireClient, topic: str
-) -> None:
+def test_records_that_a_partition_refuses_are_in_the_response(producer: HttpProducer, client: WireClient, topic: str) -> None:
     client.create_topic(f"{topic}-2", 2, {"max.message.bytes": "1000"})
     body = {"records": [{"value": "x" * 2000, "partition": 0}, {"value": 1, "partition": 1}]}
     reply = producer.post(f"/topics/{topic}-2", json.dumps(body).encode())
@@ -179,9 +182,6 @@ def test_a_stream_is_appended_line_by_line(producer: HttpProducer, client: WireC
     reply = producer.stream(f"/topics/{topic}", [b'{"a": 1}\n\n', b"  \n2\r\n", b'"no ', b'newline"'])
     assert (reply.status, reply.body["records"], reply.ranges) == (200, 3, [(0, 0, 2)])
     assert values_of(client, topic) == [b'{"a": 1}', b"2", b'"no newline"']
-
-
-def test_an_empty_stream_appends_nothing(producer: HttpProducer, topic: str) -> None:
     reply = producer.post(f"/topics/{topic}", b"", NDJSON)
     assert (reply.status, reply.body) == (200, {"records": 0, "already_appended": 0, "offsets": []})
 
@@ -208,9 +208,7 @@ def test_a_stream_that_breaks_says_which_offsets_it_has(server: ServerProcess, c
     assert values_of(client, topic) == [b"1", b"2", b"of another", b"3"]
 
 
-def test_lines_before_a_bad_one_are_appended_and_those_after_it_are_not(
-    producer: HttpProducer, client: WireClient, topic: str
-) -> None:
+def test_lines_before_a_bad_one_are_appended_and_no_others(producer: HttpProducer, client: WireClient, topic: str) -> None:
     reply = producer.post(f"/topics/{topic}", b"1\n2\nbad\n4\n", NDJSON)
     assert (reply.error, reply.body["records"], reply.ranges) == ((422, 42201), 2, [(0, 0, 1)])
     assert reply.body["message"].startswith("line 3 is not JSON")
@@ -381,3 +379,60 @@ def test_another_address_than_loopback_needs_a_login(server_folder: ServerFolder
 def test_without_the_key_nothing_listens(server_folder: ServerFolder) -> None:
     server = server_folder.start()
     assert "http" not in json.loads(server.ready_file.read_text())
+
+
+LOCALHOST = Address("127.0.0.1", 0)
+PIECE = b"x" * 60_000
+
+
+async def test_streams_hold_memory_that_their_client_is_charged_for(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker, trio.open_nursery() as nursery:
+        listeners = Listeners(broker)
+        addresses = await listeners.start(nursery, Addresses(http=LOCALHOST))
+        assert addresses.http is not None
+        budget = listeners.admission.budget
+        head = f"POST /topics/{TOPIC} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nContent-Type: "
+        for content_type, held in ((NDJSON, 3), (JSON_V2, 6)):
+            async with await trio.open_tcp_stream(*addresses.http) as stream:
+                await stream.send_all(f"{head}{content_type}\r\n\r\n".encode())
+                for number in range(1, 6):
+                    await stream.send_all(b"%x\r\n%b\r\n" % (len(PIECE), PIECE))
+                    await until(lambda: budget.held == held * number * len(PIECE))  # noqa: B023 - it is awaited here
+                assert budget.used > 0
+            await until(lambda: budget.held == 0 and not budget.shares)
+        nursery.cancel_scope.cancel()
+
+
+async def test_appended_lines_hold_nothing(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker, trio.open_nursery() as nursery:
+        listeners = Listeners(broker)
+        addresses = await listeners.start(nursery, Addresses(http=LOCALHOST))
+        assert addresses.http is not None
+        async with await trio.open_tcp_stream(*addresses.http) as stream:
+            head = f"POST /topics/{TOPIC} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nContent-Type: {NDJSON}"
+            await stream.send_all(f"{head}\r\n\r\n".encode())
+            for number in range(1, 4):
+                await stream.send_all(b"%x\r\n%b\r\n" % (len(PIECE) + 3, b'"%b"\n' % PIECE))
+                await until(lambda: actor_of(broker).log.high_watermark == number)  # noqa: B023 - it is awaited here
+            await until(lambda: listeners.admission.budget.held == 0)
+        assert len(await values_from(broker, PARTITION)) == number
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_client_above_its_quota_waits_before_its_records_are_appended(tmp_path: Path) -> None:
+    async with one_partition(tmp_path) as broker, trio.open_nursery() as nursery:
+        await broker.security.alter_client_quotas({(("client-id", "http"),): {"producer_byte_rate": 1.0}})
+        throttled = broker.security.quotas.statistics.throttled
+        listeners = Listeners(broker)
+        addresses = await listeners.start(nursery, Addresses(http=LOCALHOST))
+        assert addresses.http is not None
+        body = b'{"records": [{"value": "%b"}]}' % PIECE
+        async with await trio.open_tcp_stream(*addresses.http) as stream:
+            head = f"POST /topics/{TOPIC} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\nContent-Type: {JSON_V2}"
+            await stream.send_all(f"{head}\r\n\r\n".encode() + body)
+            await until(lambda: throttled.get("producer_byte_rate") == 1)
+            assert await values_from(broker, PARTITION) == []
+            listeners.stop(60)
+            reply = b"".join([piece async for piece in stream])
+        assert reply.startswith(b"HTTP/1.1 200 ")
+        assert await values_from(broker, PARTITION) == [b'"%b"' % PIECE]

@@ -178,26 +178,18 @@ def request(head: str, body: bytes = b"", *, closes: bool = True) -> bytes:
     return "\r\n".join(lines).encode() + body
 
 
-async def test_a_request_is_handed_over_and_its_answer_sent() -> None:
+async def test_requests_are_handed_over_and_answered_in_order() -> None:
     async with listening() as (_, address):
         answer = await exchange(address, request("POST /a/b?c=d&e HTTP/1.1", b"body"))
         assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
         assert b"content-type: application/json\r\n" in answer.lower()
         assert answer.endswith(b'["POST", "/a/b", "c=d&e", "body"]\n')
-
-
-async def test_a_connection_serves_one_request_after_the_other() -> None:
-    async with listening() as (_, address):
         pipelined = request("GET /1 HTTP/1.1", closes=False) + request("GET /2 HTTP/1.1")
         answer = await exchange(address, pipelined)
         assert answer.index(b'"/1"') < answer.index(b'"/2"')
-
-
-async def test_a_head_request_gets_the_head_only() -> None:
-    async with listening() as (_, address):
-        answer = await exchange(address, request("HEAD /x HTTP/1.1"))
-        assert b"content-length: 23" in answer.lower()
-        assert answer.endswith(b"\r\n\r\n")
+        head = await exchange(address, request("HEAD /x HTTP/1.1"))
+        assert b"content-length: 23" in head.lower()
+        assert head.endswith(b"\r\n\r\n")
 
 
 async def test_a_body_may_come_in_chunks_and_after_it_was_asked_for() -> None:

@@ -88,9 +88,7 @@ async def test_features_whose_lowest_level_is_0_are_not_told_below_version_4(cli
         ("4.4", {"group.version": 1, "share.version": 1, "streams.version": 1, "transaction.version": 2}),
     ],
 )
-async def test_features_belong_to_the_release_that_is_emulated(
-    kafka: KafkaServer, release: str, features: dict[str, int]
-) -> None:
+async def test_features_are_those_of_the_emulated_release(kafka: KafkaServer, release: str, features: dict[str, int]) -> None:
     """A Java producer joins transactions by producing where transaction.version is 2: Produce v11 does not let it."""
     kafka.door.apis = apis = apis_of(release)  # a connection has those that there are when it is accepted
     async with kafka.connected() as client:

@@ -15,9 +15,8 @@ from triolog.server.config import FORMER_KEYS, KEPT_KEYS, TOPIC_KEYS
 from triolog.server.config.log_config import FOLLOWED_KEYS
 from triolog.server.config.resource_keys import GROUP_KEYS
 from triolog.server.storage.directory.state_files import BROKERS
-from triolog.server.storage.errors import CheckpointError
 
-from tests.support.brokers import actor_of, running_broker
+from tests.support.brokers import actor_of
 from tests.support.gate_fs import GateFileSystem
 from tests.support.kafka_admin import (
     APPEND,
@@ -98,15 +97,6 @@ async def test_what_cannot_be_stored_is_refused_and_not_in_effect(tmp_path: Path
         assert actor_of(kafka.broker).log.config.retention_ms == 604_800_000
         assert await put(client, ALL, "log.retention.ms", "x") == "INVALID_CONFIG"
         assert kafka.broker.broker_configs.overrides() == {}
-
-
-async def test_a_damaged_file_keeps_the_server_from_starting(tmp_path: Path) -> None:
-    async with running_broker(tmp_path) as broker:
-        await broker.broker_configs.change(ALL, lambda _: {"log.retention.ms": "7000"})
-    (tmp_path / BROKERS.name).write_bytes((tmp_path / BROKERS.name).read_bytes().replace(b"7000", b"8000"))
-    with pytest.raises(CheckpointError, match=BROKERS.name):
-        async with running_broker(tmp_path):
-            pass
 
 
 DYNAMIC_TOPIC, STATIC_BROKER, DEFAULT = 1, 4, 5

@@ -84,9 +84,10 @@ async def test_a_refusal_has_an_error_a_reason_and_nothing_else(client: KafkaStr
     assert answer.error_message
 
 
-@pytest.mark.parametrize("settings", [{"group_consumer_heartbeat_interval_ms": 100}])
-async def test_a_server_that_is_strict_asks_for_no_more_heartbeats_than_kafka(client: KafkaStream) -> None:
+@pytest.mark.parametrize("settings", [{"group_consumer_heartbeat_interval_ms": 100, "group_share_heartbeat_interval_ms": 100}])
+async def test_a_strict_server_asks_for_no_more_heartbeats_than_kafka(client: KafkaStream) -> None:
     assert (await client.call(JOIN, 1)).heartbeat_interval_ms == 5_000
+    assert (await client.call(with_changes(SHARE_JOIN, group_id="shared"), 1)).heartbeat_interval_ms == 5_000
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -112,9 +113,7 @@ async def test_a_group_is_described_with_what_its_members_have(kafka: KafkaServe
     assert (first.subscribed_topic_regex, second.subscribed_topic_regex) == ("", "")
 
 
-async def test_description_of_a_member_has_the_partitions_that_it_has_yet_to_give_up(
-    kafka: KafkaServer, client: KafkaStream
-) -> None:
+async def test_description_of_a_member_has_partitions_that_it_has_to_give_up(kafka: KafkaServer, client: KafkaStream) -> None:
     await client.call(JOIN, 1)
     await client.call(attrs.evolve(JOIN, member_id="member-2"), 1)
     owned = [{"topic_id": kafka.topic_id(), "partitions": [0, 1, 2]}]
@@ -302,11 +301,6 @@ async def test_a_share_heartbeat_that_is_refused_has_an_error_and_a_reason_alone
     for name in "ab":
         await client.call(with_changes(SHARE_JOIN, member_id=name), 1)
     assert (await refused(client))[0] == ErrorCode.GROUP_MAX_SIZE_REACHED
-
-
-@pytest.mark.parametrize("settings", [{"group_share_heartbeat_interval_ms": 100}])
-async def test_a_strict_server_asks_share_members_for_no_more_heartbeats_than_kafka_does(client: KafkaStream) -> None:
-    assert (await client.call(SHARE_JOIN, 1)).heartbeat_interval_ms == 5_000
 
 
 async def test_share_groups_are_described_and_listed(kafka: KafkaServer, client: KafkaStream) -> None:

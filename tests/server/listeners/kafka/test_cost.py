@@ -240,9 +240,7 @@ async def topics_made(kafka: KafkaServer, count: int) -> list[str]:
 
 
 @pytest.mark.parametrize(("key", "place"), PARTITION_APIS, ids=by_name)
-async def test_a_request_costs_what_its_partitions_cost(
-    kafka: KafkaServer, client: KafkaStream, key: ApiKey, place: Place
-) -> None:
+async def test_cost_grows_with_partitions(kafka: KafkaServer, client: KafkaStream, key: ApiKey, place: Place) -> None:
     for count in (FEW, MANY):
         await kafka.broker.topics.create(f"topic-{count}", count)
 
@@ -303,9 +301,7 @@ async def check_turns(client: KafkaStream, key: ApiKey, request: Callable[[int],
 
 
 @pytest.mark.parametrize(("key", "place"), [each for each in PARTITION_APIS if each[0] not in ELSEWHERE], ids=by_name)
-async def test_missing_partitions_are_looked_for_in_turns(
-    kafka: KafkaServer, client: KafkaStream, key: ApiKey, place: Place
-) -> None:
+async def test_missing_partitions_take_turns(kafka: KafkaServer, client: KafkaStream, key: ApiKey, place: Place) -> None:
     def request(count: int) -> Any:
         return of_partitions(kafka, key, place, TOPIC, range(1000, 1000 + count))
 

@@ -133,11 +133,6 @@ async def test_a_full_answer_has_exactly_the_partitions_asked_for(kafka: KafkaSe
     assert found == [("other", 0, 0, b""), (TOPIC, 2, 0, b""), (TOPIC, 9, 3, b""), (TOPIC, 0, 0, b""), ("missing", 0, 3, b"")]
 
 
-async def test_an_empty_request_is_answered(client: KafkaStream) -> None:
-    answer = await client.call(fetch_request(), 12)
-    assert (answer.error_code, answer.responses) == (0, [])
-
-
 async def test_an_offset_out_of_range_comes_without_watermarks_as_from_kafka(kafka: KafkaServer, client: KafkaStream) -> None:
     for number in range(5):
         await produced(client, batch(f"{number}"))
@@ -193,15 +188,21 @@ async def test_one_answer_has_a_limit_whatever_is_asked_for(client: KafkaStream)
     assert 50_000_000 < len(partition.records) < 60_000_000
 
 
-async def test_a_fetch_waits_for_the_first_byte(kafka: KafkaServer, client: KafkaStream) -> None:
+async def test_a_fetch_waits_for_the_first_byte_or_the_end_of_its_records(kafka: KafkaServer, client: KafkaStream) -> None:
     async with parked(kafka, fetch_request(fetch_partition(), max_wait_ms=PARKED_MS)) as answers:
         await produced(client, batch("woken"))
     assert values_of(answers[0].responses[0].partitions[0].records) == [b"woken"]
+    await produced(client, batch("x"))
+    async with parked(kafka, fetch_request(fetch_partition(0), max_wait_ms=PARKED_MS, min_bytes=10_000)) as answers:
+        await kafka.broker.logs.delete_records(PARTITION, -1)
+    assert answers[0].responses[0].partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-@pytest.mark.parametrize("max_wait_ms", [0, -1])
-async def test_nobody_waits_who_does_not_want_to(client: KafkaStream, max_wait_ms: int) -> None:
-    assert (await fetched(client, fetch_partition(), max_wait_ms=max_wait_ms)).records == b""
+async def test_nobody_waits_who_does_not_want_to_or_asks_for_nothing(client: KafkaStream) -> None:
+    for max_wait_ms in (0, -1):
+        assert (await fetched(client, fetch_partition(), max_wait_ms=max_wait_ms)).records == b"", max_wait_ms
+    answer = await client.call(fetch_request(), 12)
+    assert (answer.error_code, answer.responses) == (0, [])
 
 
 async def test_a_full_answer_is_enough_however_much_is_wanted(client: KafkaStream) -> None:
@@ -219,13 +220,6 @@ async def test_what_lies_in_an_older_segment_is_answered_at_once(kafka: KafkaSer
         await produced(client, batch(b"x" * 1500), topic="rolled")
     partition = await fetched(client, fetch_partition(), topic="rolled", max_wait_ms=PARKED_MS, min_bytes=5000)
     assert values_of(partition.records) == [b"x" * 1500]
-
-
-async def test_deleted_records_wake_a_reader_of_them(kafka: KafkaServer, client: KafkaStream) -> None:
-    await produced(client, batch("x"))
-    async with parked(kafka, fetch_request(fetch_partition(0), max_wait_ms=PARKED_MS, min_bytes=10_000)) as answers:
-        await kafka.broker.logs.delete_records(PARTITION, -1)
-    assert answers[0].responses[0].partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 async def test_only_readers_of_committed_records_wait_for_the_transaction(kafka: KafkaServer, client: KafkaStream) -> None:

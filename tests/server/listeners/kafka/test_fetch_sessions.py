@@ -239,10 +239,14 @@ async def test_a_session_whose_last_partition_is_forgotten_ends(reader: Reader) 
     assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-async def test_a_session_may_begin_without_partitions(reader: Reader) -> None:
+async def test_a_session_may_begin_without_partitions_or_with_a_topic_not_yet_there(reader: Reader) -> None:
     assert await reader.told() == {}
     assert reader.session_id > 0
     assert set(await reader.told(ALL[0])) == {0}
+    topic = {"topic": "", "topic_id": b"\x07" * 16, "partitions": [fetch_partition()]}
+    answer = await reader.client.call(fetch_of([topic], session_epoch=0), 17)
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert answer.session_id > 0
 
 
 async def test_a_partition_that_a_topic_made_again_does_not_have_is_unknown(kafka: KafkaServer, reader: Reader) -> None:
@@ -252,13 +256,6 @@ async def test_a_partition_that_a_topic_made_again_does_not_have_is_unknown(kafk
     await kafka.broker.topics.create(TOPIC)
     answer = await reader.client.call(fetch_of([], session_id=reader.session_id, session_epoch=1), 17)
     assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-async def test_a_session_may_know_of_a_topic_before_the_broker_does(reader: Reader) -> None:
-    topic = {"topic": "", "topic_id": b"\x07" * 16, "partitions": [fetch_partition()]}
-    answer = await reader.client.call(fetch_of([topic], session_epoch=0), 17)
-    assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
-    assert answer.session_id > 0
 
 
 OLD_S: Final = EVICTION_S + 1
@@ -343,11 +340,8 @@ def test_a_larger_newcomer_evicts_the_smallest_old_session(cache: FetchSessions,
     assert cache.open(partitions(2), by_id=False) is None
 
 
-def test_a_fetch_of_too_many_partitions_has_no_session(cache: FetchSessions) -> None:
+def test_a_session_has_a_limit_of_partitions(cache: FetchSessions) -> None:
     assert cache.open(partitions(MAX_SESSION_PARTITIONS + 1), by_id=False) is None
-
-
-def test_a_session_that_grows_past_its_limit_ends(cache: FetchSessions) -> None:
     session = opened(cache, MAX_SESSION_PARTITIONS)
     with pytest.raises(RequestError, match=r"^FETCH_SESSION_ID_NOT_FOUND"):
         polls(cache, session, partitions(1, "another"))

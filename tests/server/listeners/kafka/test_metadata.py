@@ -58,9 +58,6 @@ async def test_all_topics_are_a_null_list_and_in_version_0_an_empty_one(kafka: K
     for version in VERSIONS:
         answer = await client.call(asking_for_all() if version else asking(), version)
         assert [topic.name for topic in answer.topics] == ["another", TOPIC], version
-
-
-async def test_an_empty_list_asks_for_brokers_only(client: KafkaStream) -> None:
     for version in VERSIONS[1:]:
         answer = await client.call(asking(), version)
         assert (answer.topics, len(answer.brokers)) == ([], 1), version
@@ -111,13 +108,10 @@ async def test_a_name_that_no_topic_can_have_is_refused(kafka: KafkaServer, clie
         assert [(topic.error_code, topic.name) for topic in answer.topics] == [(ErrorCode.INVALID_TOPIC_EXCEPTION, name)]
 
 
-async def test_an_internal_topic_that_is_not_there_yet_is_unknown_and_not_made(client: KafkaStream) -> None:
+async def test_an_internal_topic_is_marked_and_not_made_by_its_name(client: KafkaStream, kafka: KafkaServer) -> None:
     """It is made when it is needed; until then a client may ask again."""
     [topic] = (await client.call(asking("__consumer_offsets", may_create=True), 9)).topics
     assert (topic.error_code, topic.is_internal) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True)
-
-
-async def test_internal_topics_are_marked(kafka: KafkaServer, client: KafkaStream) -> None:
     await kafka.broker.offsets.commit("group", [(TopicPartition(TOPIC, 0), 1, None)])
     answer = await client.call(asking_for_all(), 9)
     assert {topic.name: topic.is_internal for topic in answer.topics} == {"__consumer_offsets": True, TOPIC: False}
@@ -138,11 +132,14 @@ async def test_neither_a_name_nor_an_id_is_refused(client: KafkaStream) -> None:
         assert topic.error_code in (ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_TOPIC_EXCEPTION)
 
 
-async def test_operations_that_nobody_asks_for_are_the_smallest_number(client: KafkaStream) -> None:
+async def test_operations_are_told_where_they_are_asked_for_also_of_a_missing_topic(client: KafkaStream) -> None:
     for version in VERSIONS[8:]:
         answer = await client.call(asking(TOPIC, "missing"), version)
         assert {topic.topic_authorized_operations for topic in answer.topics} == {INT32_MIN}
         assert answer.cluster_authorized_operations == INT32_MIN
+    [topic] = (await client.call(asking("nowhere", with_operations=True), 8)).topics
+    assert topic.error_code != 0
+    assert topic.topic_authorized_operations != INT32_MIN
 
 
 async def test_clients_are_sent_where_they_came_from_or_where_they_are_told(fast_path: Path) -> None:
@@ -161,12 +158,6 @@ async def test_a_partition_that_is_offline_has_no_leader(kafka: KafkaServer, cli
         (0, kafka.broker.node_id),
     ]
     assert topic.partitions[1].offline_replicas == [kafka.broker.node_id]
-
-
-async def test_what_may_be_done_is_told_of_a_topic_that_is_not_there_too(client: KafkaStream) -> None:
-    [topic] = (await client.call(asking("nowhere", with_operations=True), 8)).topics
-    assert topic.error_code != 0
-    assert topic.topic_authorized_operations != INT32_MIN
 
 
 def asking_for_coordinators(*keys: str, key_type: int = GROUP) -> Any:

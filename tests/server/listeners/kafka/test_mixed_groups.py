@@ -203,9 +203,7 @@ async def test_only_a_classic_member_at_its_epoch_syncs_and_beats(
 
 
 @pytest.mark.parametrize(("name", "value"), [("protocol_type", "connect"), ("protocol_name", "sticky")])
-async def test_a_sync_with_another_protocol_is_inconsistent(
-    client: KafkaStream, classic: Classic, name: str, value: str
-) -> None:
+async def test_a_sync_of_another_protocol_is_refused(client: KafkaStream, classic: Classic, name: str, value: str) -> None:
     await client.call(JOIN, 1)
     assert (await classic.synced(**{name: value})).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
@@ -253,9 +251,7 @@ async def test_a_classic_member_of_every_version_joins_a_consumer_group(client: 
     assert await member.partitions() == [], "the other member has not given up anything"
 
 
-async def test_a_classic_member_commits_with_its_epoch_as_the_generation(
-    kafka: KafkaServer, client: KafkaStream, classic: Classic
-) -> None:
+async def test_a_classic_member_commits_with_its_epoch(kafka: KafkaServer, client: KafkaStream, classic: Classic) -> None:
     await client.call(JOIN, 1)
     partition = {"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}
 

@@ -22,7 +22,6 @@ from tests.support.record_batches import patched
 
 VERSIONS = range(3, 14)
 FIRST_WITH_IDS = 13
-PARTITION = TopicPartition(TOPIC, 0)
 
 
 async def answered(client: KafkaStream, request: ProduceRequest, version: int = 9) -> Any:
@@ -63,9 +62,7 @@ async def test_several_topics_and_partitions_are_answered_in_the_order_asked(kaf
     assert found == [(TOPIC, 2, 0), (TOPIC, 0, 0), (TOPIC, 9, 3), ("missing", 2, 3), ("other", 0, 0)]
 
 
-async def test_partitions_before_and_after_one_that_takes_a_longer_look_are_stored(
-    kafka: KafkaServer, client: KafkaStream
-) -> None:
+async def test_partitions_around_one_that_takes_a_longer_look_are_stored(kafka: KafkaServer, client: KafkaStream) -> None:
     parts = [ProducePartition(index=index, records=batch("x" * size)) for index, size in ((0, 1), (1, 200_000), (2, 1), (9, 1))]
     topic = ProduceTopic(name=TOPIC, topic_id=bytes(16), partition_data=parts)
     answer = await client.call(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic]), 9)

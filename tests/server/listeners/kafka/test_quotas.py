@@ -155,9 +155,7 @@ async def test_what_cannot_be_a_quota_is_refused_and_changes_nothing(client: Kaf
         assert described(await client.call(asking(), 1)) == ("NONE", {frozenset(beside): {PRODUCED: 9.0}}), values
 
 
-async def test_an_entity_named_twice_is_refused_once_of_a_type_named_twice_the_last_name_counts(
-    client: KafkaStream,
-) -> None:
+async def test_an_entity_named_twice_is_refused_once_of_a_type_named_twice_the_last_name_counts(client: KafkaStream) -> None:
     answer = await client.call(
         altering((quotas.TWICE, [(PRODUCED, 5.0)]), (USER, [(PRODUCED, 1.0)]), (quotas.TWICE, [(quotas.FETCHED, 6.0)])), 1
     )
@@ -168,12 +166,9 @@ async def test_an_entity_named_twice_is_refused_once_of_a_type_named_twice_the_l
     assert altered(answer) == {frozenset({("user", "b")}): "NONE"}
 
 
-async def test_to_remove_what_is_not_there_is_fine(client: KafkaStream) -> None:
+async def test_removing_what_is_not_there_and_validating_change_nothing(client: KafkaStream) -> None:
     answer = await client.call(altering((USER, [("bogus", None), (PRODUCED, None)]), (ADDRESS, [])), 1)
     assert set(altered(answer).values()) == {"NONE"}
-
-
-async def test_a_change_that_is_only_validated_is_not_made(client: KafkaStream) -> None:
     bodies = [(USER, [(PRODUCED, 1.0)]), (quotas.BOTH, [(PRODUCED, 0.0)])]
     answer = await client.call(altering(*bodies, validate_only=True), 1)
     assert list(altered(answer).values()) == ["NONE", "INVALID_REQUEST"]

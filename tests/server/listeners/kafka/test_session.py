@@ -235,9 +235,7 @@ async def test_a_request_that_comes_as_the_connection_is_told_to_stop_gives_its_
         await until(lambda: budget.held == 0)
 
 
-async def test_a_fetch_behind_a_failure_meets_no_bug(
-    kafka: KafkaServer, client: KafkaStream, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_fetch_after_a_failure_works(kafka: KafkaServer, client: KafkaStream, caplog: pytest.LogCaptureFixture) -> None:
     """A produce before it, without acks, is refused by its log while the fetch goes through its many partitions."""
     await kafka.broker.topics.create("wide", 100)
     out_of_order = batch("x", producer_id=7, producer_epoch=0, base_sequence=5)

@@ -234,9 +234,7 @@ async def test_a_partition_in_which_a_group_has_never_begun_is_an_error_for_who_
     assert await member.acknowledge((0, 0, [ACCEPT])) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_partitions_of_a_fetch_are_given_beside_one_where_the_group_never_began(
-    kafka: KafkaServer, member: ShareMember
-) -> None:
+async def test_partitions_are_fetched_beside_one_where_the_group_never_began(kafka: KafkaServer, member: ShareMember) -> None:
     parts = [{"partition_index": number, "acknowledgement_batches": []} for number in (0, 1)]
     topics = [{"topic_id": kafka.topic_id(), "partitions": parts}]
     answer = await member.ask(max_wait_ms=60_000, topics=topics)

@@ -35,14 +35,9 @@ def unpacked(fetched: FetchedRecords, partitions: int, max_bytes: int) -> list[t
     return [(len(entry["records"]), entry["next_offset"]) for entry in body["partitions"]]
 
 
-def test_the_partitions_of_a_request_share_one_limit_and_are_read_on_where_it_ended() -> None:
+def test_the_partitions_of_a_request_share_one_limit() -> None:
+    """They are read on where it ended; the first record comes in any case; headers count."""
     assert unpacked(zipped(), 3, 10**6) == [(100, 100)] * 3
     assert unpacked(zipped(), 3, 150_000) == [(100, 100), (46, 46), (0, 0)]
-
-
-def test_the_first_record_comes_in_any_case() -> None:
     assert unpacked(zipped(), 2, -1) == [(1, 1), (0, 0)]
-
-
-def test_headers_count() -> None:
     assert unpacked(zipped(value=b"", headers=[("key", VALUE)]), 1, 50_000) == [(49, 49)]

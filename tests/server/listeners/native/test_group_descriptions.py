@@ -48,7 +48,7 @@ async def test_a_group_without_members_is_empty_and_an_unknown_one_an_error(tmp_
 
 async def test_members_that_the_server_assigns_to_have_what_it_has_given_them(tmp_path: Path) -> None:
     async with administered(tmp_path) as (broker, admin):
-        await broker.groups.consumer_heartbeat(
+        await broker.groups.consumers.heartbeat(
             ConsumerHeartbeat(
                 group_id="g",
                 member_id="member",
@@ -130,7 +130,7 @@ async def test_members_of_a_share_group_have_what_they_share(tmp_path: Path) -> 
 
 async def test_members_of_a_streams_group_have_what_their_tasks_read(tmp_path: Path) -> None:
     async with administered(tmp_path) as (broker, admin):
-        await broker.groups.streams_heartbeat(joining("g", "a", TOPIC, client_id="reader"))
+        await broker.groups.streams.heartbeat(joining("g", "a", TOPIC, client_id="reader"))
         (group,) = await admin.describe_groups("g")
         assert (group.state, group.type, group.protocol_type, group.protocol) == ("Stable", "streams", "streams", "sticky")
         assert [(each.member_id, each.assignment) for each in group.members] == [("a", (Partition(TOPIC, 0),))]

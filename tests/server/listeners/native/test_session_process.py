@@ -74,9 +74,7 @@ def test_answers_come_as_they_are_ready_each_with_its_correlation_id(client: Wir
     assert client.receive_answer().correlation_id == poll
 
 
-def test_past_max_in_flight_the_server_reads_on_when_it_has_answered(
-    server: ServerProcess, client: WireClient, topic: str
-) -> None:
+def test_past_max_in_flight_the_server_reads_after_an_answer(server: ServerProcess, client: WireClient, topic: str) -> None:
     with WireClient.connect(server.address, max_in_flight=100) as flooding:
         polls = [flooding.send(fetch_of(topic, 0, max_wait_ms=FOREVER_MS)) for _ in range(flooding.hello.max_in_flight)]
         behind = flooding.send(messages.MetadataRequest(()))
@@ -168,7 +166,7 @@ def vanishing(server: ServerProcess, *, reset: bool) -> Iterator[WireClient]:
 @pytest.mark.parametrize(
     "phase", ["idle", "in a frame", "in a length", "after requests", "in a long poll", "in an answer", "failed"]
 )
-def test_a_peer_that_vanishes_leaves_nothing(
+def test_a_vanishing_peer_leaves_nothing(
     server: ServerProcess, client: WireClient, topic: str, phase: str, reset: bool
 ) -> None:
     for _ in range(3):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from triolog.protocol.errors import CorruptRecordError, InvalidRecordError
+from triolog.protocol.errors import InvalidRecordError
 from triolog.protocol.records.batch import RECORD_BATCH_OVERHEAD, BatchHeader, check_batch, end_txn_marker, parse_header
 from triolog.protocol.records.builder import BatchBuilder, build_batch
 from triolog.protocol.records.record import iter_records
@@ -119,13 +119,6 @@ def test_an_empty_batch_goes_when_its_producer_has_a_later_one() -> None:
         assert goes(batch_filter({}, last_records=last_records), bytes(empty.data))
 
 
-def test_the_last_batch_of_the_range_stays_as_an_empty_header() -> None:
-    """Kafka: LogCleanerTest.testCleanSegmentsRetainingLastEmptyBatch: the log end must not go back."""
-    batch = batch_of((11, b"a", b"1"))
-    assert not goes(batch_filter({b"a": 99}, end_offset=4), batch)
-    assert goes(batch_filter({b"a": 99}, end_offset=5), batch)
-
-
 def test_retained_delete_horizon_goes_with_the_records() -> None:
     """Kafka: DefaultRecordBatch.writeEmptyHeader."""
     batch = batch_of((11, b"a", None), delete_horizon_ms=5)
@@ -183,15 +176,6 @@ TRANSACTIONAL: dict[str, Any] = {**IDEMPOTENT, "is_transactional": True}
 ABORTED = AbortedTxn(23, 3, 9, 3)
 
 
-def test_records_of_an_aborted_transaction_go_and_its_marker_stays_with_its_entry() -> None:
-    """Kafka: LogCleanerTest.testBasicTransactionAwareCleaning."""
-    filtering = batch_filter({b"a": 3}, aborted=(ABORTED,))
-    assert goes(filtering, batch_of((1, b"a", b"1"), **TRANSACTIONAL))
-    abort = marker(9, commit=False)
-    assert run(filtering, abort)[0].data == abort
-    assert filtering.transactions.take_cleaned_index() == [ABORTED]
-
-
 @pytest.mark.parametrize("commit", [True, False])
 def test_a_marker_without_its_transaction_gets_a_horizon_and_goes_after_it(commit: bool) -> None:
     """Kafka: LogCleanerTest.testCommitMarkerRemoval, testAbortMarkerRemoval."""
@@ -202,15 +186,6 @@ def test_a_marker_without_its_transaction_gets_a_horizon_and_goes_after_it(commi
     assert filtering.transactions.take_cleaned_index() == []
     assert run(batch_filter({}, now_ms=NOW + 49), bytes(kept.data))[0].data == kept.data
     assert goes(batch_filter({}, now_ms=NOW + 50), bytes(kept.data))
-
-
-def test_a_commit_marker_stays_while_a_batch_of_its_transaction_does() -> None:
-    """Kafka: LogCleanerTest.testCommitMarkerRemoval."""
-    filtering = batch_filter({b"a": 3})
-    run(filtering, batch_of((1, b"a", b"1"), **TRANSACTIONAL))
-    commit = marker(4, commit=True)
-    assert run(filtering, commit)[0].data == commit
-    assert run(filtering, marker(9, commit=True))[1].has_delete_horizon
 
 
 def test_the_last_marker_of_a_producer_without_data_stays_empty() -> None:
@@ -229,13 +204,6 @@ def test_other_control_batches_stay() -> None:
     assert run(batch_filter({}), batch)[0].data == batch
 
 
-def test_damage_is_never_copied() -> None:
-    damaged = bytearray(batch_of((11, b"a", b"1")))
-    damaged[-1] ^= 1
-    with pytest.raises(CorruptRecordError, match="CRC"):
-        run(batch_filter({b"a": 3}), bytes(damaged))
-
-
 def data_header(offset: int) -> BatchHeader:
     return parse_header(batch_of((0, b"k", b"v"), **(TRANSACTIONAL | {"producer_id": 1})))._replace(base_offset=offset)
 
@@ -243,15 +211,6 @@ def data_header(offset: int) -> BatchHeader:
 def end_with_marker(transactions: CleanedTransactions, offset: int, *, commit: bool) -> bool:
     data = marker(offset, commit=commit, producer_id=1)
     return transactions.on_control_batch(parse_header(data), data)
-
-
-def test_batches_are_aborted_up_to_their_marker() -> None:
-    transactions = CleanedTransactions()
-    transactions.add_aborted([AbortedTxn(1, 2, 4, 5)])
-    assert [transactions.on_data_batch(data_header(offset)) for offset in (1, 2, 3)] == [False, True, True]
-    assert not end_with_marker(transactions, 4, commit=False)
-    assert transactions.take_cleaned_index() == [AbortedTxn(1, 2, 4, 5)]
-    assert not transactions.on_data_batch(data_header(5))
 
 
 @pytest.mark.parametrize("markers_between", [0, 1])

@@ -180,9 +180,7 @@ def test_an_old_dirty_record_makes_a_log_due_whatever_its_ratio(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("policy", "segments"), [(("compact",), 2), (("delete",), 1)])
-def test_the_active_segment_of_a_compacted_log_is_rolled_within_the_lag(
-    tmp_path: Path, policy: tuple[str, ...], segments: int
-) -> None:
+def test_the_active_segment_of_a_compacted_log_rolls_in_time(tmp_path: Path, policy: tuple[str, ...], segments: int) -> None:
     """Kafka: LogConfig.maxSegmentMs: what stays in the active segment could never be compacted in time."""
     config = LogConfig(cleanup_policy=policy, max_compaction_lag_ms=HOUR_MS, message_timestamp_after_max_ms=10 * HOUR_MS)
     driven = open_driven(tmp_path, config=config)
@@ -221,15 +219,9 @@ def test_a_process_whose_server_is_gone_before_it_said_what_to_do_ends_without_a
     assert run(module, sent) == (1, "")
 
 
-def test_a_process_that_has_an_answer_for_nobody_ends_without_a_word(tmp_path: Path) -> None:
+def test_a_process_that_nobody_hears_ends_without_a_word_and_one_with_a_bug_says_where(tmp_path: Path) -> None:
     assert run("offline.scrub", ORDER + SEGMENT, is_heard=False) == (1, "")
-
-
-def test_a_process_whose_server_stopped_between_two_orders_has_done_its_work() -> None:
     assert run("offline.scrub", ORDER + SEGMENT) == (0, "")
-
-
-def test_a_process_that_meets_a_bug_says_where() -> None:
     status, said = run("offline.scrub", b"{}\n")
     assert status == 1
     assert "Traceback" in said
@@ -279,9 +271,7 @@ def test_it_goes_on_only_when_it_is_told_to(tmp_path: Path) -> None:
         ("00000000000000000000.log.cleaned", Path.mkdir, "disk", ""),
     ],
 )
-def test_what_ends_a_round_is_told_as_such(
-    tmp_path: Path, name: str, damage: Callable[[Path], None], kind: str, error: str
-) -> None:
+def test_the_end_of_a_round_is_told(tmp_path: Path, name: str, damage: Callable[[Path], None], kind: str, error: str) -> None:
     job = job_of(tmp_path)
     damage(tmp_path / name)
     [line] = lines_of(job, 1)

@@ -475,9 +475,7 @@ ENCODED: dict[str, Callable[[int], bytes]] = {
 
 
 @pytest.mark.parametrize("name", ENCODED)
-def test_a_file_is_written_up_to_the_size_that_is_read_and_not_beyond(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_written_up_to_the_size_that_is_read(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, data = str(tmp_path / name), ENCODED[name](1)
     monkeypatch.setitem(checkpoints.LIMITS, name, len(data))
     write_state(FS, path, data, durable=True)

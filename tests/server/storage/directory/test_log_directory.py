@@ -382,9 +382,7 @@ def test_a_topic_that_was_being_made_is_none(tmp_path: Path) -> None:
     assert list(stored.partitions) == [TopicPartition("listed", 3)]
 
 
-def test_directories_that_are_no_partitions_of_ours_are_passed_over_and_what_cannot_be_understood_is_refused(
-    tmp_path: Path,
-) -> None:
+def test_directories_that_are_no_partitions_of_ours_are_skipped_and_unreadable_ones_refused(tmp_path: Path) -> None:
     for name in ("lost+found", "__cluster_metadata-0", f"old-0.{'0' * 32}-stray"):
         make_partition(tmp_path, name)
     assert stored_topics(tmp_path) == StoredTopics(topics=(), partitions={})

@@ -155,9 +155,7 @@ def test_the_time_of_a_file_is_that_of_its_last_change(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("operation", [diskops.Sync, diskops.SyncDirectory])
-async def test_only_a_sync_that_was_begun_can_have_failed(
-    tmp_path: Path, operation: type[diskops.Sync | diskops.SyncDirectory]
-) -> None:
+async def test_only_a_sync_that_began_can_fail(tmp_path: Path, operation: type[diskops.Sync | diskops.SyncDirectory]) -> None:
     """What fails before can be tried again: opening the file, or the directory."""
     (tmp_path / "file").write_bytes(b"data")
     fs = GateFileSystem()
@@ -248,7 +246,7 @@ def batch_at(offset: int, value_bytes: int) -> bytes:
     st.sampled_from([1, 100, 1000]),
     st.integers(PAGE_BYTES, 3 * PAGE_BYTES),
 )
-def test_what_is_written_again_and_synced_is_on_the_device(
+def test_bytes_written_and_synced_again_are_on_disk(
     sizes: list[int], durable: int, window_bytes: int, folio_bytes: int
 ) -> None:
     """However the windows lie: what the kernel forgets of one must not be what the next one was going to read."""

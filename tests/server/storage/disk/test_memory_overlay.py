@@ -255,9 +255,7 @@ def test_it_is_looked_once_and_not_at_all_for_what_is_not_there(directory: str) 
         (lambda fs, path: replace_file(fs, f"{path}/z", b""), ["a", "b", "z"]),
     ],
 )
-def test_what_is_changed_through_it_is_seen(
-    directory: str, change: Callable[[FileSystem, str], object], after: list[str]
-) -> None:
+def test_changes_through_it_are_seen(directory: str, change: Callable[[FileSystem, str], object], after: list[str]) -> None:
     names = RememberedNames(OsFileSystem(), directory).fs
     names.list_directory(directory)
     change(names, directory)

@@ -58,7 +58,7 @@ def stored(driven: DrivenLog) -> list[tuple[BatchHeader, bytes]]:
 
 @pytest.mark.parametrize(("delta", "count"), [(0, 3), (15, 3), (-3, 3), (5, 6), (1, 2), (-1, 0)])
 @CODECS
-def test_counts_that_disagree_with_each_other_or_with_the_records_are_refused(
+def test_counts_that_disagree_with_each_other_or_the_records_are_refused(
     delta: int, count: int, codec: CompressionType
 ) -> None:
     """Kafka: LogValidatorTest.testInconsistentCountAndOffset, testUnmatchedNumberOfRecords."""
@@ -135,9 +135,7 @@ def test_max_message_bytes_counts_the_whole_batch_and_again_what_it_is_rebuilt_a
         ),
     ],
 )
-def test_what_no_producer_sends_is_refused_and_the_partition_named(
-    records: bytes, error: type[errors.RequestError], message: str
-) -> None:
+def test_what_no_producer_sends_is_refused(records: bytes, error: type[errors.RequestError], message: str) -> None:
     """Kafka: LogValidatorTest.testControlRecordsNotAllowedFromClients, LogValidatorTest.checkInvalidSequence."""
     with pytest.raises(error, match=f"topic-0: .*{message}"):
         prepare(records)
@@ -185,16 +183,14 @@ def test_timestamps_on_the_bounds_are_accepted_and_any_under_log_append_time() -
     assert prepare(batch(1, START_MS * 2), config).records_count == 2
 
 
-def test_a_batch_that_declares_log_append_time_is_refused_where_the_log_sets_it() -> None:
+def test_log_append_time_declared_by_a_batch_is_refused_where_the_log_sets_it() -> None:
+    """Elsewhere it becomes CreateTime."""
     declared = batch(START_MS, timestamp_type=TimestampType.LOG_APPEND_TIME, log_append_time=START_MS)
     with pytest.raises(errors.InvalidTimestampError, match="declares LogAppendTime"):
         prepare(declared, APPEND_TIME)
     nothing = batch(START_MS, timestamp_type=TimestampType.LOG_APPEND_TIME)
     with pytest.raises(errors.InvalidTimestampError, match="declares LogAppendTime"):
         prepare(nothing)
-
-
-def test_a_batch_that_declares_log_append_time_becomes_create_time_elsewhere() -> None:
     declared = batch(START_MS, timestamp_type=TimestampType.LOG_APPEND_TIME, log_append_time=START_MS + 5)
     ((header, data),) = prepare(declared).batches
     assert header.timestamp_type is TimestampType.CREATE_TIME
@@ -219,13 +215,7 @@ def test_a_batch_is_stored_bit_for_bit_behind_its_stamp(driven: DrivenLog, codec
     (record,) = driven.records()
     assert (record.offset, record.key, record.value) == (0, None, None)
     sent = batch(
-        START_MS - 1,
-        START_MS + 1,
-        START_MS,
-        compression_type=codec,
-        producer_id=1324,
-        producer_epoch=10,
-        base_sequence=984,
+        START_MS - 1, START_MS + 1, START_MS, compression_type=codec, producer_id=1324, producer_epoch=10, base_sequence=984
     )
     result = driven.append(sent)
     assert result == AppendResult(1, 3, NO_TIMESTAMP, 0)
@@ -434,9 +424,7 @@ def test_what_comes_again_is_answered_as_the_first_time_though_the_log_has_gone_
 
 
 @pytest.mark.parametrize("comes_between", [False, True])
-def test_the_rest_of_an_append_that_a_crash_has_cut_follows_its_beginning_or_is_refused(
-    driven: DrivenLog, comes_between: bool
-) -> None:
+def test_the_rest_of_an_append_cut_by_a_crash_follows_its_beginning_or_fails(driven: DrivenLog, comes_between: bool) -> None:
     driven.append(of_producer(0))
     if comes_between:
         driven.append(batch())

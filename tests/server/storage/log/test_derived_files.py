@@ -238,6 +238,17 @@ def test_records_that_were_deleted_stay_so_without_their_line_in_the_checkpoint(
     assert again.reopen(was_clean=True, log_start_offset=0).offsets() == list(range(9, 20))
 
 
+@pytest.mark.parametrize("interval", [0, 4096], ids=["index entries", "no index entries"])
+def test_deleted_records_stay_deleted_where_the_file_is_lost(tmp_path: Path, interval: int) -> None:
+    driven = open_driven(tmp_path / NAME, config=LogConfig(index_interval_bytes=interval))
+    for _ in range(5):
+        driven.append(batch())
+    driven.run(increment_log_start_offset(driven.log, 3))
+    driven.close()
+    (tmp_path / NAME / FILE_NAME).unlink()
+    assert driven.reopen(was_clean=True, stopped_here=True, log_start_offset=3).offsets() == [3, 4]
+
+
 def test_what_kafkas_checkpoint_said_is_known_once_it_is_adopted(tmp_path: Path) -> None:
     def start(**options: int) -> int:
         return open_driven(tmp_path / "trimmed-0", topic_partition=TopicPartition("trimmed", 0), **options).log.log_start_offset
@@ -305,21 +316,23 @@ def test_retention_goes_on_where_the_file_cannot_be_written_and_it_is_tried_agai
     assert driven.run(take_out_below(driven.log, 3, most=9)) == 3
 
 
-def test_a_log_without_aborted_transactions_or_deleted_records_has_no_file(tmp_path: Path) -> None:
+def test_the_file_is_written_at_a_clean_stop_of_a_log_with_records(tmp_path: Path) -> None:
+    """Until then one without index entries, aborted transactions and deleted records has nothing to say; an empty one never."""
     driven = open_driven(tmp_path / NAME)
+    driven.close()
+    assert not (tmp_path / NAME / FILE_NAME).exists()
+    driven = driven.reopen(was_clean=True)
     driven.append(batch())
     send(driven, 0)
     end_transaction(driven, 1, commit=True)
     driven.roll()
-    driven.close()
-    driven.reopen(was_clean=False).close()
     assert not (tmp_path / NAME / FILE_NAME).exists()
+    driven.close()
+    assert (tmp_path / NAME / FILE_NAME).exists()
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"format_version": 2}', b'{"format_version": 1, "crc32c": 1}'])
-def test_a_file_that_cannot_be_read_is_said_and_made_anew(
-    tmp_path: Path, data: bytes, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_unreadable_file_is_said_and_made_anew(tmp_path: Path, data: bytes, caplog: pytest.LogCaptureFixture) -> None:
     driven = log_of(tmp_path / NAME)
     driven.close()
     path = tmp_path / NAME / FILE_NAME

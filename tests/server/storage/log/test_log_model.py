@@ -56,11 +56,7 @@ from tests.support.model_log import (
 STEPS: Final = 40
 FAR: Final = 2**60
 
-timestamps = st.one_of(
-    st.integers(-1, 12),
-    st.integers(95, 110),
-    st.sampled_from([-1, 0, 1_000, 1_001, 10**12, FAR]),
-)
+timestamps = st.one_of(st.integers(-1, 12), st.integers(95, 110), st.sampled_from([-1, 0, 1_000, 1_001, 10**12, FAR]))
 records: st.SearchStrategy[NewRecord] = st.tuples(
     timestamps, st.one_of(st.none(), st.binary(max_size=4)), st.one_of(st.none(), st.binary(max_size=50))
 )
@@ -489,36 +485,6 @@ class CrashingLogMachine(LogMachine):
         self.alter(altered)
         self.open(was_clean=True)
         self.check_reopened(self.model.batches)
-
-    @rule(group=groups, seed=st.integers(0, 2**32))
-    def power_cut_after_a_failed_sync(self, group: Group, seed: int) -> None:
-        """Nothing is known of the bytes then; the log is given up. What earlier syncs promised survives."""
-        self.fs.fail_next("sync", errno.EIO)
-        try:
-            self.append(group, True, publish=False)
-        except OSError:
-            self.power_cut(seed, None)
-        self.fs.forget_failures()
-
-    @rule(group=groups, drops=st.booleans(), seed=st.integers(0, 2**32))
-    def restart_after_a_failed_sync(self, group: Group, drops: bool, seed: int) -> None:
-        """The kernel goes on: what it has in its cache looks written. Power cuts come later."""
-        self.fs.fail_next("sync", errno.EIO)
-        try:
-            self.append(group, True, publish=False)
-        except OSError:
-            written = [*self.model.batches, *self.in_flight]
-            self.fs.end_process()
-            for file in self.log.files():
-                file.fd = None
-            if drops:
-                self.fs.drop_caches(random.Random(seed))
-            self.open(was_clean=False)
-            stored = self.stored()
-            self.check_survivors(stored, written)
-            self.in_flight = []
-            self.check_reopened(stored)
-        self.fs.forget_failures()
 
     @rule(
         deed=st.sampled_from(["append", "append", "flush", "roll", "restart", "restart_after_a_kill"]),

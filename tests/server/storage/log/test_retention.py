@@ -235,23 +235,6 @@ def test_taking_many_segments_out_is_one_operation(tmp_path: Path) -> None:
     assert stop.value.value == 10
 
 
-def test_the_oldest_segments_of_all_logs_go_first_until_it_is_enough(tmp_path: Path) -> None:
-    one = log_of(tmp_path / "one", 0)
-    two = log_of(tmp_path / "two", 0)
-    for number in range(15):
-        one.append(batch(START_MS + 10 * (number // PER_SEGMENT)))
-        two.append(batch(START_MS + 10 * (number // PER_SEGMENT) + 5))
-    logs = [one.log, two.log]
-    assert oldest_first(logs, 1) == {0: 5}
-    assert oldest_first(logs, PER_SEGMENT * SIZE) == {0: 5}
-    assert oldest_first(logs, PER_SEGMENT * SIZE + 1) == {0: 5, 1: 5}
-    assert oldest_first(logs, 3 * PER_SEGMENT * SIZE) == {0: 10, 1: 5}
-    assert oldest_first(logs, 2**60) == {0: 10, 1: 10}, "active segments stay"
-    one.log.set_high_watermark(7, 5, 2 * SIZE)
-    assert oldest_first(logs, 2**60) == {0: 5, 1: 10}, "and what lies above the high watermark"
-    assert oldest_first([], 1) == {}
-
-
 @given(st.integers(0, 2**32), st.integers(0, 60))
 def test_without_a_checkpoint_a_power_cut_at_any_moment_leaves_a_log_that_starts_further_up_and_has_no_hole(
     seed: int, changes: int
@@ -323,32 +306,11 @@ def retain_held(driven: DrivenLog, held_from: int, **options: Any) -> int:
     return driven.log.log_start_offset
 
 
-@pytest.mark.parametrize(
-    ("held_from", "start"), [(0, 0), (4, 0), (5, 5), (9, 5), (14, 10), (15, 15), (17, 17), (NOTHING_HELD, 17)]
-)
-@pytest.mark.parametrize("retention", [{"retention.ms": 1}, {"retention.ms": -1, "retention.bytes": 0}])
-def test_retention_takes_no_segment_of_which_anything_is_needed(
-    tmp_path: Path, held_from: int, start: int, retention: dict[str, int]
-) -> None:
-    driven = held_log_of(tmp_path, 17, **retention)
-    assert retain_held(driven, held_from) == start
-    assert driven.offsets() == list(range(start, 17))
-
-
 def test_what_was_deleted_on_request_goes_whoever_needs_it(tmp_path: Path) -> None:
     driven = held_log_of(tmp_path, 17)
     driven.run(increment_log_start_offset(driven.log, 12))
     assert retain_held(driven, 0) == 12
     assert driven.log.segments.first.base_offset == 10
-
-
-def test_past_its_age_the_oldest_go(tmp_path: Path) -> None:
-    driven = held_log_of(tmp_path, 10, **{"retention.hold.max.ms": 2 * DAY_MS, "disk.full.policy": "drop-oldest"})
-    driven.clock.advance(DAY_MS)
-    assert retain_held(driven, 2) == 0
-    driven.clock.advance(1)
-    assert retain_held(driven, 2, by_time=False) == 0, "a clock that is not trusted makes nothing old"
-    assert retain_held(driven, 2) == 10
 
 
 def test_where_appends_are_refused_past_the_bounds_nothing_goes(tmp_path: Path) -> None:
@@ -395,6 +357,9 @@ def test_a_full_disk_takes_first_what_was_handed_on_then_by_priority_then_what_n
     order += [{0: 5, 1: 10, 2: 5, 3: 10}, {0: 5, 1: 10, 2: 10, 3: 10}, {0: 10, 1: 10, 2: 10, 3: 10}]
     assert [oldest_first(logs, segments * SEGMENT, held_from) for segments in range(1, 9)] == order
     assert oldest_first(logs, 2**60, held_from) == order[-1], "active segments stay"
+    plain.log.set_high_watermark(7, 5, 2 * SIZE)
+    assert oldest_first(logs, 2**60, held_from) == {**order[-1], 1: 5}, "and what lies above the high watermark"
+    assert oldest_first([], 1) == {}
 
 
 @attrs.define(eq=False)

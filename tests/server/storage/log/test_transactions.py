@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from triolog.protocol.errors import InvalidRecordError, OutOfOrderSequenceError
-from triolog.protocol.types import LATEST_TIMESTAMP, MAX_TIMESTAMP, AppendResult, Isolation, Record
+from triolog.protocol.types import LATEST_TIMESTAMP, MAX_TIMESTAMP, AppendResult, Isolation
 from triolog.server.config import LogConfig
 from triolog.server.storage.disk.diskops import SyncDirectory, SyncFile
 from triolog.server.storage.log.append import commit_append, plan_append
@@ -33,10 +33,6 @@ def transactional(pid: int, sequence: int, *timestamps: int, txn: bool = True, e
 
 def marker(pid: int, *, committed: bool, epoch: int = 0) -> PreparedAppend:
     return prepare_marker(producer_id=pid, producer_epoch=epoch, commit=committed, coordinator_epoch=0, now_ms=START_MS)
-
-
-def values(records: list[Record]) -> list[int]:
-    return [record.offset for record in records]
 
 
 def test_a_sequence_that_does_not_follow_is_refused_and_a_duplicate_is_answered_as_the_first(tmp_path: Path) -> None:
@@ -210,9 +206,7 @@ def test_a_cut_transaction_index_is_on_the_device_before_the_log_goes_on() -> No
     assert not fs.durable_content(path)
 
 
-def test_the_snapshot_of_a_clean_stop_may_have_the_name_of_a_segment_that_was_cut_off(
-    tmp_path: Path, driven: DrivenLog
-) -> None:
+def test_the_snapshot_of_a_clean_stop_may_have_the_name_of_a_truncated_segment(tmp_path: Path, driven: DrivenLog) -> None:
     send(driven, 1, 0)
     driven.append(batch())
     driven.roll()

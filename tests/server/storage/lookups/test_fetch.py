@@ -180,21 +180,13 @@ def found(driven: DrivenLog, epoch: int, start_offset: int) -> tuple[int, int, i
 
 
 def test_records_are_counted_for_one_producer_and_epoch_across_segments(tmp_path: Path) -> None:
+    """What lies before the offset does not count. Where first batches are gone the sequence tells."""
     driven = mixed(tmp_path)
     assert len(driven.log.segments) > 1
     assert found(driven, 0, 0) == (2, 2, 4)
     assert found(driven, 1, 0) == found(driven, 1, 5) == (3, 5, 9)
-
-
-def test_what_lies_before_the_offset_does_not_count(tmp_path: Path) -> None:
-    driven = mixed(tmp_path)
-    assert found(driven, 0, 4) == (0, NO_OFFSET, NO_OFFSET)
-    assert found(driven, 2, 0) == (0, NO_OFFSET, NO_OFFSET)
-    assert found(driven, 1, 9) == (0, NO_OFFSET, NO_OFFSET)
-
-
-def test_records_whose_first_batches_are_gone_are_counted_by_their_sequence(tmp_path: Path) -> None:
-    assert found(mixed(tmp_path), 1, 7) == (3, 6, 9)
+    assert found(driven, 0, 4) == found(driven, 2, 0) == found(driven, 1, 9) == (0, NO_OFFSET, NO_OFFSET)
+    assert found(driven, 1, 7) == (3, 6, 9)
 
 
 def test_sequences_that_are_missing_where_a_gap_lies_are_lost_and_others_were_compacted(tmp_path: Path) -> None:
@@ -317,9 +309,7 @@ def test_a_flipped_bit_of_a_header_hides_its_batch_and_no_other(
     driven.log.drop_maps()
 
 
-def test_behind_a_damaged_length_or_magic_nothing_is_said_of_the_index(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_after_a_damaged_length_or_magic_nothing_is_said_of_the_index(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     driven = checked_log(tmp_path, attrs.evolve(CHECKED, index_interval_bytes=0))
     path, position, _, _ = batches_of(driven)[7]
     following = batches_of(driven)[8][2].base_offset

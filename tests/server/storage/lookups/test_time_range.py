@@ -199,9 +199,7 @@ def test_segments_behind_the_range_are_not_read_and_what_a_restart_forgot_is_loo
     assert offsets(read_range(again, times(50, 60))) == list(range(50, 60))
 
 
-def test_a_page_is_empty_rather_than_late_when_much_has_to_be_looked_at(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_is_empty_rather_than_late_when_much_has_to_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     driven = log_of(tmp_path, 5, *range(100, 300), segment_bytes=40 * SIZE)
     driven.close()
     again = driven.reopen(was_clean=True)

@@ -239,12 +239,7 @@ def test_at_the_end_nothing_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [
-        {"check_crcs": True},
-        {"gaps": (OffsetGap(4, 5, "file"),)},
-        {"log_start_offset": 3},
-        {"last_stable_offset": 4},
-    ],
+    [{"check_crcs": True}, {"gaps": (OffsetGap(4, 5, "file"),)}, {"log_start_offset": 3}, {"last_stable_offset": 4}],
     ids=["checked", "with gaps", "below the start", "undecided"],
 )
 def test_what_needs_another_look_is_left_to_the_long_way(tmp_path: Path, changes: dict[str, Any]) -> None:

@@ -113,10 +113,7 @@ def test_epochs_of_coordinators_and_of_producers_fence_markers(state: ProducerSt
     """Kafka: ProducerStateManagerTest.testCoordinatorFencing, UnifiedLogTest.testZombieCoordinatorFenced (also for an empty
     transaction), UnifiedLogTest.testEndTxnWithFencedProducerEpoch."""
     append(state, 0, 0, epoch=5, txn=True)
-    with pytest.raises(
-        errors.InvalidProducerEpochError,
-        match=r"producer 7 has epoch 4 .* the log has epoch 5",
-    ):
+    with pytest.raises(errors.InvalidProducerEpochError, match=r"producer 7 has epoch 4 .* the log has epoch 5"):
         end(state, 1, epoch=4)
     for offset, coordinator_epoch in ((1, 1), (2, 1), (3, 2)):
         end(state, offset, epoch=5, coordinator_epoch=coordinator_epoch)

@@ -269,9 +269,7 @@ def stopped(directory: Path, fs: FileSystem | None = None) -> tuple[DrivenLog, A
 
 
 @pytest.mark.parametrize("is_damaged", [False, True])
-def test_without_the_file_the_end_of_the_log_tells_the_same(
-    tmp_path: Path, is_damaged: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_without_the_file_the_log_tells_the_same(tmp_path: Path, is_damaged: bool, caplog: pytest.LogCaptureFixture) -> None:
     """As in a directory that Kafka wrote. A damaged batch there keeps nobody from opening it: behind a clean stop nobody else
     looks there."""
     driven, answers = stopped(tmp_path / NAME)

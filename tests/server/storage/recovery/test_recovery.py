@@ -146,6 +146,7 @@ def test_indexes_without_a_log_and_files_marked_for_deletion_are_deleted(tmp_pat
 
 
 def test_a_log_file_above_32_bits_is_refused(tmp_path: Path) -> None:
+    """FileRecordsTest.testOpenOversizeFile."""
     with (tmp_path / "00000000000000000000.log").open("wb") as file:
         file.truncate(INT32_MAX + 5)
     with pytest.raises(StorageError, match=f"has {INT32_MAX + 5} bytes"):
@@ -375,9 +376,7 @@ def test_a_log_file_that_is_missing_in_the_middle_is_named_and_below_the_log_sta
 
 
 @pytest.mark.parametrize("was_clean", [True, False])
-def test_a_hole_that_no_file_tells_of_or_that_a_power_cut_may_have_left_is_stepped_over(
-    tmp_path: Path, was_clean: bool
-) -> None:
+def test_a_hole_that_a_power_cut_or_no_file_accounts_for_is_stepped_over(tmp_path: Path, was_clean: bool) -> None:
     """Compaction and truncation leave holes too."""
     driven = stopped_log(tmp_path, 35)
     for path in tmp_path.glob("00000000000000000010.*" if was_clean else "00000000000000000010.log"):

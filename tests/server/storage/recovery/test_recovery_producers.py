@@ -138,7 +138,7 @@ def test_the_largest_stray_snapshot_is_kept_when_it_is_not_below_the_last_segmen
     assert last_sequence(driven) == 3
 
 
-def test_a_clean_log_without_any_snapshot_knows_its_producers_and_writes_one(
+def test_a_clean_log_without_a_snapshot_knows_its_producers_and_writes_one(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Kafka forgets them. Without one an open transaction would be shown as committed, and what is sent again stored again."""

@@ -147,8 +147,7 @@ def _values(cursor: SegmentCursor) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("base_offset", "largest_offset"),
-    [(0, -(2**31)), (0, 2**31), (1, 0), (100, 10), (2**31, 0), (-(2**31), 0), (2**31, 2**32)],
+    ("base_offset", "largest_offset"), [(0, -(2**31)), (0, 2**31), (1, 0), (100, 10), (2**31, 0), (-(2**31), 0), (2**31, 2**32)]
 )
 def test_an_offset_outside_of_32_bits_above_the_base_is_refused_before_anything_changes(
     tmp_path: Path, base_offset: int, largest_offset: int
@@ -368,11 +367,13 @@ def added(*stretches: tuple[int, int], since: int = NOTHING) -> LeastTimestamps:
     return least
 
 
-def test_a_segment_that_was_there_before_may_hold_anything() -> None:
+def test_what_no_index_entry_tells_of_may_hold_anything() -> None:
     assert LeastTimestamps().next_below(7, 100) == Stretch(0, INT64_MAX, NOT_KNOWN)
     empty = LeastTimestamps()
     empty.nothing_yet()
     assert empty.next_below(0, 100) is None
+    assert added((10, 50), since=3).next_below(0, 4) == Stretch(10, INT64_MAX, 3)
+    assert added((10, 2), since=3).next_below(0, 4) == Stretch(0, INT64_MAX, 2)
 
 
 def test_the_next_stretch_that_can_hold_a_smaller_timestamp_comes_with_those_behind_it() -> None:
@@ -383,11 +384,6 @@ def test_the_next_stretch_that_can_hold_a_smaller_timestamp_comes_with_those_beh
     assert least.next_below(50, 50) is None
     assert least.next_below(0, 5) is None
     assert least.least == 5
-
-
-def test_what_lies_behind_the_last_index_entry_counts() -> None:
-    assert added((10, 50), since=3).next_below(0, 4) == Stretch(10, INT64_MAX, 3)
-    assert added((10, 2), since=3).next_below(0, 4) == Stretch(0, INT64_MAX, 2)
 
 
 def test_what_was_looked_up_takes_the_place_of_what_was_not_known() -> None:

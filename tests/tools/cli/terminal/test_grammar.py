@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import runpy
+from pathlib import Path
+
 import click
 import pytest
 from click.testing import CliRunner
-from triolog.tools.cli.reference.man_pages import contexts
 from triolog.tools.cli.terminal.grammar import Group, ignored, option
 from triolog.tools.cli.terminal.remote import DEFAULT_SERVER, plain_server_option
 
@@ -102,7 +104,8 @@ def test_a_group_without_a_command_shows_its_help() -> None:
 
 def test_no_line_of_help_is_cut_off_or_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    for ctx in contexts():
+    pages = runpy.run_path(str(Path(__file__).parents[4] / "packaging/man_pages.py"))
+    for ctx in pages["contexts"]():
         lines = ctx.get_help().splitlines()
         assert [line for line in lines if len(line) > 80] == [], ctx.command_path
         assert not isinstance(ctx.command, click.Group) or not [line for line in lines[1:] if line.endswith("...")]

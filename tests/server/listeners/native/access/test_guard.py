@@ -105,9 +105,7 @@ CASES: Final = [
         IN_TRANSACTION,
     ),
     on_topic(
-        lambda topic: m.FetchOffsetsRequest("group", (m.Partition(topic, 0),)),
-        Op.DESCRIBE,
-        (Op.DESCRIBE, GROUP, "group"),
+        lambda topic: m.FetchOffsetsRequest("group", (m.Partition(topic, 0),)), Op.DESCRIBE, (Op.DESCRIBE, GROUP, "group")
     ),
     Case(lambda _: m.DescribeGroupsRequest(("group",)), ((Op.DESCRIBE, GROUP, "group"),)),
     Case(lambda _: m.DeleteGroupsRequest(("group",)), ((Op.DELETE, GROUP, "group"),)),

@@ -14,7 +14,6 @@ import trio
 
 from ...protocol.errors import InvalidRecordError, InvalidRequestError, RequestError, RequestTimedOutError
 from ...protocol.types import AppendResult, Bytes, TopicPartition
-from ..logs.log_manager import LogManager
 from ..partitions.appender import ACKS_ALL, Answer
 from ..partitions.disk import STEPS_PER_PROCEDURE
 from ..partitions.partition import PartitionActor
@@ -33,6 +32,7 @@ from ..storage.log.prepare import (
 )
 from ..storage.producers.producer_state import FIRST_KEYED_ID
 from ..system.clock import NowMs
+from .log_manager import LogManager
 from .topics import check_not_internal
 
 T = TypeVar("T")

@@ -1,6 +1,6 @@
 """Manual pages of all commands, made from what `--help` is made from.
 
-`python -m triolog.tools.cli.reference.man_pages FOLDER` writes `FOLDER/triolog.1`, `FOLDER/triolog-topics.1`,
+`python packaging/man_pages.py FOLDER` writes `FOLDER/triolog.1`, `FOLDER/triolog-topics.1`,
 `FOLDER/triolog-topics-create.1` and so on, in the macros of man(7). click-man, the library for this, sees no command that is
 imported when it is called, leaves out arguments and epilogs, and passes on backslashes and click's markers unescaped.
 """
@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import click
-
-from ..main import main
+from triolog.tools.cli.main import main
 
 SECTION: Final = 1
 UNWRAPPED: Final = "\b"

@@ -11,8 +11,7 @@ import trio
 import trio.testing
 from hypothesis import example, given
 from hypothesis import strategies as st
-from triolog.server.partitions.mailbox import Mailbox, MailboxClosedError
-from triolog.server.partitions.room import FILE_BLOCK_BYTES, Room, Rooms
+from triolog.server.partitions.backpressure import FILE_BLOCK_BYTES, Mailbox, MailboxClosedError, Room, Rooms
 
 settled = trio.testing.wait_all_tasks_blocked
 

@@ -1,4 +1,4 @@
-"""The reading half of the broker's door: fetch, offsets for times, explain, with their values. It owns nothing: every call
+"""Reading logs, half of the broker's door: fetch, offsets for times, explain, with their values. It owns nothing: every call
 looks at a snapshot.
 
 Readers never go through a partition's mailbox and never wait for an append. What they read while files were cut or deleted
@@ -20,8 +20,6 @@ from ...protocol.errors import InvalidRequestError, RequestError
 from ...protocol.limits import INT64_MAX, KIB
 from ...protocol.records.steps import UNTOLD_STEPS
 from ...protocol.types import Isolation, TimeRange, TimestampAndOffset, TopicPartition
-from ..logs.gap_passes import GapPasses
-from ..logs.log_manager import LogManager
 from ..loop.procedures import PAUSE, Procedure, perform
 from ..loop.waiting import Waiters, waiting_on
 from ..partitions.disk import Disk, WouldWaitError
@@ -31,11 +29,13 @@ from ..storage.errors import LogOfflineError, OffsetInGapError, SnapshotExpiredE
 from ..storage.log.leader_epochs import LeaderEpochs
 from ..storage.log.log import LogSnapshot
 from ..storage.lookups.explain import Walk, explain_offset, explain_range, explain_timestamp, with_segments
-from ..storage.lookups.fetch import FetchedRecords, fetch_batches, fetch_cached, readable_bytes
+from ..storage.lookups.fetch import FetchedRecords, fetch_batches, readable_bytes
 from ..storage.lookups.fetched_records import PlainRecords, WantedRecords, plain_partitions
 from ..storage.lookups.split_points import SplitPoint, split_points
 from ..storage.lookups.time_range import fetch_range
 from ..storage.lookups.timestamps import check_timestamp, first_cached, offset_for_timestamp
+from .gap_passes import GapPasses
+from .log_manager import LogManager
 
 
 class FetchPartition(NamedTuple):
@@ -192,6 +192,8 @@ class LogReader:
                 skip_gaps=view.skip_gaps,
             )
             try:
+                if each.offset < self._manager.topics.actor(each.topic_partition).generated_end:
+                    return True
                 found = await self._look(each.topic_partition, look)
             except RequestError:
                 return True
@@ -246,7 +248,7 @@ class LogReader:
             return False
         try:
             actor = self._manager.topics.partition(topic_partition).actor
-            found = fetch_cached(
+            found = actor.fetch_cached(
                 actor.snapshot(),
                 offset,
                 fetched.room(asked),

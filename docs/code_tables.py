@@ -1,8 +1,6 @@
-"""The tables of configuration keys in docs/reference/configuration.md, docs/forward.md and docs/edge.md, and those of rights in
-docs/reference/rights.md, made from the code.
+"""The tables of the pages that are made from the code: configuration keys, rights, and the options of Spark's reads and writes.
 
-`python -m triolog.tools.cli.reference.config_table` prints the pages with their tables renewed; `--write` puts them in
-place. A test compares the two.
+`python docs/code_tables.py` prints the pages with their tables renewed; `--write` puts them in place. A test compares the two.
 """
 
 from __future__ import annotations
@@ -12,14 +10,17 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from ....protocol.kafka.apis import APIS
-from ....protocol.native import messages
-from ....server.config import KEPT_KEYS, TOPIC_KEYS, ConfigKey
-from ....server.config.broker_config import BROKER_KEYS
-from ....server.listeners.kafka import guard as kafka_guard
-from ....server.listeners.native import guard as native_guard
-from ...forward.settings.forward_settings import FORWARD
-from ...ingest.settings import FILE_KEYS, INGEST, MAP_KEYS
+from triolog.protocol.kafka.apis import APIS
+from triolog.protocol.native import messages
+from triolog.server.config import KEPT_KEYS, TOPIC_KEYS, ConfigKey
+from triolog.server.config.broker_config import BROKER_KEYS
+from triolog.server.listeners.kafka import guard as kafka_guard
+from triolog.server.listeners.native import guard as native_guard
+from triolog.tools.forward.settings.forward_settings import FORWARD
+from triolog.tools.ingest.settings import FILE_KEYS, INGEST, MAP_KEYS
+from triolog.tools.spark.option_table.option import Meaning, Option, OptionTable
+from triolog.tools.spark.option_table.reading import READING
+from triolog.tools.spark.option_table.writing import WRITING
 
 HEAD = ("| call | needs | leaves out |", "|---|---|---|")
 NOTHING = "nothing"
@@ -58,7 +59,7 @@ def _row(name: str, needs: Iterable[str], hidden: str) -> str:
     return f"| {name} | {'; '.join(needs) or NOTHING} | {hidden} |"
 
 
-BEGIN: Final = "<!-- {name}: made by triolog.tools.cli.reference.config_table -->"
+BEGIN: Final = "<!-- {name}: made by docs/code_tables.py -->"
 END: Final = "<!-- end of {name} -->"
 
 
@@ -96,34 +97,68 @@ def forward_table(keys: Mapping[str, ConfigKey]) -> str:
     return "\n".join(rows)
 
 
-def renewed(page: str) -> str:
-    """The page of configuration with its tables as the code has them. Raises ValueError when a marker is missing."""
-    return _renewed(page, {"server keys": server_table(), "topic keys": topic_table(), "kept topic keys": kept_table()})
+def accepted_table(table: OptionTable) -> str:
+    """Return the options that have an effect, as a Markdown table."""
+    rows = ["| option | default | means | Spark's Kafka source or sink |", "|---|---|---|---|"]
+    rows += [
+        f"| `{option.name}` | {_cell(option.default)} | {_cell(option.text)} | {_cell(_relation(option))} |"
+        for option in table.options.values()
+        if option.meaning.is_accepted
+    ]
+    return "\n".join(rows)
 
 
-def renewed_forward(page: str) -> str:
-    """The same for the page of links."""
-    return _renewed(page, {"link keys": forward_table(FORWARD.link_keys), "forward keys": forward_table(FORWARD.process_keys)})
+def refused_table() -> str:
+    """Return the options of Spark's Kafka source and sink that are refused, by their reason, as a Markdown table."""
+    found: dict[tuple[str, Meaning, str], list[str]] = {}
+    for table in (READING, WRITING):
+        for option in table.options.values():
+            if not option.meaning.is_accepted:
+                found.setdefault((table.what, option.meaning, option.text), []).append(f"`{option.name}`")
+    rows = ["| of | refused | options | why |", "|---|---|---|---|"]
+    rows += [
+        f"| {what} | {'unless `strictOptions` is `false`' if meaning is Meaning.UNUSED else 'always'} | {', '.join(names)} | "
+        f"{_cell(text)} |"
+        for (what, meaning, text), names in found.items()
+    ]
+    return "\n".join(rows)
 
 
-def renewed_ingest(page: str) -> str:
-    """The same for the page with ingest."""
-    return _renewed(
-        page,
-        {
-            "ingest keys": forward_table(INGEST.link_keys),
-            "map keys": forward_table(MAP_KEYS),
-            "file keys": forward_table(FILE_KEYS),
-        },
-    )
+def _relation(option: Option) -> str:
+    return f"different: {option.difference}" if option.meaning is Meaning.DIFFERENT else option.meaning.value
 
 
-def renewed_rights(page: str) -> str:
-    """The same for the page of rights."""
-    return _renewed(page, {"native rights": native_table(), "kafka rights": kafka_table()})
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
-def _renewed(page: str, tables: Mapping[str, str]) -> str:
+PAGES: Final[Mapping[str, Callable[[], Mapping[str, str]]]] = {
+    "docs/reference/configuration.md": lambda: {
+        "server keys": server_table(),
+        "topic keys": topic_table(),
+        "kept topic keys": kept_table(),
+    },
+    "docs/forward.md": lambda: {
+        "link keys": forward_table(FORWARD.link_keys),
+        "forward keys": forward_table(FORWARD.process_keys),
+    },
+    "docs/edge.md": lambda: {
+        "ingest keys": forward_table(INGEST.link_keys),
+        "map keys": forward_table(MAP_KEYS),
+        "file keys": forward_table(FILE_KEYS),
+    },
+    "docs/reference/rights.md": lambda: {"native rights": native_table(), "kafka rights": kafka_table()},
+    "docs/spark.md": lambda: {
+        "options of reading": accepted_table(READING),
+        "options of writing": accepted_table(WRITING),
+        "refused options": refused_table(),
+    },
+}
+"""The tables of each page, by name."""
+
+
+def renewed(page: str, tables: Mapping[str, str]) -> str:
+    """Return a page with its tables as the code has them. Raises ValueError when a marker is missing."""
     for name, table in tables.items():
         begin, end = BEGIN.format(name=name), END.format(name=name)
         before, found, rest = page.partition(begin)
@@ -134,17 +169,10 @@ def _renewed(page: str, tables: Mapping[str, str]) -> str:
     return page
 
 
-PAGES: Final = {
-    "docs/reference/configuration.md": renewed,
-    "docs/forward.md": renewed_forward,
-    "docs/edge.md": renewed_ingest,
-    "docs/reference/rights.md": renewed_rights,
-}
-
 if __name__ == "__main__":
-    for name, renew in PAGES.items():
+    for name, tables in PAGES.items():
         path = Path(name)
-        text = renew(path.read_text(encoding="utf-8"))
+        text = renewed(path.read_text(encoding="utf-8"), tables())
         if "--write" in sys.argv:
             path.write_text(text, encoding="utf-8")
         else:

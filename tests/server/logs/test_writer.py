@@ -17,9 +17,9 @@ from trio.testing import assert_checkpoints
 from triolog.protocol.errors import CorruptRecordError, InvalidTopicError, RequestError, UnknownTopicOrPartitionError
 from triolog.protocol.types import CompressionType, TopicPartition
 from triolog.server.broker import PARTITIONS_PER_TURN, Broker, FetchPartition, PendingProduce, statistics
-from triolog.server.broker.writer import STEPS_PER_APPEND
 from triolog.server.figures.prometheus import scrape
 from triolog.server.listeners.native.described import statistics_map
+from triolog.server.logs.writer import STEPS_PER_APPEND
 from triolog.server.loop.turns import STEPS_PER_TURN
 from triolog.server.partitions.disk import DURATION_BOUNDS_S, STEPS_PER_PROCEDURE, Durations
 from triolog.server.storage.log.prepare import BYTES_PER_STEP, SMALL_BYTES, steps_of
@@ -123,9 +123,7 @@ async def test_many_batches_leave_others_their_turn(tmp_path: Path, size: int) -
 
 
 @pytest.mark.parametrize("records", [batch(value=b"x"), [(None, None, b"x", ())]], ids=["a batch", "plain records"])
-async def test_an_append_to_a_partition_that_rests_is_answered_without_a_turn_of_the_scheduler(
-    tmp_path: Path, records: Any
-) -> None:
+async def test_an_append_to_an_idle_partition_is_answered_without_a_turn_of_the_scheduler(tmp_path: Path, records: Any) -> None:
     async with one_partition(tmp_path, durability="os") as broker, turns_of_others() as turns:
         await with_quick_writes(broker).writer.append(PARTITION, records)  # which opens the file
         broker.disk.turns.begin()
@@ -148,9 +146,7 @@ async def test_many_appends_leave_others_their_turn(tmp_path: Path) -> None:
         assert len(turns) <= count // 8
 
 
-async def test_records_that_expire_at_once_are_warned_of_on_the_spot_too(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_records_that_expire_at_once_are_warned_of_there_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with one_partition(tmp_path, topic={"retention.ms": "1000"}) as broker:
         with caplog.at_level(logging.WARNING):
             for timestamp in (START_MS - 1000, START_MS - 1001, START_MS - 1001):

@@ -1,1 +1,0 @@
-"""Generates reference material from the code: tables of keys, manual pages, completion."""
