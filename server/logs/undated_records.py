@@ -148,10 +148,7 @@ class UndatedRecords:
         clock is not trusted."""
         if not self.clock.is_trusted:
             return FOREVER_MS
-        for each in self.episodes:
-            if each.from_ms <= stamp_ms <= each.dated_ms:
-                return each.dated_ms
-        return stamp_ms
+        return max((each.dated_ms for each in self.episodes if each.from_ms <= stamp_ms <= each.dated_ms), default=stamp_ms)
 
     def _change(self) -> None:
         """The clock has lost trust, or is trusted again."""

@@ -3,7 +3,6 @@ at all, and its power is cut. A model that knows the true time says which record
 
 from __future__ import annotations
 
-import contextlib
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,7 +11,7 @@ from typing import Final
 
 import attrs
 import pytest
-from triolog.protocol.errors import InvalidTimestampError, RequestError
+from triolog.protocol.errors import InvalidTimestampError
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker, open_broker_core
 from triolog.server.logs.log_manager import expire_producers
@@ -39,7 +38,6 @@ TOPIC_KEYS: Final = {
     "index.interval.bytes": "0",
     "file.delete.delay.ms": "0",
 }
-GROUP: Final = "group"
 
 
 def no_check() -> None:
@@ -69,6 +67,8 @@ class Board:
     """The wall clock less the true time."""
     last_wall_ms: int = EARLIEST_MS + 30 * DAY_MS
     facts: dict[str, list[Fact]] = attrs.field(factory=dict)
+    names: dict[str, int] = attrs.field(factory=dict)
+    """Of groups and transactional ids, with the true time of their only use."""
     stamps: dict[TopicPartition, list[int]] = attrs.field(factory=lambda: {STAMPED: [], CREATED: []})
 
     def wall_ms(self) -> int:
@@ -82,7 +82,13 @@ class Board:
         """A life of the server. `cut`: the power ends it."""
         self.booted_ms, self.wrong_ms = self.now_ms, wall_ms - self.now_ms
         clock = ServerClock(self.wall_ms, self.elapsed_s)
-        config = broker_config(self.path, durability="fsync", topic=TOPIC_KEYS, offsets_retention_ms=RETENTION_MS)
+        config = broker_config(
+            self.path,
+            durability="fsync",
+            topic=TOPIC_KEYS,
+            offsets_retention_ms=RETENTION_MS,
+            transactional_id_expiration_ms=RETENTION_MS,
+        )
         async with open_broker_core(config, fs=self.fs, clock=clock) as broker:
             yield broker
             survivor = self.fs.copy()
@@ -94,7 +100,7 @@ class Board:
         self.facts.setdefault(kind, []).append(Fact(self.now_ms))
 
     async def use(self, broker: Broker) -> None:
-        """Append to both topics, with a producer too, commit an offset, and start a transactional producer."""
+        """Append to both topics, with a producer."""
         for topic_partition in (STAMPED, CREATED):
             records = logs.batch(
                 self.wall_ms(),
@@ -108,12 +114,14 @@ class Board:
             is_stamped = topic_partition == STAMPED
             self.stamps[topic_partition].append(result.log_append_time if is_stamped else self.wall_ms())
         assert self.stamps[STAMPED] == sorted(self.stamps[STAMPED]), "append times go back"
+
+    async def begin(self, broker: Broker) -> None:
+        """Commit an offset for a group, and start a transactional producer, that are not used again."""
+        name = str(len(self.names))
         commits = [Commit(CREATED, len(self.stamps[CREATED]))]
-        assert await broker._coordinators.committed_offsets.commit(GROUP, commits, check=no_check) == [None]
-        self.note("offset")
-        with contextlib.suppress(RequestError):  # it may be expiring right now
-            await broker._coordinators.transactions.init_producer("transactional", 60_000)
-            self.note("id")
+        assert await broker._coordinators.committed_offsets.commit(name, commits, check=no_check) == [None]
+        await broker._coordinators.transactions.init_producer(name, 60_000)
+        self.names[name] = self.now_ms
 
     def _sequence(self, topic_partition: TopicPartition) -> int:
         return len(self.stamps[topic_partition])
@@ -144,12 +152,12 @@ class Board:
                 gone = (n for n, fact in enumerate(facts) if fact.sure_ms is None or self.now_ms - fact.sure_ms <= RETENTION_MS)
                 assert log.log_start_offset >= next(gone, len(facts) - 1), f"{topic_partition}: old records stay"
             await self._check_lookups(broker, topic_partition, log.log_start_offset)
-        newest = {kind: facts[-1].made_ms for kind, facts in self.facts.items()}
-        offset = broker._coordinators.committed_offsets.offset_of(GROUP, CREATED)
-        assert offset is not None or self.now_ms - newest["offset"] > RETENTION_MS, "the committed offset has expired"
-        ids = broker._coordinators.transactions.ids.owners
-        assert "transactional" in ids or self.now_ms - newest["id"] > RETENTION_MS, "the transactional id has expired"
-        if self.now_ms - newest["stamped"] < DAY_MS:
+        offsets, ids = broker._coordinators.committed_offsets, broker._coordinators.transactions.ids.owners
+        for name, made_ms in self.names.items():
+            if self.now_ms - made_ms <= RETENTION_MS:
+                assert offsets.offset_of(name, CREATED) is not None, "a committed offset has expired"
+                assert name in ids, "a transactional id has expired"
+        if self.now_ms - self.facts["stamped"][-1].made_ms < DAY_MS:
             entries = actor_of(broker, STAMPED).log.producers.entries
             assert broker_producer(STAMPED) in entries, "the producer id has expired"
 
@@ -185,6 +193,7 @@ async def one_start(board: Board) -> None:
         is_plausible = kind != "1970" and (kind == "right" or board.wall_ms() >= EARLIEST_MS)
         if kind == "1970":
             assert not broker._manager.clock.is_plausible
+        await board.begin(broker)
         for _ in range(rng.randrange(1, 4)):
             await board.use(broker)
             board.now_ms += rng.randrange(1000, 4 * HOUR_MS)
