@@ -125,7 +125,7 @@ class LogManager:
         return self.clock.now_ms()
 
     def accepted_by(self, config: LogConfig) -> LogConfig:
-        """What appends of clients are checked by: not by the clock while it is implausible."""
+        """Return the configuration that checks appends of clients: without limits by the clock while it is implausible."""
         if self.clock.is_plausible:
             return config
         return attrs.evolve(config, message_timestamp_after_max_ms=INT64_MAX, message_timestamp_before_max_ms=INT64_MAX)

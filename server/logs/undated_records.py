@@ -1,4 +1,4 @@
-"""Which records and stamps were made with a clock that was not trusted, over all starts: what `ServerClock` decides for one.
+"""Records and stamps of times when the clock was not trusted, over all starts. `ServerClock` decides it for one of them.
 
 A plausible clock has reached the date of the version, and the time of the newest record of any log, less MAX_STEP_MS and, where
 producers stamp, less the time that `message.timestamp.after.max.ms` lets a record be ahead. Records after LATEST_MS are no

@@ -28,7 +28,7 @@ class FileId:
 
 @attrs.frozen(kw_only=True)
 class FilePosition:
-    """Where a link continues in a file. It is the value of a record in the topic of positions."""
+    """The place where a link continues in a file. It is the value of a record in the topic of positions."""
 
     file: FileId
     path: str
