@@ -14,6 +14,7 @@ import attrs
 import pytest
 from triolog.protocol.kafka.apis import APIS
 from triolog.protocol.native import messages
+from triolog.server.config.version import VERSION, VERSION_DATE
 from triolog.server.fake.faults.rules import DISK_EFFECTS, EFFECTS
 from triolog.tools.cli.main import SUBCOMMANDS
 
@@ -127,6 +128,12 @@ def dead_names(text: str) -> list[str]:
 def test_the_tables_of_a_page_are_those_of_the_code(name: str) -> None:
     page = (TESTS.parent / name).read_text(encoding="utf-8")
     assert page == CODE_TABLES["renewed"](page, CODE_TABLES["PAGES"][name]()), "run: python docs/code_tables.py --write"
+
+
+def test_the_date_of_the_version_is_that_of_the_changelog() -> None:
+    """The server takes no clock for right that shows an earlier day."""
+    text = (TESTS.parent / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.findall(r"^## \[(\d[^]]*)\] - (\S+)$", text, re.MULTILINE)[0] == (VERSION, VERSION_DATE)
 
 
 def test_a_page_without_the_marker_of_a_table_is_refused() -> None:
