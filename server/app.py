@@ -55,6 +55,7 @@ async def serve(
     ):
         async with _stopped_by(signals) as stop, _told_over_http(config, report) as (health, metrics, report):
             async with open_broker_core(config, report=report) as broker, _registry(broker) as registry:
+                service.opened(broker)
                 listeners = Listeners(broker)
                 async with trio.open_nursery() as outer:
                     async with trio.open_nursery() as serving:

@@ -44,7 +44,6 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """With all extras."""
     return made(tmp_path_factory.mktemp("whole"), "--extras", ",".join(ALL))
 
 

@@ -266,7 +266,7 @@ def test_dropped_caches_show_what_the_device_has() -> None:
 
 @example([(0, b"0", "f"), (0, b"0", "g"), (8, b"0", "f"), (0, b"01", "w"), (0, b"0", "s")])
 @given(st.lists(st.tuples(st.integers(0, 30), st.binary(min_size=1, max_size=20), st.sampled_from("wsfg")), max_size=12))
-def test_what_was_written_and_synced_and_never_failed_since_it_was_forgotten_is_durable(
+def test_synced_data_that_never_failed_since_it_was_forgotten_is_durable(
     steps: list[tuple[int, bytes, str]],
 ) -> None:
     fs = CrashFileSystem(page_bytes=8)

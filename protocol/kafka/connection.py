@@ -26,7 +26,7 @@ from ..limits import KIB, MAX_REQUEST_BYTES
 from ..receive_buffer import ReceiveBuffer
 from ..schema import codec
 from ..schema.fields import struct as message
-from ..schema.primitives import COPIED_BYTES
+from ..schema.primitives import COPIED_BYTES, most_elements
 from ..schema.reader import UNREADABLE
 from ..schema.writer import Given, GivenWriter, SingleWriter, make_given_writer, make_single_writer
 from ..types import Bytes
@@ -134,7 +134,8 @@ def _read_in_steps(request: Request, frame: memoryview, at: int) -> Reading:
     flexible = api.is_flexible(version)
     if flexible:
         _, at = yield from codec.read_steps(_Tags, 0, frame, at, flexible=True)
-    body, _ = yield from codec.read_steps(api.request, version, frame, at, flexible=flexible)
+    most = most_elements(len(frame))
+    body, _ = yield from codec.read_steps(api.request, version, frame, at, flexible=flexible, elements=most)
     return request._replace(body=body, is_large=True)
 
 

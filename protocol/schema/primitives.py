@@ -13,8 +13,14 @@ from ..errors import RemoteProtocolError
 from ..limits import KIB, MAX_STRING_CHARS, UINT32_MAX
 
 MAX_ELEMENTS: Final = 100_000
-"""Elements and tagged fields that one message may have in all. At 100 bytes for a small structure about 10 MB of objects; ten
-times what MAX_PARTITIONS_PER_REQUEST allows. Kafka has no such limit."""
+"""Elements and tagged fields that a message of up to 3 MB may have in all. At 100 bytes for a small structure about 10 MB of
+objects; ten times what MAX_PARTITIONS_PER_REQUEST allows."""
+
+BYTES_PER_ELEMENT: Final = 32
+"""A larger message may have an element for each so many of its bytes: then its objects take about three times the memory that
+it was charged for."""
+MOST_ELEMENTS: Final = 1_000_000
+"""In a message of any size. Kafka 4.4 allows so many in each array, and 10,000 tagged fields in each structure."""
 
 COPIED_BYTES: Final = 16 * KIB
 """Records below this are copied into the buffer before them: another buffer costs a call more than the copy."""
@@ -131,7 +137,15 @@ def refuse_count(what: str, count: int, left: int) -> NoReturn:
         raise RemoteProtocolError(f"{what} has a count of {count} and may not be null")
     if count > left:
         raise RemoteProtocolError(f"{what} claims {count} elements, {left} bytes are left")
-    raise RemoteProtocolError(f"{what} has {count} elements, a message may have {MAX_ELEMENTS} in all")
+    raise RemoteProtocolError(
+        f"{what} has {count} elements. All arrays of a message may have {MAX_ELEMENTS}, or one for each "
+        f"{BYTES_PER_ELEMENT} bytes of it up to {MOST_ELEMENTS}"
+    )
+
+
+def most_elements(size: int) -> int:
+    """Return the number of elements that a message of so many bytes may have in all its arrays."""
+    return max(MAX_ELEMENTS, min(size // BYTES_PER_ELEMENT, MOST_ELEMENTS))
 
 
 def refuse_tag(what: str, stop: int, at: int) -> NoReturn:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Generator
 from contextlib import asynccontextmanager
-from typing import Self, TypeVar
+from typing import Final, Self, TypeVar
 
 import attrs
 import trio
@@ -24,6 +24,7 @@ from ..logs.wear import Wear
 from ..logs.writer import LogWriter
 from ..partitions.disk import Disk
 from ..partitions.open_files import DescriptorBudget
+from ..sharing.dead_letters import DeadLetterQueues
 from ..sharing.partitions import SharePartitions
 from ..sharing.state.values import ShareConfig
 from ..sharing.views import ShareViews
@@ -38,11 +39,16 @@ from ..telemetry.otlp import load_otlp
 from ..transactions.transaction_coordinator import TransactionCoordinator
 from .coordinators import Coordinators, OffsetCommits, Producers, open_coordinators
 from .logs import Directories, Logs
+from .mirroring import Mirroring
 from .share_fetches import ShareFetches
 from .statistics import BrokerStatistics, Collector
 from .topics import TopicAdmin
 
 T = TypeVar("T")
+
+SHARE_VERSION: Final = "share.version"
+FIRST_WITH_QUEUES: Final = 2
+"""The level of the feature from which on there are dead-letter queues (KIP-1191)."""
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -87,6 +93,8 @@ class Broker:
     scrub: Scrub
     wear: Wear
     """Of the disks below the log directories."""
+    mirroring: Mirroring
+    """Topics that are copied from another server."""
     disk: Disk
     security: Security
     """Who may log in, and who may do what."""
@@ -111,12 +119,20 @@ class Broker:
     ) -> Self:
         committed, transactions = coordinators.committed_offsets, coordinators.transactions
         reader = LogReader(manager, manager.disk)
+        writer = LogWriter(manager, manager.now_ms)
+
+        def config_of(group: str) -> ShareConfig:
+            config = ShareConfig.of(group_configs.of_group(group))
+            has_queues = broker_configs.levels.get(SHARE_VERSION, FIRST_WITH_QUEUES) >= FIRST_WITH_QUEUES
+            return config if has_queues else attrs.evolve(config, dead_letter_topic="")
+
         shares = SharePartitions(
             coordinators.share_state,
             manager.topics,
             reader.offset_for_time,
             manager.now_ms,
-            lambda group: ShareConfig.of(group_configs.of_group(group)),
+            config_of,
+            write_dead_letters=DeadLetterQueues(manager, reader, writer, config_of).write,
             memory=manager.client_memory,
             max_sessions=manager.config.group_share_max_share_sessions,
         )
@@ -129,7 +145,7 @@ class Broker:
             topics=TopicAdmin(manager, committed, shares),
             logs=Logs(manager, compaction),
             gaps=Gaps(manager.topics, manager.gap_passes),
-            writer=LogWriter(manager, manager.now_ms),
+            writer=writer,
             reader=reader,
             groups=coordinators.group_coordinator,
             group_configs=group_configs,
@@ -155,6 +171,7 @@ class Broker:
             directories=Directories(manager),
             scrub=scrub,
             wear=wear,
+            mirroring=Mirroring(manager, coordinators),
             disk=manager.disk,
             security=security,
             manager=manager,

@@ -110,6 +110,11 @@ def waiting_logs_bytes(max_memory_bytes: int | None) -> int:
     return share_of(max_memory_bytes, MAX_WAITING_LOGS_BYTES, SIXTEENTH)
 
 
+def _read_prefix(value: Any) -> str:
+    """Raises ValueError."""
+    return text(value) if value != "" else ""
+
+
 def group_key(name: str, *, low: int = 1, high: int = INT32_MAX) -> Any:
     """A field with the value that a key of groups has where a group says nothing itself."""
     key = GROUP_KEYS[name]
@@ -388,6 +393,22 @@ class BrokerConfig:
     group_share_partition_max_record_locks: int = group_key("share.partition.max.record.locks", low=100, high=10_000)
     group_share_max_share_sessions: int = int_key(
         2_000, "Share sessions of a node. Further ones are refused.", low=1, high=INT32_MAX
+    )
+    errors_deadletterqueue_auto_create_topics_enable: bool = bool_key(
+        False,
+        "Creation of a missing dead-letter queue of a share group when its first record is written.",
+        broker_name="errors.deadletterqueue.auto.create.topics.enable",
+        live=True,
+    )
+    errors_deadletterqueue_topic_name_prefix: str = attrs.field(
+        default="dlq.",
+        metadata=described(
+            "string",
+            _read_prefix,
+            "Beginning of the names of dead-letter queues. Others are not written. Empty: any name.",
+            broker_name="errors.deadletterqueue.topic.name.prefix",
+            live=True,
+        ),
     )
     group_share_max_size: int = int_key(200, "Members of a share group. Further ones are refused.", low=1, high=1000)
     group_streams_heartbeat_interval_ms: int = group_key("streams.heartbeat.interval.ms")

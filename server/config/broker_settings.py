@@ -30,8 +30,8 @@ OTHER_VARIABLES: Final = frozenset(
     }
 )
 """Variables of that prefix that are not the server's: the size of the test suite, settings of clients, the place of links."""
-LINK_TABLES: Final = ("forward", "forward_process", "ingest", "ingest_process")
-"""Links, which other processes read and check (`triolog forward`, `triolog ingest`)."""
+LINK_TABLES: Final = ("forward", "forward_process", "ingest", "ingest_process", "mirror")
+"""Links, which `triolog forward`, `triolog ingest` and the mirrors read and check."""
 
 
 def read_settings(file: str | None, environment: Mapping[str, str], arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -107,6 +107,9 @@ class LogConfig:
     index_interval_bytes: int = int_key(
         4096, "Log bytes between two index entries.", high=INT32_MAX, broker_name="log.index.interval.bytes", internal=True
     )
+    errors_deadletterqueue_group_enable: bool = bool_key(
+        False, "Permission for share groups to use the topic as their dead-letter queue (KIP-1191)."
+    )
     preallocate: bool = bool_key(False, "Give a new segment's log file its full size at once.", broker_name="log.preallocate")
     flush_messages: int = int_key(
         INT64_MAX,

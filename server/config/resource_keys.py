@@ -1,5 +1,5 @@
 """The keys of groups: those of consumer groups (KIP-848), share groups (KIP-932) and Streams groups (KIP-1071), with Kafka's
-names, defaults and ranges. Source: GroupConfig, GroupCoordinatorConfig and ShareGroupConfig (4.3.1).
+names, defaults and ranges. Source: GroupConfig, GroupCoordinatorConfig and ShareGroupConfig (4.4.0).
 
 A value has to be in the range that the server sets for all groups, in Kafka `group.*.min.*` and `group.*.max.*`; these have
 Kafka's defaults. On a lenient server any value above 0 that fits is taken: tests do not want to wait.
@@ -56,6 +56,7 @@ class AutoOffsetReset:
         return self.text or self.strategy
 
 
+DEAD_LETTER_TOPIC: Final = "errors.deadletterqueue.topic.name"
 LATEST: Final = AutoOffsetReset("latest", None, "latest")
 SESSION: Final = 45_000, 60_000
 HEARTBEAT: Final = 5_000, 15_000
@@ -79,6 +80,12 @@ def _times(kind: str, a_group: str) -> tuple[ConfigKey, ...]:
         ),
         _followed(f"{kind}.assignment.interval.ms", 1_000, "Stored. Assignments happen at once.", low=0, strict=ASSIGNMENT),
     )
+
+
+def _read_dead_letter_topic(text: str) -> str:
+    if text.startswith("__"):
+        raise ValueError("the name of a dead-letter queue must not start with __")
+    return text
 
 
 GROUP_KEYS: Final[dict[str, ConfigKey]] = {
@@ -119,6 +126,20 @@ GROUP_KEYS: Final[dict[str, ConfigKey]] = {
             name="share.isolation.level",
         ),
         switch(True, "Permission for members to keep records for longer.", name="share.renew.acknowledge.enable"),
+        ConfigKey(
+            name=DEAD_LETTER_TOPIC,
+            type="string",
+            default="",
+            read=_read_dead_letter_topic,
+            doc="Dead-letter queue of a share group: topic for records that members reject or that reach the delivery limit. "
+            "Empty: none.",
+            valid="a topic name that does not start with __",
+        ),
+        switch(
+            False,
+            "Copies of key and value in the dead-letter queue of a share group. Without, its records have headers only.",
+            name="errors.deadletterqueue.copy.record.enable",
+        ),
         *_times("streams", "a Streams group"),
         _followed(
             "streams.initial.rebalance.delay.ms", 3_000, "Time that an empty Streams group waits for more members.", low=0

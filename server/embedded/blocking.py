@@ -356,6 +356,7 @@ class BlockingBroker(BlockingThread[EmbeddedBroker], EmbeddedThread):
     alter_group_config = waiting(EmbeddedBroker.alter_group_config)
     create_partitions = waiting(EmbeddedBroker.create_partitions)
     delete_records = waiting(EmbeddedBroker.delete_records)
+    story = at_once(EmbeddedBroker.story)
     topics = at_once(EmbeddedBroker.topics)
     describe_topic = at_once(EmbeddedBroker.describe_topic)
 

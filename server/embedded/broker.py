@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import attrs
 import trio
@@ -33,6 +33,9 @@ from ..loop.procedures import perform
 from .follow import ReadOn
 from .living import LOCALHOST, directory_like, living
 from .records import TIMEOUT_MS, Transaction, from_offset, partition_of, range_of_times
+
+if TYPE_CHECKING:
+    from ..fake.views.story import Story
 
 T = TypeVar("T")
 
@@ -132,6 +135,13 @@ class EmbeddedBroker:
     def log(self, topic: str) -> LogView:
         """The records of a topic."""
         return LogView(lambda: self.core, topic, lambda: self.life.odd_logs)
+
+    def story(self, *, client_id: str | None = None, group: str | None = None) -> Story:
+        """Tell in sentences what Kafka clients did, as far as the last 4,096 requests say: `print(broker.story())`.
+        `client_id`, `group`: only of these; names may have `*` and `?`."""
+        from ..fake.views.story import story_of  # most tests do not ask
+
+        return story_of(self.life.requests, client_id=client_id, group=group)
 
     # ---- life ------------------------------------------------------------------------------------------------------------
 

@@ -118,6 +118,14 @@ class ControlApi:
         found = await self.requests.wait_for(count=count, timeout_s=_timeout_s(told), **_wanted(told))
         return [request.as_json() for request in found]
 
+    @_call("GET", "/story", "client_id", "group")
+    async def tell_story(self, told: Told) -> Any:
+        from .views.story import story_of  # most tests do not ask
+
+        client_id, group = (None if told.get(name) is None else str(told[name]) for name in ("client_id", "group"))
+        story = story_of(self.life.requests, client_id=client_id, group=group)
+        return {**story.as_json(), "text": str(story)}
+
     # ---- topics ----------------------------------------------------------------------------------------------------------
 
     @_call("GET", "/topics")

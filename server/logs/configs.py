@@ -1,7 +1,7 @@
 """States of which every log directory has a copy: read at the start, written to all of them before a change counts.
 
-Owner of the keys that were set while the server runs: of the server (`brokers.json`), of groups (`groups.json`), of
-subscriptions to metrics of clients (`client-metrics.json`).
+Owner of the keys that were set while the server runs: of the server and features (`brokers.json`), of groups (`groups.json`),
+of subscriptions to metrics of clients (`client-metrics.json`).
 """
 
 from __future__ import annotations
@@ -12,15 +12,23 @@ from typing import Any, Final, Generic, Protocol, Self, TypeVar
 import attrs
 import trio
 
-from ...protocol.errors import ErrorCode, InvalidRequestError, RequestError
+from ...protocol.errors import ErrorCode, InvalidConfigError, InvalidRequestError, InvalidTopicError, RequestError
 from ...protocol.limits import MAX_RULE_NAME_CHARS
 from ..config import LogConfig, check_sizes
 from ..config.broker_config import BrokerConfig
 from ..config.log_config import topic_defaults_of
-from ..config.resource_keys import GroupConfig, Subscription, default_group_config, group_config, subscription
+from ..config.resource_keys import (
+    DEAD_LETTER_TOPIC,
+    GroupConfig,
+    Subscription,
+    default_group_config,
+    group_config,
+    subscription,
+)
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.directory.state_files import BROKERS, CLIENT_METRICS, GROUPS, Overrides, OverridesFile, SecurityState
 from ..storage.disk.filesystem import FileSystem
+from ..storage.disk.paths import check_topic_name
 from ..storage.errors import FileTooLargeError, LogOfflineError, StorageError
 from ..system.client_memory import Account, deep_bytes
 from .log_manager import LogManager
@@ -176,6 +184,8 @@ class StoredOverrides:
 
 ALL_BROKERS: Final = ""
 """The name under which stands what holds for all nodes; what one node, by its number, says comes first."""
+FEATURES: Final = "features"
+"""The name under which stand the levels of features (KIP-584) that are not at their highest."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -185,6 +195,8 @@ class BrokerConfigs(StoredOverrides):
     _manager: LogManager
     started_with: BrokerConfig
     """Without what was set since, but for a SIGHUP."""
+    levels: Mapping[str, int] = attrs.field(factory=dict)
+    """Of features that are not at their highest; 0: it is disabled. Not to be changed."""
 
     @classmethod
     async def open(cls, manager: LogManager) -> Self:
@@ -196,20 +208,48 @@ class BrokerConfigs(StoredOverrides):
         self.started_with = attrs.evolve(config, topic_defaults=self.started_with.topic_defaults)
         self._manager.config = config
 
+    @property
+    def generation(self) -> int:
+        """Return a number that goes up with each change."""
+        return self._copies.state.generation
+
+    async def set_levels(self, levels: Mapping[str, int | None]) -> None:
+        """Set levels of features; None: the highest. Durable and in effect when this returns. Raises RequestError."""
+
+        def change(before: Mapping[str, str]) -> Mapping[str, str]:
+            kept = {name: text for name, text in before.items() if name not in levels}
+            return kept | {name: str(level) for name, level in levels.items() if level is not None}
+
+        await self.change(FEATURES, change)
+
     def _check(self, name: str, keys: Mapping[str, str], overrides: Mapping[str, Mapping[str, str]]) -> None:
-        self._effective(overrides)
+        if name == FEATURES:
+            _levels(keys)
+        else:
+            self._effective(overrides)
 
     def _effective(self, overrides: Mapping[str, Mapping[str, str]]) -> LogConfig:
         """The defaults of topics. Raises RequestError for keys that cannot be set, and values that they cannot have."""
         defaults = self.started_with.topic_defaults
-        for name in sorted(overrides, key=lambda name: name != ALL_BROKERS):
+        for name in sorted(overrides.keys() - {FEATURES}, key=lambda name: name != ALL_BROKERS):
             defaults = defaults.overlay(topic_defaults_of(overrides[name]))
         return defaults
 
     async def _follow(self, name: str) -> None:
+        if name == FEATURES:
+            self.levels = _levels(self.overrides().get(FEATURES, {}))
+            return
         defaults = self._effective(self.overrides())
         self._manager.config = attrs.evolve(self._manager.config, topic_defaults=defaults)
         await self._manager.changes.follow_defaults(defaults)
+
+
+def _levels(keys: Mapping[str, str]) -> dict[str, int]:
+    """Raises InvalidConfigError."""
+    try:
+        return {name: int(text) for name, text in keys.items()}
+    except ValueError as exc:
+        raise InvalidConfigError(f"brokers.json has a level of a feature that is not a number: {exc}") from exc
 
 
 MAX_SUBSCRIPTIONS: Final = 100
@@ -271,7 +311,12 @@ class GroupConfigs(StoredOverrides):
         return self._known.get(group, self.defaults)
 
     def _check(self, name: str, keys: Mapping[str, str], overrides: Mapping[str, Mapping[str, str]]) -> None:
-        group_config(self.defaults, keys, lenient=self._lenient)
+        values = group_config(self.defaults, keys, lenient=self._lenient)
+        if keys.get(DEAD_LETTER_TOPIC):
+            try:
+                check_topic_name(values[DEAD_LETTER_TOPIC])
+            except InvalidTopicError as exc:
+                raise InvalidConfigError(f"group configuration {DEAD_LETTER_TOPIC}: {exc.message}") from exc
 
     async def _follow(self, name: str) -> None:
         self._known.pop(name, None)

@@ -25,7 +25,8 @@ from ..partitions.appender import ACKS_ALL, Answer
 from ..partitions.disk import STEPS_PER_PROCEDURE
 from ..partitions.partition import PartitionActor
 from ..partitions.task_errors import TaskErrors
-from ..storage.errors import LogOfflineError
+from ..storage.errors import LogOfflineError, MirroredContentsError
+from ..storage.log.mirrored import mirror_error
 from ..storage.log.prepare import PreparedAppend, prepare_append, prepare_one
 from ..storage.lookups.fetch import fetch_batches
 from ..storage.producers.producer_cursor import AppendOrigin
@@ -93,6 +94,8 @@ class InternalTopic:
     async def ensure(self) -> None:
         """Make the topic if it is not there. Raises RequestError."""
         if not self.exists:
+            if source := self.manager.changes.reserved(self.name):
+                raise MirroredContentsError(mirror_error(self.name, source).message)
             try:
                 await self.manager.changes.create(self.name, self.new_partitions, self.config, internal=True)
             except TopicAlreadyExistsError:
@@ -155,7 +158,9 @@ class InternalTopic:
 
     async def loaded(self, read: Callable[[], Awaitable[V]], contents: str, place: object) -> V | LogOfflineError:
         """Return the outcome of `read`, or the error, logged, that says why these contents cannot be served. `place`: the
-        partition or topic that is read."""
+        partition or topic that is read. Those of a mirror change without the coordinator, and are read once it is promoted."""
+        if self.exists and (source := self.manager.topics.get(self.name).topic.mirror_of):
+            return MirroredContentsError(f"cannot serve {contents}: {mirror_error(self.name, source).message}")
         try:
             return await read()
         except (TriologError, OSError) as exc:

@@ -186,6 +186,7 @@ class LogManager:
         hosted: HostedPartition | OfflinePartition
         if isinstance(opened.log, Log):
             assert opened.directory is not None
+            opened.log.mirror_of = self.topics.get(opened.topic_partition.topic).topic.mirror_of
             disk = self.disk if opened.log.waiting is None else self.waiting.memory
             hosted = HostedPartition(PartitionActor(opened.log, disk, self.nursery), opened.directory)
         else:

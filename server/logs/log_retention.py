@@ -37,6 +37,7 @@ from ..storage.disk.paths import is_internal
 from ..storage.errors import LogOfflineError, StorageError, is_out_of_space
 from ..storage.log.derived_files import Dropped
 from ..storage.log.log import Doomed, Log
+from ..storage.log.mirrored import mirror_error
 from ..storage.log.retention import (
     NOTHING_HELD,
     confirm_below,
@@ -245,6 +246,8 @@ class LogRetention:
 
     async def _raise_log_start(self, topic_partition: TopicPartition, before_offset: int) -> HostedPartition:
         hosted = self.topics.partition(topic_partition)
+        if source := hosted.actor.log.mirror_of:
+            raise mirror_error(topic_partition, source)
         if is_internal(topic_partition.topic):
             raise InvalidTopicError(f"{topic_partition}: records of the server's own topics cannot be deleted")
         if hosted.actor.config.cleanup_policy == ("compact",):

@@ -8,7 +8,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Final
@@ -45,6 +46,7 @@ from ..storage.disk.paths import (
 from ..storage.errors import FileTooLargeError, LogOfflineError, StorageError
 from ..storage.log.changes import reconfigure
 from ..storage.log.log import Log
+from ..storage.log.mirrored import mirror_error
 from ..system.clock import NowMs
 from .log_directories import LogDirectories
 from .log_opening import PartitionMaker, remove_partition
@@ -67,6 +69,8 @@ class TopicChanges:
     catalogue: Catalogue
     now_ms: NowMs
     nursery: trio.Nursery
+    reserved: Callable[[str], str] = attrs.field(default=lambda name: "")
+    """Source that mirrors topics of a name, by its address; empty where clients may create one."""
     doomed: list[tuple[float, str]] = attrs.field(factory=list)
     """Partition directories to delete, with the trio time from which on."""
     _unfinished: list[Creation] = attrs.field(factory=list)
@@ -84,7 +88,14 @@ class TopicChanges:
             await self._forget()
 
     def check_new(
-        self, name: str, partitions: int, configs: Mapping[str, str], *, internal: bool = False, lenient: bool = False
+        self,
+        name: str,
+        partitions: int,
+        configs: Mapping[str, str],
+        *,
+        internal: bool = False,
+        lenient: bool = False,
+        mirror_of: str = "",
     ) -> LogConfig:
         """The configuration that the topic would have; `lenient` as `LogConfig.overlay` has it. Raises the RequestError that
         says why it cannot be."""
@@ -98,6 +109,8 @@ class TopicChanges:
             raise InvalidRequestError(f"Kafka keeps its own metadata in topic {name!r}. Choose another name")
         if is_internal(name) and not internal:
             raise InvalidTopicError(f"topic {name!r} is the server's own and is created when needed")
+        if not mirror_of and (source := self.reserved(name)):
+            raise mirror_error(f"topic {name!r}", source)
         if (other := self.topics.colliding_with(name)) is not None:
             raise InvalidTopicError(f"topic {name!r} collides with {other!r}: '.' and '_' count as the same character")
         self._check_case(name)
@@ -120,23 +133,37 @@ class TopicChanges:
                 )
 
     async def create(
-        self, name: str, partitions: int, configs: Mapping[str, str], *, internal: bool = False, lenient: bool = False
+        self,
+        name: str,
+        partitions: int,
+        configs: Mapping[str, str],
+        *,
+        internal: bool = False,
+        lenient: bool = False,
+        mirror_of: str = "",
+        topic_id: uuid.UUID | None = None,
     ) -> Topic:
-        """Make a topic. It is on the device when this returns. Cancelled half way: it is made all the same."""
+        """Make a topic. It is on the device when this returns. Cancelled half way: it is made all the same. A mirror has the
+        `topic_id` of its source."""
         async with self._lock:
-            config = self.check_new(name, partitions, configs, internal=internal, lenient=lenient)
+            config = self.check_new(name, partitions, configs, internal=internal, lenient=lenient, mirror_of=mirror_of)
             _say_what_is_unknown(name, configs)
-            topic = Topic(name=name, topic_id=random_uuid(), partitions=partitions, configs=dict(configs))
+            topic_id = topic_id or random_uuid()
+            if topic_id.bytes in self.topics.ids:
+                raise TopicAlreadyExistsError(f"topic {name!r}: topic {self.topics.name_of(topic_id.bytes)!r} has its id")
+            topic = Topic(name=name, topic_id=topic_id, partitions=partitions, configs=dict(configs), mirror_of=mirror_of)
             self._check_files(topic)
             hosted = HostedTopic(topic, config, [])
             with trio.CancelScope(shield=True):
                 await self._add_partitions(hosted, topic)
             return topic
 
-    async def create_partitions(self, name: str, total: int, *, validate_only: bool = False) -> None:
-        """Let a topic have `total` partitions, more than it has. They are on the device when this returns."""
+    async def create_partitions(self, name: str, total: int, *, validate_only: bool = False, mirrored: bool = False) -> None:
+        """Let a topic have `total` partitions, more than it has. They are on the device when this returns. `mirrored`: because
+        its source has them."""
         async with self._lock:
             hosted = self.topics.get(name)
+            check_own_change(hosted.topic, mirrored=mirrored)
             _check_count(name, total)
             if total <= hosted.topic.partitions:
                 raise RequestError(
@@ -181,6 +208,7 @@ class TopicChanges:
         await self._forget()
         begun = []
         async for each in in_turns(sorted(maker.made, key=lambda made: made.number), ACTORS_PER_TURN):
+            each.log.mirror_of = topic.mirror_of
             actor = PartitionActor(each.log, self.directories.disk, self.nursery)
             self.nursery.start_soon(actor.run)
             begun.append(HostedPartition(actor, each.directory))
@@ -243,7 +271,7 @@ class TopicChanges:
         await self.change_configs(name, partial(_altered, changes=changes, deletes=deletes), validate_only=validate_only)
 
     async def change_configs(
-        self, name: str, change: ConfigChange, *, lenient: bool = False, validate_only: bool = False
+        self, name: str, change: ConfigChange, *, lenient: bool = False, validate_only: bool = False, mirrored: bool = False
     ) -> None:
         """Let a topic override what `change` makes of what it overrides; nobody else changes it meanwhile.
 
@@ -252,13 +280,14 @@ class TopicChanges:
         """
         async with self._lock:
             hosted = self.topics.get(name)
+            check_own_change(hosted.topic, mirrored=mirrored)
             configs = change(hosted.topic.configs)
             defaults = self.directories.config.topic_defaults
             changed = {key: value for key, value in configs.items() if hosted.topic.configs.get(key) != value}
             check_sizes(changed)
             defaults.overlay(changed, lenient=lenient)
             config = defaults.overlay(configs, lenient=True)
-            if is_internal(name):
+            if is_internal(name) and not mirrored:
                 check_internal_change(name, hosted.topic.configs, configs, adopted_configs(name))
             topic = attrs.evolve(hosted.topic, configs=configs)
             if changed:
@@ -306,6 +335,25 @@ class TopicChanges:
                     LOGGER.warning(
                         "%s uses its new configuration after the next start: %s", partition.actor.topic_partition, exc
                     )
+
+    async def end_mirrors(self, names: Iterable[str]) -> None:
+        """Write that topics are mirrors no more, all with one write. Their logs stay read-only until `become_mirror` says so in
+        their turn. Raises LogOfflineError: all are mirrors still."""
+        async with self._lock:
+            hosted = [self.topics.get(name) for name in names]
+            changed = [attrs.evolve(each.topic, mirror_of="") for each in hosted]
+            generation = self.catalogue.generation
+            with trio.CancelScope(shield=True):
+                try:
+                    await self._write(*changed)
+                except (OSError, StorageError) as exc:
+                    await self._take_entries_back(generation)
+                    raise LogOfflineError(
+                        f"nothing is promoted: {exc}. Free space or check the device, then try again"
+                    ) from exc
+            for each, topic in zip(hosted, changed, strict=True):
+                each.topic = topic
+                self.topics.charge(each)
 
     async def delete(self, name: str, topic_id: bytes | None = None) -> None:
         """Take a topic out, if a `topic_id` is given only the one with that id. Its directories are renamed at once and deleted
@@ -383,6 +431,14 @@ class TopicChanges:
                     refused = exc
         if refused is not None:
             raise refused
+
+
+def check_own_change(topic: Topic, *, mirrored: bool) -> None:
+    """Raises RequestError where a client would change a mirror, or a source a topic that is none."""
+    if topic.mirror_of and not mirrored:
+        raise mirror_error(f"topic {topic.name!r}", topic.mirror_of)
+    if mirrored and not topic.mirror_of:
+        raise InvalidRequestError(f"topic {topic.name!r} is not a mirror any more")
 
 
 def _rename_handles(log: Log, target: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
 from operator import attrgetter
 from typing import ClassVar, Final
@@ -148,6 +148,11 @@ class Topics:
         if not self._by_collision_key[collision_key(name)]:
             del self._by_collision_key[collision_key(name)]
         return hosted
+
+    @property
+    def ids(self) -> Collection[bytes]:
+        """Return the ids of all topics, of 16 bytes each."""
+        return self._names.keys()
 
     def note_deleted(self, name: str) -> None:
         """A topic of that name was deleted just now."""

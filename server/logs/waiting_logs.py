@@ -182,6 +182,7 @@ class WaitingLogs:
 
     async def _serve(self, place: HostedPartition | OfflinePartition, log: Log) -> None:
         """Let a log take the place of what waited; nothing runs in between."""
+        log.mirror_of = self.topics.get(log.topic_partition.topic).topic.mirror_of
         LOGGER.info("%s has space now: opened from %s, accepting appends", log.topic_partition, log.directory)
         if isinstance(place, HostedPartition):
             before = place.actor

@@ -56,17 +56,26 @@ class Service:
     """Everything as at the start, blocking; see `Reloading`."""
     parts: list[Part] = attrs.field(factory=list)
     """Whoever else has settings that may change while the server runs."""
+    beside: list[Callable[[Broker], Callable[[], Awaitable[None]]]] = attrs.field(factory=list)
+    """Called with the broker before clients come; the result is a task for as long as it serves."""
     scraped: Callable[[], Awaitable[Iterable[Any]]] | None = None
     """Metrics of Prometheus that someone else has, for `/metrics`."""
+    _tasks: list[Callable[[], Awaitable[None]]] = attrs.field(factory=list)
 
     def starting(self, report: Report) -> Report:
         """Return the reporter of a start's progress, which also notifies the supervisor."""
         return Starting(self.supervisor, report)
 
+    def opened(self, broker: Broker) -> None:
+        """The broker is open, and clients cannot reach it yet."""
+        self._tasks = [each(broker) for each in self.beside]
+
     async def serving(
         self, nursery: trio.Nursery, broker: Broker, listeners: Listeners, addresses: Addresses, hangups: AsyncIterator[int]
     ) -> None:
         """The server accepts from now on: what is to be done meanwhile is done by tasks of `nursery`."""
+        for task in self._tasks:
+            nursery.start_soon(task)
         await self.supervisor.tell_surely("READY=1", status_of(addresses))
         nursery.start_soon(feed_watchdog, self.supervisor, broker)
         of_files: list[Part] = [partial(tls_part, broker, listeners), partial(security_part, broker)]

@@ -8,7 +8,7 @@ partition's own log, or holds it up.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple
 
 import attrs
@@ -22,7 +22,15 @@ from ..system.clock import NowMs
 from .state.acquisition import Acquisition
 from .state.partition_state import Change, SharePartitionState
 from .state.stored_state import StoredShare, plan_write
-from .state.values import Acknowledgement, AcquiredRecords, AcquireMode, OffsetRange, ShareKey, StateBatch
+from .state.values import (
+    Acknowledgement,
+    AcquiredRecords,
+    AcquireMode,
+    DeadLetters,
+    OffsetRange,
+    ShareKey,
+    StateBatch,
+)
 from .state_log import ShareStateLog, fenced
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -34,6 +42,11 @@ class AcquireStyle(NamedTuple):
     mode: AcquireMode
     batch_size: int
     """Records in a piece, about."""
+
+
+WriteDeadLetters = Callable[[str, TopicPartition, Sequence[DeadLetters]], Awaitable[int]]
+"""Write the dead letters of a group's records in a partition into the group's queue. Returns how many it has written. Raises
+RequestError after the last attempt."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -52,6 +65,8 @@ class SharePartition:
     """Of fetches: woken when there may be more for them."""
     is_being_read: bool = False
     """A fetch reads what it is about to acquire; another one would read the same."""
+    _is_burying: bool = False
+    """A task writes its dead letters."""
     is_over: bool = False
     """It was taken away, or begins anew: who has it asks for it again."""
 
@@ -132,6 +147,40 @@ class SharePartition:
             leader_epoch=before.leader_epoch,
             now_ms=self._wall_ms(),
         )
+
+    async def bury(self, write: WriteDeadLetters) -> None:
+        """Write the dead letters of records that are archiving, and archive these (Kafka:
+        SharePartition.initiateDLQAndArchive).
+
+        A record is archived after its dead letter is in a log. A stop or a crash in between leaves it archiving: then it is
+        written again, when the group next reads the partition.
+        """
+        if self._is_burying:
+            return
+        self._is_burying = True
+        try:
+            while self.state.dead_letters and not self.is_over:
+                letters, self.state.dead_letters = self.state.dead_letters, []
+                await self._bury(write, letters)
+        finally:
+            self._is_burying = False
+
+    async def _bury(self, write: WriteDeadLetters, letters: Sequence[DeadLetters]) -> None:
+        count = sum(each.last_offset - each.first_offset + 1 for each in letters)
+        counters = self.state.counters
+        try:
+            counters.dead_lettered += await write(self.key.group_id, self.topic_partition, letters)
+        except RequestError as exc:
+            counters.dead_letters_failed += count
+            first, last = letters[0].first_offset, letters[-1].last_offset
+            message = (
+                "dead letters not written, records archived: group=%s topic_partition=%s offsets=%d-%d records=%d reason=%s"
+            )
+            LOGGER.error(message, self.key.group_id, self.topic_partition, first, last, count, exc.message)
+        archived = self.state.archive_dead(letters)
+        if archived and not self.is_over:
+            await self.store_settled(archived)
+        self.waiters.wake_all()
 
     def end(self) -> None:
         """Give the state up: another `SharePartition` follows."""

@@ -24,7 +24,7 @@ from ..logs.topics import Topics
 from ..loop.waiting import Alarm, Waiters
 from ..system.client_memory import ClientMemory
 from ..system.clock import NowMs
-from .partition import SharePartition
+from .partition import SharePartition, WriteDeadLetters
 from .state.partition_state import SharePartitionState
 from .state.sessions import DEFAULT_MAX_SESSIONS, ShareSession, ShareSessions
 from .state.stored_state import StoredShare
@@ -81,6 +81,7 @@ class SharePartitions:
     counters: ShareCounters = attrs.field(factory=ShareCounters)
     begun: Waiters = attrs.field(factory=Waiters)
     """Of fetches: woken when a group begins in a partition, perhaps not for the first time."""
+    write_dead_letters: WriteDeadLetters = attrs.field(kw_only=True)
     memory: ClientMemory = attrs.field(factory=ClientMemory, kw_only=True)
     """Where share sessions are charged."""
     max_sessions: int = attrs.field(default=DEFAULT_MAX_SESSIONS, kw_only=True)
@@ -100,11 +101,13 @@ class SharePartitions:
     # ---- life ------------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """End locks, and delete states that are not needed any more, until `stop`."""
+        """End locks, write dead letters, and delete states that are not needed any more, until `stop`."""
         try:
             with self._scope:
                 async with trio.open_nursery() as nursery:
                     self._background = nursery
+                    for share in self._open.values():
+                        self._bury(share)
                     nursery.start_soon(self._expire_locks)
                     nursery.start_soon(self._prune)
         finally:
@@ -129,7 +132,26 @@ class SharePartitions:
         for share in list(self._open.values()):
             with self._log.errors.isolate("share-locks", share.key):
                 if expired := self._expire(share):
-                    nursery.start_soon(share.store_settled, expired)
+                    nursery.start_soon(self._settle, share, expired)
+
+    async def _settle(self, share: SharePartition, expired: Sequence[StateBatch]) -> None:
+        await share.store_settled(expired)
+        self._bury(share)
+
+    def _bury(self, share: SharePartition) -> None:
+        """Let the dead letters of a share-partition be written, without waiting."""
+        if share.state.dead_letters:
+            self._soon(self._buried, share)
+
+    async def _buried(self, share: SharePartition) -> None:
+        """Write the dead letters of a share-partition. One with an unhandled exception begins again with the stored state."""
+        with self._log.errors.isolate("share-dead-letters", share.key):
+            try:
+                await share.bury(self.write_dead_letters)
+            except Exception:
+                if self._open.get(share.key) is share:
+                    self._close(share.key)
+                raise
 
     def _expire(self, share: SharePartition) -> list[StateBatch]:
         """End locks of a share-partition. One with an unhandled exception begins again with the stored state."""
@@ -199,6 +221,7 @@ class SharePartitions:
         )
         self._open[key] = share
         self._open_groups[key.group_id] += 1
+        self._bury(share)
         return share
 
     async def _first_offset(self, topic_partition: TopicPartition, config: ShareConfig) -> int:
@@ -232,7 +255,10 @@ class SharePartitions:
         if share is None:
             raise RequestError(f"{key}: none of its records is acquired", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         share.state.config = self.config_of(key.group_id)
-        await share.acknowledge(member, said)
+        try:
+            await share.acknowledge(member, said)
+        finally:
+            self._bury(share)
 
     def sessions_at(self, node: int) -> ShareSessions:
         """Return the share sessions of a node."""
@@ -269,6 +295,7 @@ class SharePartitions:
             with self._log.errors.isolate("share-release", share.key):
                 try:
                     await share.release(session.member_id)
+                    self._bury(share)
                 except RequestError as exc:
                     waits = "%s: records of member %s wait until its locks end: %s"
                     LOGGER.warning(waits, share.key, session.member_id, exc)

@@ -75,6 +75,12 @@ class LogOfflineError(RequestError):
     default_code: ClassVar[ErrorCode] = ErrorCode.KAFKA_STORAGE_ERROR
 
 
+class MirroredContentsError(LogOfflineError):
+    """A coordinator whose log is a mirror. Clients look for the coordinator again, until the mirror is promoted."""
+
+    default_code: ClassVar[ErrorCode] = ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
 class AppendFailedError(RequestError):
     """The device refused an append (for example: no space). Nothing of it is visible; the next one may succeed."""
 

@@ -86,9 +86,10 @@ class HangingTransactions:
             self._aborting.discard(actor)
 
     async def _unstable(self) -> list[PartitionActor]:
-        """The partitions that have an open transaction."""
+        """The partitions that have an open transaction. Those of a mirror are for its source to end."""
         hosted = in_turns(self._manager.topics.hosted(), LOOKS_PER_TURN)
-        return [each.actor async for each in hosted if each.actor.log.producers.first_unstable_offset is not None]
+        logs = [(each.actor, each.actor.log) async for each in hosted]
+        return [actor for actor, log in logs if log.producers.first_unstable_offset is not None and not log.mirror_of]
 
     async def _hanging_on(self, actor: PartitionActor) -> list[_Open]:
         topic_partition = actor.topic_partition

@@ -38,7 +38,7 @@ from ...protocol.types import TopicPartition
 from ..logs.internal_topic import InternalTopic
 from ..logs.log_manager import LogManager
 from ..partitions.task_errors import TaskErrors
-from ..storage.disk.checkpoints import FIRST_PRODUCER_ID, read_producer_id_block, write_producer_id_block
+from ..storage.disk.checkpoints import FIRST_PRODUCER_ID, id_apart, read_producer_id_block, write_producer_id_block
 from ..storage.errors import LogOfflineError, StorageError
 from ..system.client_memory import Account
 from ..system.clock import NowMs
@@ -237,6 +237,14 @@ class ProducerIds:
     def saw(self, producer_id: int) -> None:
         """A log holds this id: it is not free, also where the directory comes from Kafka and there is no file."""
         self._used = max(self._used, producer_id)
+
+    async def move_apart(self) -> None:
+        """Continue at ids drawn at random: another server may have given out those that follow here. The next block is on the
+        device when this returns. Raises RequestError."""
+        async with self._turn:
+            self._used = id_apart(max(self._end, self._used + 1))
+            with trio.CancelScope(shield=True):
+                await self._take_block()
 
     async def next(self) -> int:
         """An id that nobody had before. Raises RequestError when a new block cannot be written."""

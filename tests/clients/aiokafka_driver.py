@@ -39,8 +39,6 @@ def _check(code: int) -> None:
 
 
 class Tokens(AbstractTokenProvider):
-    """Answers one token."""
-
     def __init__(self, token: str) -> None:
         self._token = token
 

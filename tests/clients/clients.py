@@ -31,6 +31,7 @@ SHARING: Final = (
     "share groups: accepted, given back, rejected",
     "share groups: what a member had that leaves, others get",
     "share groups: accepted by the next poll",
+    "share groups: rejected, into the dead-letter queue (KIP-1191)",
 )
 
 

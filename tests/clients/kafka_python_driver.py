@@ -19,19 +19,8 @@ with warnings.catch_warnings():
     from kafka.coordinator.assignors.range import RangePartitionAssignor
     from kafka.net.sasl.oauth import AbstractTokenProvider
 
+from tests.clients import python_driver
 from tests.clients.driver import COOPERATIVE, DEADLINE_S, Access, Message, Producing, Received
-from tests.clients.python_driver import (
-    Assignments,
-    PolledMember,
-    PythonDriver,
-    RebalancingError,
-    joining,
-    login,
-    producing,
-    reading,
-    received,
-    sending,
-)
 
 # Its log lines have its connections in them: pytest, which keeps the lines of a test, would keep their sockets.
 logging.getLogger("kafka").setLevel(logging.CRITICAL)
@@ -45,8 +34,6 @@ should rarely end before, and what is begun anew is waited for to its end, or a 
 
 
 class Tokens(AbstractTokenProvider):  # type: ignore[misc]
-    """Answers one token."""
-
     def __init__(self, token: str) -> None:
         super().__init__()
         self._token = token
@@ -57,9 +44,9 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
 
 def _access(access: Access) -> dict[str, Any]:
     if access.ca is None:
-        return login(access, Tokens)
+        return python_driver.login(access, Tokens)
     files = {"ssl_cafile": access.ca, "ssl_certfile": access.certificate, "ssl_keyfile": access.certificate}
-    return {**login(access, Tokens), **files}
+    return {**python_driver.login(access, Tokens), **files}
 
 
 @attrs.define(eq=False)
@@ -68,7 +55,7 @@ class KafkaPythonProducer:
     acks: str
 
     def send(self, topic: str, messages: Sequence[Message]) -> list[int]:
-        futures = [self.client.send(topic, **sending(each)) for each in messages]
+        futures = [self.client.send(topic, **python_driver.sending(each)) for each in messages]
         self.client.flush(DEADLINE_S)
         offsets = [future.get(DEADLINE_S).offset for future in futures]
         return [-1] * len(messages) if self.acks == "0" else offsets
@@ -90,7 +77,7 @@ class KafkaPythonProducer:
         self.client.send_offsets_to_transaction(at, group)
 
 
-class _Assignments(Assignments, kafka.ConsumerRebalanceListener):  # type: ignore[misc]
+class _Assignments(python_driver.Assignments, kafka.ConsumerRebalanceListener):  # type: ignore[misc]
     """As the client wants it."""
 
 
@@ -102,20 +89,20 @@ class KafkaPythonConsuming:
         coordinator = self.consumer._coordinator
         if coordinator.need_rejoin():
             coordinator.ensure_active_group(timeout_ms=DEADLINE_S * 1000)
-        return received(self.consumer.poll(MEMBER_POLL_MS))
+        return python_driver.received(self.consumer.poll(MEMBER_POLL_MS))
 
     def commit(self) -> None:
         try:
             self.consumer.commit()
         except kafka.errors.RebalanceInProgressError as exc:
-            raise RebalancingError from exc
+            raise python_driver.RebalancingError from exc
 
     def close(self) -> None:
         self.consumer.close()
 
 
 @attrs.define(eq=False)
-class KafkaPythonDriver(PythonDriver):
+class KafkaPythonDriver(python_driver.PythonDriver):
     def _settings(self) -> dict[str, Any]:
         return {"bootstrap_servers": self.bootstrap, **_access(self.access)}
 
@@ -123,7 +110,7 @@ class KafkaPythonDriver(PythonDriver):
     def producer(self, **wanted: Any) -> Iterator[KafkaPythonProducer]:
         asked = Producing(**wanted)
         settings: dict[str, Any] = {
-            **producing(asked),
+            **python_driver.producing(asked),
             "enable_idempotence": asked.idempotent or bool(asked.transactional_id),
             "retry_backoff_ms": RETRY_BACKOFF_MS,
             "reconnect_backoff_ms": 10,
@@ -138,7 +125,7 @@ class KafkaPythonDriver(PythonDriver):
 
     @contextmanager
     def _consumer(self, *, committed: bool = False) -> Iterator[Any]:
-        settings = {**self._settings(), **reading(committed=committed), "retry_backoff_ms": RETRY_BACKOFF_MS}
+        settings = {**self._settings(), **python_driver.reading(committed=committed), "retry_backoff_ms": RETRY_BACKOFF_MS}
         with closing(kafka.KafkaConsumer(**settings)) as consumer:
             yield consumer
 
@@ -150,12 +137,14 @@ class KafkaPythonDriver(PythonDriver):
             for number, offset in starts.items():
                 consumer.seek(kafka.TopicPartition(topic, number), offset)
             while len(found) < count and time.monotonic() < deadline:
-                found += received(consumer.poll(POLL_MS, max_records=count - len(found)))
+                found += python_driver.received(consumer.poll(POLL_MS, max_records=count - len(found)))
         return found
 
-    def _consuming(self, member: PolledMember, group: str, topic: str, instance: str, assignor: str) -> KafkaPythonConsuming:
+    def _consuming(
+        self, member: python_driver.PolledMember, group: str, topic: str, instance: str, assignor: str
+    ) -> KafkaPythonConsuming:
         chosen = CooperativeStickyAssignor if assignor == COOPERATIVE else RangePartitionAssignor
-        settings = {**self._settings(), **joining(group, instance, chosen), "retry_backoff_ms": RETRY_BACKOFF_MS}
+        settings = {**self._settings(), **python_driver.joining(group, instance, chosen), "retry_backoff_ms": RETRY_BACKOFF_MS}
         consumer = kafka.KafkaConsumer(**settings)
         # A leader that does not know the topic yet assigns nothing, and then all join again.
         consumer.partitions_for_topic(topic)

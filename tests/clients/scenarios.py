@@ -416,6 +416,24 @@ def what_is_said_by_itself(cell: Cell) -> None:
     other.leave()
 
 
+@feature("share groups: rejected, into the dead-letter queue (KIP-1191)")
+def what_is_rejected_is_in_the_dead_letter_queue(cell: Cell) -> None:
+    queue = f"dlq.{cell.name('queue')}"
+    keys = {"errors.deadletterqueue.topic.name": queue, "errors.deadletterqueue.copy.record.enable": "true"}
+    cell.driver.create_topic(queue, 1, {**KEPT, "errors.deadletterqueue.group.enable": "true"})
+    sharer = _sharing(cell, **keys).sharer(cell.name("group"), topic := _filled(cell))
+    _given(sharer, range(4))
+    assert sharer.acknowledge([(0, 0, "accept"), (0, 1, "reject"), (0, 2, "accept"), (0, 3, "reject")]) == []
+    found = cell.driver.read(queue, 2, starts={0: EARLIEST})
+    assert [each.value for each in found] == [b"b", b"d"]
+    headers = [dict(each.headers) for each in found]
+    assert [(each["__dlq.errors.topic"], each["__dlq.errors.offset"]) for each in headers] == [
+        (topic.encode(), b"1"),
+        (topic.encode(), b"3"),
+    ]
+    sharer.leave()
+
+
 @feature("Streams groups: words are counted (KIP-1071)")
 def an_application_counts_words(cell: Cell) -> None:
     """Only Kafka Streams has such groups: each version of Java's client is asked with the one that came with it."""

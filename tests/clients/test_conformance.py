@@ -82,7 +82,6 @@ def started(found: Found) -> Iterator[Started]:
 
 @pytest.fixture(scope="module")
 def client(request: pytest.FixtureRequest) -> Client:
-    """The column."""
     client: Client = request.param
     return client
 

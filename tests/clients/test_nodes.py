@@ -218,7 +218,6 @@ def test_a_version_that_nobody_knows_is_refused() -> None:
 
 
 def poll_until(consumer: ShareConsumer, values: set[bytes]) -> None:
-    """Until it was given these."""
     deadline = time.monotonic() + PATIENCE_S
     while values:
         values = values - {message.value() or b"" for message in consumer.poll(0.2)}

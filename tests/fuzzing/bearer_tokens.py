@@ -28,7 +28,6 @@ LEAST_SHOWN_CHARS: Final = 20
 
 
 def feed(data: bytes) -> bool:
-    """See `Target.feed`."""
     try:
         message = BearerMessage.parse(data)
         require(BearerMessage.parse(message.encode()) == message, f"what was read is written as something else: {data.hex()}")

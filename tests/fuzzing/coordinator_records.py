@@ -144,7 +144,6 @@ TOPICS: Final[tuple[Callable[[bytes, bytes], bool], ...]] = (
 
 
 def seeds() -> Iterator[bytes]:
-    """Records of every kind."""
     random = Random(0)
     partition = TopicPartition("readings", 3)
     commit = offsets.OffsetCommitValue(17, "note", 1_700_000_000_000, 2)

@@ -28,7 +28,6 @@ MOST_LINE_BYTES: Final = 200
 
 
 def feed(data: bytes) -> bool:
-    """See `Target.feed`."""
     if not data:
         return False
     kind, body = data[0], data[1:]
@@ -78,7 +77,6 @@ def _feed_lines(body: bytes, size: int) -> bool:
 
 
 def seeds() -> Iterator[bytes]:
-    """Bodies of every format."""
     values: list[Any] = [None, True, 1, -2.5e300, "text", '\u00e4\U0001f600\\"', [], [1, [2, {"a": None}]], {"a": {"b": "c"}}]
     for value in values:
         for record in ({"value": value}, {"key": value, "value": 0}, {"partition": 3, "value": value}, {"partition": None}):

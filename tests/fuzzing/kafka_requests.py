@@ -66,7 +66,6 @@ def _check_repeatable(request: Request, frame: bytes) -> None:
 
 
 def seeds() -> Iterator[bytes]:
-    """Requests of every API in every version."""
     random = Random(SEEDS_SEED)
     for message in REQUESTS:
         for _ in range(VALUES_PER_MESSAGE):

@@ -31,7 +31,6 @@ _HELLO_ID: Final = 1
 
 
 def feed(data: bytes) -> bool:
-    """See `Target.feed`."""
     if not data:
         return False
     kind, frame = data[0] % 3, data[1:]
@@ -125,7 +124,6 @@ def _check_repeatable(api: str, body: Any, read: Any, message: Any, frame: bytes
 
 
 def seeds() -> Iterator[bytes]:
-    """A few requests and answers of every call."""
     for number, api in enumerate(CALLS):
         for message in _drawn(REQUESTS[api]):
             kind = NEW if api == "hello" else READY

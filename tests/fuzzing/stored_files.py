@@ -55,7 +55,6 @@ class Kind:
 
 
 def feed(data: bytes) -> bool:
-    """See `Target.feed`."""
     if not data:
         return False
     kind = KINDS[(data[0] & ~WITH_CHECKSUM) % len(KINDS)]
@@ -297,7 +296,6 @@ KINDS: Final[tuple[Kind, ...]] = (
 
 
 def seeds() -> Iterator[bytes]:
-    """A few files of every kind, with and without the wish for a checksum."""
     for number, kind in enumerate(KINDS):
         for content in kind.seeds:
             yield bytes([number]) + content

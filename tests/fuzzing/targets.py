@@ -49,7 +49,6 @@ def kept(target: str) -> dict[bytes, str]:
 
 
 def replace(target: str, inputs: Iterable[bytes]) -> None:
-    """Keep these inputs and those that have a name."""
     names = dict.fromkeys(inputs, "") | {data: name for data, name in kept(target).items() if name}
     lines = (f"{names[data]} {data.hex()}".strip() for data in sorted(names, key=lambda data: (len(data), data)))
     (FOLDER / f"{target}.hex").write_text("".join(f"{line}\n" for line in lines))

@@ -55,6 +55,18 @@ MAKING: Final[list[Call]] = [
     (create_topics(new_topic("on_e"), new_topic("x" * 249)), 7),
     (create_topics(new_topic("on.e")), 7),
 ]
+DOWN, UP = 2, 1
+SEVERAL_UPDATES: Final = [
+    [{"feature": name, "max_version_level": level, "upgrade_type": kind} for name, level, kind in updates]
+    for updates in (
+        [],
+        [("group.version", 0, DOWN), ("no.such", 1, UP)],
+        [("group.version", 0, DOWN), ("transaction.version", 1, DOWN)],
+        [("group.version", 0, DOWN), ("group.version", 1, UP)],
+        [("group.version", 1, UP), ("group.version", 0, UP)],
+    )
+]
+
 USING: Final[list[Call]] = [
     (more_partitions(("many", 6), ("many", 7)), 3),
     (more_partitions(("many", 6), ("many2", 7), ("one", 1), ("a1", 1), ("beside", -1), validate_only=True), 2),
@@ -161,6 +173,20 @@ USING: Final[list[Call]] = [
         (ask("UpdateFeatures", feature_updates=[{"feature": name, "max_version_level": level}], validate_only=True), version)
         for name, level, version in [("group.version", 1, 1), ("group.version", 9, 2), ("no.such", 1, 1), ("", 1, 2)]
     ),
+    *(
+        (
+            ask(
+                "UpdateFeatures",
+                feature_updates=[{"feature": name, "max_version_level": level, "upgrade_type": kind}],
+                validate_only=True,
+            ),
+            2,
+        )
+        for name in ("group.version", "streams.version", "transaction.version", "no.such")
+        for level in range(-1, 4)
+        for kind in range(4)
+    ),
+    *((ask("UpdateFeatures", feature_updates=updates, validate_only=True), 1) for updates in SEVERAL_UPDATES),
     (delete_topics("nope", "beside", "beside"), 5),
     (delete_states(("nope", NO_ID), (None, NO_ID), ("both", bytes(15) + b"y")), 6),
     (delete_states((None, bytes(15) + b"x")), 6),

@@ -17,32 +17,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from tests.planted_faults.client_faults import CLIENT_FAULTS
-from tests.planted_faults.log_faults import LOG_FAULTS
-from tests.planted_faults.planting import Copy, Fault, Verdict
-from tests.planted_faults.server_faults import (
-    HTTP_FAULTS,
-    JOINING_FAULTS,
-    OLDEST_FAULTS,
-    REGISTRY_FAULTS,
-    SERVER_FAULTS,
-    SHARE_FAULTS,
-    TOKEN_FAULTS,
-    TOPIC_FAULTS,
-)
+from tests.planted_faults.planting import Copy, Fault, Verdict, read_faults
 
-FAULTS: Final = {
-    **CLIENT_FAULTS,
-    **JOINING_FAULTS,
-    **OLDEST_FAULTS,
-    **LOG_FAULTS,
-    **HTTP_FAULTS,
-    **REGISTRY_FAULTS,
-    **SERVER_FAULTS,
-    **SHARE_FAULTS,
-    **TOKEN_FAULTS,
-    **TOPIC_FAULTS,
-}
+FAULTS: Final = read_faults()
 
 
 @click.command()

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,8 +33,20 @@ class Fault:
     """What becomes of someone's records when the line is wrong."""
     file: str
     old: str
-    tests: tuple[str, ...]
+    tests: tuple[str, ...] = attrs.field(converter=tuple)
     new: str = ""
+
+
+def read_faults() -> dict[str, Fault]:
+    """Return the faults of the TOML files in this folder by name. Their tables are ["file".name]."""
+    found: dict[str, Fault] = {}
+    for path in sorted(Path(__file__).parent.glob("*.toml")):
+        for file, faults in tomllib.loads(path.read_text(encoding="utf-8")).items():
+            for name, fields in faults.items():
+                if name in found:
+                    raise ValueError(f"{path}: the fault {name} of {file} has the name of one of {found[name].file}")
+                found[name] = Fault(file=file, **fields)
+    return found
 
 
 @attrs.frozen

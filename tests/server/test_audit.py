@@ -61,6 +61,7 @@ USER: Final = {"name": "carol", "mechanism": 1, "iterations": 4096, "salt": b"sa
 COMMITTED: Final = {"partition_index": 0, "committed_offset": 0, "committed_leader_epoch": -1, "committed_metadata": ""}
 MARKED: Final = {"producer_id": 7, "producer_epoch": 0, "transaction_result": False}
 OF_ORDERS: Final = {"name": "orders", "partition_indexes": [0]}
+DISABLED: Final = {"feature": "streams.version", "max_version_level": 0, "upgrade_type": 2}
 ASKED_FOR: Final = {"topics": [{"name": "asked-for"}], "allow_auto_topic_creation": True}
 
 
@@ -101,6 +102,7 @@ KAFKA: Final[list[tuple[Any, int, list[str]]]] = [
     (changing(K.CREATE_ACLS, creations=[ACL]), 3, ["ALLOW User:carol at * READ TOPIC LITERAL orders"]),
     (changing(K.DELETE_ACLS, filters=[FILTER]), 3, ["ANY None at None ANY TOPIC LITERAL orders"]),
     (kafka_quotas.altering(([("user", "carol")], [("producer_byte_rate", 1e6)])), 1, ["user carol"]),
+    (changing(K.UPDATE_FEATURES, feature_updates=[DISABLED]), 1, ["streams.version=0"]),
     (kafka_admin.delete_topics("asked-for"), 5, ["asked-for"]),
 ]
 """What is asked for, in order, and the names in the line about it. Values are in none."""
@@ -177,6 +179,7 @@ def state_of(core: Broker) -> Any:
         {entity: dict(values) for entity, values in core.security.client_quotas().items()},
         {group: dict(values) for group, values in core.group_configs.overrides().items()},
         {name: dict(values) for name, values in core.client_metrics.overrides().items()},
+        dict(core.broker_configs.levels),
     )
 
 

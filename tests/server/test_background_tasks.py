@@ -232,7 +232,8 @@ def shares(broker: Broker) -> dict[ShareKey, SharePartition]:
     """Share-partitions of a topic that is not there."""
     for name in IDS:
         key = ShareKey(name, bytes(16), 0)
-        share: Any = SharePartition(key, TopicPartition("gone", 0), None, 0, None, None, None)  # type: ignore[arg-type]
+        state: Any = SimpleNamespace(dead_letters=[])
+        share: Any = SharePartition(key, TopicPartition("gone", 0), state, 0, None, None, None)  # type: ignore[arg-type]
         broker.shares._open[key] = share
         broker.shares._log._shares[key] = SimpleNamespace()  # type: ignore[assignment]
     return broker.shares._open
@@ -252,6 +253,11 @@ async def forget_shares(broker: Broker) -> None:
 async def release_shares(broker: Broker) -> None:
     session: Any = SimpleNamespace(partitions=list(shares(broker)), moved=set(), member_id="m")
     await broker.shares._release(session)
+
+
+async def bury_shares(broker: Broker) -> None:
+    for share in list(shares(broker).values()):
+        await broker.shares._buried(share)
 
 
 CASES: Final = {
@@ -285,6 +291,7 @@ CASES: Final = {
     "stage-commit-expiry": Case(StageCommits, "_expire", second, expire_commits),
     "share-locks": Case(SharePartition, "expire", key_of, end_locks, stub=True),
     "share-prune": Case(SharePartitions, "_delete_gone", second, forget_shares, stub=True),
+    "share-dead-letters": Case(SharePartition, "bury", key_of, bury_shares, stub=True),
     "share-release": Case(SharePartition, "release", key_of, release_shares, stub=True),
 }
 ELSEWHERE: Final = {

@@ -176,9 +176,7 @@ def test_a_topic_that_finds_no_space_is_not_made(folder: ServerFolder, device: P
 
 
 @ON_EXT4_TOO
-def test_readers_and_groups_are_served_and_appends_refused_until_there_is_space_without_another_start(
-    folder: ServerFolder, device: Path
-) -> None:
+def test_readers_and_groups_are_served_and_appends_refused_until_there_is_space(folder: ServerFolder, device: Path) -> None:
     ballast = killed_on_a_full_device(folder, device)
     server = folder.start(extra_environment=NO_RESERVE)
     counts = dict.fromkeys(("orders", "other"), RECORDS)

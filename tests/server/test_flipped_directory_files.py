@@ -105,7 +105,7 @@ async def test_a_start_with_a_damaged_file_serves_everything_or_names_it(
             assert (await store.start(fs))[0] is flipped_files.Outcome.WHOLE, case
 
 
-async def test_a_damaged_partition_metadata_is_its_partitions_matter_and_named(
+async def test_damaged_partition_metadata_is_named_and_alone(
     store: flipped_files.Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = f"{store.paths[0]}/{flipped_files.PLAIN[0]}/{checkpoints.PARTITION_METADATA_FILE}"

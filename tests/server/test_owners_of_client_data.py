@@ -68,7 +68,7 @@ NOT_KEPT: Final = {
         Fetched.answers Fetched.read Collector.topics Collector.partitions Portion.topics KafkaProduce._log_starts
         GroupDraft.records GroupDraft.touched Effects._answers Effects._stores _Kind.partitions _Run.active _Run.standby
         Process.counts Process.tasks Acquisition._acquired Acquisition.archived
-        Change.batches Change.runs Change.counted Mailbox._items
+        Change.batches Change.runs Change.counted Change.dead_letters Mailbox._items
         Mailbox._waiting PartitionActor._urgent PartitionActor._awaited Gathering.writers Gathering.senders Waiters.events
         PartitionMaker.made PartitionMaker._loads TopicChanges._unfinished TopicChanges._going
         HangingTransactions._aborting DirectoryContents.sizes LineStream._ranges LineStream._records
@@ -95,8 +95,10 @@ NOT_KEPT: Final = {
         ClientQuotas._rates Seldom._said AuditLog._lines QuotaRate._samples Topics._deleted_at Security._shapes
         Security._checked""",
     "what the server's own files say": "Security._users Security._derived Each.changes",
-    "records that a group holds locks on, bounded by share.partition.max.record.locks": "SharePartitionState.batches",
+    "records that a group holds locks on, bounded by share.partition.max.record.locks": """
+        SharePartitionState.batches SharePartitionState.dead_letters""",
     "one deadline for each member of a group, counted with the member": "Timers._deadlines Timers._queued Timers._queue",
+    "one entry for each source of which the configuration has a table": "Mirroring._reserved",
     "one entry for each API, error or reason in the code": """
         Durations.counts ApiCounters.errors ProtocolCounters.ended ProtocolCounters.apis Admission.protocols
         Admission.listeners KafkaDoor.apis Listeners.protocols Listeners._listeners QuotaStatistics.throttled

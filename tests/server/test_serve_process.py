@@ -37,7 +37,7 @@ def words(text: str) -> str:
     return " ".join(text.split())
 
 
-def test_a_second_server_on_a_directory_is_refused_told_who_holds_it_and_leaves_the_ready_file_of_no_one(
+def test_a_second_server_on_a_directory_is_refused_with_its_owner_and_leaves_no_ready_file(
     server_folder: ServerFolder,
 ) -> None:
     first = server_folder.start()

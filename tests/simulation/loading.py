@@ -17,31 +17,12 @@ from typing import Any
 import attrs
 from triolog.protocol.types import TopicPartition
 
-from .history import (
-    Acknowledged,
-    CommitsOffset,
-    Compacts,
-    Ended,
-    Event,
-    Expires,
-    Found,
-    GivenUp,
-    Happened,
-    Introduced,
-    LookedUp,
-    Moved,
-    OffsetCommitted,
-    OffsetFetched,
-    Polled,
-    Send,
-    Sent,
-    Stored,
-)
+from . import history as h
 
 Line = dict[str, Any]
 
 
-def load(paths: Iterable[Path]) -> list[Event]:
+def load(paths: Iterable[Path]) -> list[h.Event]:
     """The events of all files, in order."""
     return list(events_of(heapq.merge(*map(lines_of, paths), key=lambda line: line["at"])))
 
@@ -54,7 +35,7 @@ def lines_of(path: Path) -> Iterator[Line]:
                 yield json.loads(line)
 
 
-def events_of(lines: Iterable[Line]) -> Iterator[Event]:
+def events_of(lines: Iterable[Line]) -> Iterator[h.Event]:
     """The events that lines mean, which come in the order of their times."""
     reading = _Reading()
     for line in lines:
@@ -90,7 +71,7 @@ class _Reading:
     """Those of which nobody knows what became, and which nobody has asked to commit; by whom."""
     asked: set[str] = attrs.field(factory=set)
 
-    def take(self, line: Line) -> Iterator[Event]:
+    def take(self, line: Line) -> Iterator[h.Event]:
         if self.origin is None:
             self.origin = line["at"]
         self.at_ms = self._ms(line["at"])
@@ -98,21 +79,21 @@ class _Reading:
         match line["do"]:
             case "sends":
                 transaction = self._transaction(line)
-                records = tuple(Sent(_interned(each[0]), *each[1:]) for each in line["records"])
-                yield Send(
+                records = tuple(h.Sent(_interned(each[0]), *each[1:]) for each in line["records"])
+                yield h.Send(
                     **said, partition=_of(line["to"]), producer=line["producer"], records=records, transaction=transaction
                 )
             case "acknowledged":
                 ids = tuple(map(_interned, line["ids"]))
-                yield Acknowledged(**said, partition=_of(line["to"]), ids=ids, base_offset=line["offset"])
+                yield h.Acknowledged(**said, partition=_of(line["to"]), ids=ids, base_offset=line["offset"])
             case "given up":
-                yield GivenUp(**said, ids=tuple(line["ids"]), error=line["error"])
+                yield h.GivenUp(**said, ids=tuple(line["ids"]), error=line["error"])
             case "introduces":
                 self.epochs.setdefault(line["transactional_id"], _Epochs()).begun[line["producer"]] = line["at"]
             case "introduced":
                 name, producer = line["transactional_id"], line["producer"]
                 epoch = self.epochs[name].introduce(producer, line["at"])
-                yield Introduced(**said, transactional_id=name, producer=producer, producer_id=0, epoch=epoch)
+                yield h.Introduced(**said, transactional_id=name, producer=producer, producer_id=0, epoch=epoch)
             case "ends":
                 if line["commit"]:
                     self.transactions.pop(line["transaction"], None)
@@ -122,22 +103,22 @@ class _Reading:
                 if is_committed is None and line["transaction"] not in self.asked:
                     return
                 self.transactions.pop(line["transaction"], None)
-                yield Ended(**said, transaction=line["transaction"], is_committed=is_committed)
+                yield h.Ended(**said, transaction=line["transaction"], is_committed=is_committed)
             case "moved" | "polled" | "stored" | "looked up":
                 yield from self._read(line, said)
             case "commits" | "offset committed" | "offset fetched":
                 yield from self._group(line, said)
             case "expires":
-                yield Expires(**said, partition=_of(line["of"]), before_timestamp=line["before"])
+                yield h.Expires(**said, partition=_of(line["of"]), before_timestamp=line["before"])
             case "compacts":
-                yield Compacts(**said, partition=_of(line["of"]))
+                yield h.Compacts(**said, partition=_of(line["of"]))
             case what:
-                yield Happened(**said, what=what)
+                yield h.Happened(**said, what=what)
 
-    def rest(self) -> Iterator[Event]:
+    def rest(self) -> Iterator[h.Event]:
         """What nobody has asked to commit is aborted, be it by the server."""
         for transaction, who in self.transactions.items():
-            yield Ended(at_ms=self.at_ms, who=who, transaction=transaction, is_committed=False)
+            yield h.Ended(at_ms=self.at_ms, who=who, transaction=transaction, is_committed=False)
 
     def _transaction(self, line: Line) -> str | None:
         transaction = _interned(line["transaction"]) or None
@@ -145,17 +126,17 @@ class _Reading:
             self.transactions.setdefault(transaction, line["who"])
         return transaction
 
-    def _read(self, line: Line, said: dict[str, Any]) -> Iterator[Event]:
+    def _read(self, line: Line, said: dict[str, Any]) -> Iterator[h.Event]:
         partition = _of(line["of"])
         match line["do"]:
             case "moved":
                 self.ends[line["who"], partition] = line["position"]
                 if line["position"] is not None:
-                    yield Moved(**said, partition=partition, position=line["position"])
+                    yield h.Moved(**said, partition=partition, position=line["position"])
             case "polled":
                 yield from self._polled(line, said, partition)
             case "stored":
-                yield Stored(
+                yield h.Stored(
                     **said,
                     partition=partition,
                     is_committed=line["committed"],
@@ -165,7 +146,7 @@ class _Reading:
                     markers=tuple((offset, timestamp) for offset, timestamp in line["markers"]),
                 )
             case "looked up":
-                yield LookedUp(
+                yield h.LookedUp(
                     **said,
                     partition=partition,
                     timestamp=line["timestamp"],
@@ -174,18 +155,18 @@ class _Reading:
                     found_timestamp=line["found"],
                 )
 
-    def _polled(self, line: Line, said: dict[str, Any], partition: TopicPartition) -> Iterator[Event]:
+    def _polled(self, line: Line, said: dict[str, Any], partition: TopicPartition) -> Iterator[h.Event]:
         records = _found(line["records"])
         position = self.ends.get((line["who"], partition))
         if position is None:
             if not records:
                 return
             position = records[0].offset
-            yield Moved(**said, partition=partition, position=position)
+            yield h.Moved(**said, partition=partition, position=position)
         behind = records[-1].offset + 1 if records else position
         next_position = behind if line["next"] is None else line["next"]
         self.ends[line["who"], partition] = next_position
-        yield Polled(
+        yield h.Polled(
             **said,
             partition=partition,
             is_committed=line["committed"],
@@ -196,18 +177,18 @@ class _Reading:
             group=line["group"] or None,
         )
 
-    def _group(self, line: Line, said: dict[str, Any]) -> Iterator[Event]:
+    def _group(self, line: Line, said: dict[str, Any]) -> Iterator[h.Event]:
         said |= {"group": line["group"], "partition": _of(line["of"]), "offset": line["offset"]}
         match line["do"]:
             case "commits":
-                yield CommitsOffset(**said, transaction=self._transaction(line))
+                yield h.CommitsOffset(**said, transaction=self._transaction(line))
             case "offset committed":
                 if line[
                     "kept"
                 ]:  # else it may still come, even behind the next one: a request waits in a server that is stopped
-                    yield OffsetCommitted(**said, is_kept=True)
+                    yield h.OffsetCommitted(**said, is_kept=True)
             case "offset fetched":
-                yield OffsetFetched(**said, begun_ms=self._ms(line["begun"]))
+                yield h.OffsetFetched(**said, begun_ms=self._ms(line["begun"]))
 
     def _ms(self, at: int) -> float:
         assert self.origin is not None
@@ -223,5 +204,5 @@ def _of(where: list[Any]) -> TopicPartition:
     return TopicPartition(sys.intern(where[0]), where[1])
 
 
-def _found(records: Iterable[list[Any]]) -> tuple[Found, ...]:
-    return tuple(Found(offset, _interned(identity), timestamp) for offset, identity, timestamp in records)
+def _found(records: Iterable[list[Any]]) -> tuple[h.Found, ...]:
+    return tuple(h.Found(offset, _interned(identity), timestamp) for offset, identity, timestamp in records)

@@ -14,42 +14,14 @@ from triolog.protocol.types import TopicPartition
 
 from tests.support.logs import START_MS
 
+from . import history as h
 from .checker import check, copy_id, write_cycles
-from .history import (
-    Acknowledged,
-    ClockMoved,
-    CommitsOffset,
-    Compacts,
-    Damaged,
-    Ended,
-    Event,
-    Expires,
-    Found,
-    GivenUp,
-    Introduced,
-    LookedUp,
-    Lost,
-    Made,
-    Moved,
-    OffsetCommitted,
-    OffsetFetched,
-    Polled,
-    Refused,
-    Send,
-    Sent,
-    StartForgotten,
-    Stored,
-    Survived,
-    Trimmed,
-    Trims,
-    Wrong,
-)
 
 IN: Final = TopicPartition("in", 0)
 OTHER: Final = TopicPartition("in", 1)
 OUT: Final = TopicPartition("out", 0)
 WHO: Final = {"at_ms": 0, "who": "somebody"}
-Part = Event | list[Event]
+Part = h.Event | list[h.Event]
 """Of a history."""
 
 
@@ -58,42 +30,42 @@ def stamp(identity: str) -> int:
     return 1000 + int(identity.partition(":")[2].split()[0].partition("#")[0])
 
 
-def here(kind: type[Event], /, **fields: Any) -> Any:
+def here(kind: type[h.Event], /, **fields: Any) -> Any:
     """An event about the first partition."""
     return kind(**{**WHO, "partition": IN, **fields})
 
 
-def send(*ids: str, partition: TopicPartition = IN, transaction: str | None = None, producer: str = "p") -> Send:
-    records = tuple(Sent(identity, stamp(identity)) for identity in ids)
-    return Send(**WHO, partition=partition, producer=producer, records=records, transaction=transaction)
+def send(*ids: str, partition: TopicPartition = IN, transaction: str | None = None, producer: str = "p") -> h.Send:
+    records = tuple(h.Sent(identity, stamp(identity)) for identity in ids)
+    return h.Send(**WHO, partition=partition, producer=producer, records=records, transaction=transaction)
 
 
-def acknowledged(base_offset: int, *ids: str) -> Acknowledged:
-    return Acknowledged(**WHO, partition=IN, ids=ids, base_offset=base_offset)
+def acknowledged(base_offset: int, *ids: str) -> h.Acknowledged:
+    return h.Acknowledged(**WHO, partition=IN, ids=ids, base_offset=base_offset)
 
 
-def found(base_offset: int, *ids: str) -> tuple[Found, ...]:
-    return tuple(Found(offset, identity, stamp(identity)) for offset, identity in enumerate(ids, base_offset))
+def found(base_offset: int, *ids: str) -> tuple[h.Found, ...]:
+    return tuple(h.Found(offset, identity, stamp(identity)) for offset, identity in enumerate(ids, base_offset))
 
 
-def polled(position: int, records: tuple[Found, ...], next_position: int, **fields: Any) -> Polled:
+def polled(position: int, records: tuple[h.Found, ...], next_position: int, **fields: Any) -> h.Polled:
     fields = {"partition": IN, "is_committed": False, **fields}
-    return Polled(**WHO, position=position, records=records, next_position=next_position, **fields)
+    return h.Polled(**WHO, position=position, records=records, next_position=next_position, **fields)
 
 
 def stored(
-    *records: Found, partition: TopicPartition = IN, start: int = 0, committed: tuple[Found, ...] | None = None
-) -> list[Event]:
+    *records: h.Found, partition: TopicPartition = IN, start: int = 0, committed: tuple[h.Found, ...] | None = None
+) -> list[h.Event]:
     """For both kinds of readers; `committed` where the second finds something else."""
     end = max((record.offset for record in records), default=start - 1) + 1
     return [
-        Stored(**WHO, partition=partition, is_committed=is_committed, start_offset=start, end_offset=end, records=there)
+        h.Stored(**WHO, partition=partition, is_committed=is_committed, start_offset=start, end_offset=end, records=there)
         for is_committed, there in ((False, records), (True, records if committed is None else committed))
     ]
 
 
-def looked_up(timestamp: int, offset: int, found_timestamp: int | None, begun_ms: int = 1) -> LookedUp:
-    return here(LookedUp, timestamp=timestamp, begun_ms=begun_ms, offset=offset, found_timestamp=found_timestamp)
+def looked_up(timestamp: int, offset: int, found_timestamp: int | None, begun_ms: int = 1) -> h.LookedUp:
+    return here(h.LookedUp, timestamp=timestamp, begun_ms=begun_ms, offset=offset, found_timestamp=found_timestamp)
 
 
 def kinds(*events: Part) -> set[str]:
@@ -101,44 +73,44 @@ def kinds(*events: Part) -> set[str]:
     return {anomaly.kind for anomaly in check(flat)}
 
 
-def ended(outcome: bool | None, transaction: str = "t") -> Ended:
-    return Ended(**WHO, transaction=transaction, is_committed=outcome)
+def ended(outcome: bool | None, transaction: str = "t") -> h.Ended:
+    return h.Ended(**WHO, transaction=transaction, is_committed=outcome)
 
 
-def commits(offset: int, transaction: str | None = None, **who: Any) -> CommitsOffset:
-    return here(CommitsOffset, group="g", offset=offset, transaction=transaction, **who)
+def commits(offset: int, transaction: str | None = None, **who: Any) -> h.CommitsOffset:
+    return here(h.CommitsOffset, group="g", offset=offset, transaction=transaction, **who)
 
 
-def committed(offset: int, is_kept: bool | None = True, **who: Any) -> OffsetCommitted:
-    return here(OffsetCommitted, group="g", offset=offset, is_kept=is_kept, **who)
+def committed(offset: int, is_kept: bool | None = True, **who: Any) -> h.OffsetCommitted:
+    return here(h.OffsetCommitted, group="g", offset=offset, is_kept=is_kept, **who)
 
 
-def fetched(offset: int, **more: Any) -> OffsetFetched:
-    return here(OffsetFetched, group="g", offset=offset, **more)
+def fetched(offset: int, **more: Any) -> h.OffsetFetched:
+    return here(h.OffsetFetched, group="g", offset=offset, **more)
 
 
-def introduced(producer: str, epoch: int) -> Introduced:
-    return Introduced(**WHO, transactional_id="id", producer=producer, producer_id=7, epoch=epoch)
+def introduced(producer: str, epoch: int) -> h.Introduced:
+    return h.Introduced(**WHO, transactional_id="id", producer=producer, producer_id=7, epoch=epoch)
 
 
-def out_of_order(identity: str) -> GivenUp:
-    return GivenUp(**WHO, ids=(identity,), error="OUT_OF_ORDER_SEQUENCE_NUMBER")
+def out_of_order(identity: str) -> h.GivenUp:
+    return h.GivenUp(**WHO, ids=(identity,), error="OUT_OF_ORDER_SEQUENCE_NUMBER")
 
 
-def with_config(**config: str) -> Made:
-    return Made(**WHO, topic="in", config={key.replace("_", "."): value for key, value in config.items()})
+def with_config(**config: str) -> h.Made:
+    return h.Made(**WHO, topic="in", config={key.replace("_", "."): value for key, value in config.items()})
 
 
-def damaged(first: int, **more: Any) -> Damaged:
-    return here(Damaged, first_offset=first, next_offset=first + 1, **more)
+def damaged(first: int, **more: Any) -> h.Damaged:
+    return here(h.Damaged, first_offset=first, next_offset=first + 1, **more)
 
 
-def lost(at_ms: int, window_ms: float | None = None, *, synced: int = 0, oldest_ms: float = 10_000.0) -> Lost:
-    return Lost(at_ms=at_ms, who="operator", window_ms=window_ms, synced={IN: synced}, oldest_ms={IN: oldest_ms})
+def lost(at_ms: int, window_ms: float | None = None, *, synced: int = 0, oldest_ms: float = 10_000.0) -> h.Lost:
+    return h.Lost(at_ms=at_ms, who="operator", window_ms=window_ms, synced={IN: synced}, oldest_ms={IN: oldest_ms})
 
 
-def survived(*records: Found, **more: Any) -> Survived:
-    return here(Survived, records={record.offset: record.id for record in records}, **more)
+def survived(*records: h.Found, **more: Any) -> h.Survived:
+    return here(h.Survived, records={record.offset: record.id for record in records}, **more)
 
 
 SENT: Final = [send("a:0", "a:1", "a:2"), acknowledged(0, "a:0", "a:1", "a:2")]
@@ -165,15 +137,15 @@ K, L, M = found(0, "a:0#k1", "a:1#k2", "a:2#k1")
 TOMBSTONE: Final = [*KEYED, send("b:0#k1!"), acknowledged(3, "b:0#k1!")]
 BY_KEY: Final = [
     here(
-        Send,
+        h.Send,
         producer="p",
-        records=tuple(Sent(each, stamp(each), key) for each, key in (("a:0", "k"), ("a:1", "k"), ("a:2", "l"))),
+        records=tuple(h.Sent(each, stamp(each), key) for each, key in (("a:0", "k"), ("a:1", "k"), ("a:2", "l"))),
     ),
     acknowledged(0, "a:0", "a:1", "a:2"),
-    here(Compacts),
+    here(h.Compacts),
 ]
-TRIMS, TRIMMED = (here(kind, before_offset=2) for kind in (Trims, Trimmed))
-BEGINS: Final = here(Moved, position=2, is_start=True)
+TRIMS, TRIMMED = (here(kind, before_offset=2) for kind in (h.Trims, h.Trimmed))
+BEGINS: Final = here(h.Moved, position=2, is_start=True)
 ANOTHER: Final = [send("b:0"), acknowledged(1, "b:0"), *stored(A, *found(1, "b:0"))]
 """What is given the offset of one that is not there."""
 AFTER: Final = [survived(A), *ANOTHER]
@@ -186,12 +158,12 @@ ELSEWHERE: Final = [send("c:0"), send("c:2", partition=OTHER), damaged(0)]
 MOMENTS: Final = [*OVERLAPPING, commits(3), committed(3)]
 
 
-def in_time(*events: Event) -> list[Event]:
+def in_time(*events: h.Event) -> list[h.Event]:
     return [attrs.evolve(event, at_ms=float(number)) for number, event in enumerate(events)]
 
 
-def refuses(*offsets: int) -> list[Event]:
-    return [here(Refused, is_committed=False, offset=offset) for offset in offsets]
+def refuses(*offsets: int) -> list[h.Event]:
+    return [here(h.Refused, is_committed=False, offset=offset) for offset in offsets]
 
 
 Row = tuple[str, list[Part]]
@@ -202,20 +174,25 @@ RECORDS: Final[list[Row]] = [
     ("lost", [SENT, stored(C, start=2)]),
     ("lost", [SENT[0], acknowledged(-1, "a:0"), stored(B, C)]),
     ("lost", [SENT[0], acknowledged(-1, "a:0", "a:1"), stored(*found(0, "a:0"), *found(1, "a:2"))]),
-    ("lost", [SENT, here(Expires, before_timestamp=1001), stored(C, start=2)]),
-    ("lost", [SENT, here(Expires, before_timestamp=1002), stored(A, C)]),
-    ("", [SENT, here(Expires, before_timestamp=1002), stored(C, start=2)]),
+    ("lost", [SENT, here(h.Expires, before_timestamp=1001), stored(C, start=2)]),
+    ("lost", [SENT, here(h.Expires, before_timestamp=1002), stored(A, C)]),
+    ("", [SENT, here(h.Expires, before_timestamp=1002), stored(C, start=2)]),
     ("unsent", [SENT, stored(A, B, C, *found(3, "z:0"))]),
     ("unsent", [SENT, stored(A, B, C._replace(timestamp=1))]),
     (
         "unsent",
-        [SENT, send("b:0"), GivenUp(**WHO, ids=("b:0",), error="refused", is_refused=True), stored(A, B, C, *found(3, "b:0"))],
+        [
+            SENT,
+            send("b:0"),
+            h.GivenUp(**WHO, ids=("b:0",), error="refused", is_refused=True),
+            stored(A, B, C, *found(3, "b:0")),
+        ],
     ),
-    ("", [SENT, send("b:0"), GivenUp(**WHO, ids=("b:0",), error="no answer"), stored(A, B, C, *found(3, "b:0"))]),
+    ("", [SENT, send("b:0"), h.GivenUp(**WHO, ids=("b:0",), error="no answer"), stored(A, B, C, *found(3, "b:0"))]),
     ("duplicate", [SENT, stored(A, B, C, *found(3, "a:2"))]),
     ("divergent", [SENT, send("b:0"), polled(2, found(2, "b:0"), 3), stored(A, B, C)]),
     ("reordered", [send("a:0"), send("a:1"), acknowledged(1, "a:0"), acknowledged(0, "a:1"), stored(*found(0, "a:1", "a:0"))]),
-    ("stuck", [Wrong(**WHO, kind="stuck", detail="at 5")]),
+    ("stuck", [h.Wrong(**WHO, kind="stuck", detail="at 5")]),
 ]
 READERS: Final[list[Row]] = [
     ("", [SENT, polled(0, (A, B), 2), polled(2, (C,), 3), looked_up(1001, 1, 1001), looked_up(5000, -1, -1), stored(A, B, C)]),
@@ -223,7 +200,7 @@ READERS: Final[list[Row]] = [
     ("nonmonotonic poll", [SENT, polled(0, (B, A), 2), stored(A, B, C)]),
     ("nonmonotonic poll, skipped", [SENT, polled(1, (A,), 2), stored(A, B, C)]),
     ("nonmonotonic poll", [SENT, polled(0, (A, B), 2), polled(3, (), 3), stored(A, B, C)]),
-    ("", [SENT, polled(0, (A, B), 2), here(Moved, position=0), polled(0, (A,), 1), stored(A, B, C)]),
+    ("", [SENT, polled(0, (A, B), 2), here(h.Moved, position=0), polled(0, (A,), 1), stored(A, B, C)]),
     ("skipped", [SENT, polled(0, (A, C), 3), stored(A, B, C)]),
     ("wrong time", [SENT, looked_up(1001, 2, 1002), stored(A, B, C)]),
     ("wrong time", [SENT, looked_up(1001, 0, 1000), stored(A, B, C)]),
@@ -288,7 +265,7 @@ SEQUENCES: Final[list[Row]] = [
             [send("c:0", "c:1", "c:2"), acknowledged(0, "c:0", "c:1"), out_of_order("c:2"), trims, stored(*left, start=start)],
         )
         for kind, start, left in (("out of sequence", 1, found(1, "c:1")), ("", 2, ()))
-        for trims in [here(Trims, before_offset=start)]
+        for trims in [here(h.Trims, before_offset=start)]
     ),
 ]
 GROUPS: Final[list[Row]] = [
@@ -334,7 +311,7 @@ KEPT: Final[list[Row]] = [
     ("", [KEYED, send("b:0#k1", transaction="t"), acknowledged(3, "b:0#k1"), ended(False), stored(L, M)]),
     ("lost", [KEYED, send("b:0#k1", transaction="t"), acknowledged(3, "b:0#k1"), ended(False), stored(L)]),
     ("lost", [TOMBSTONE, stored(L)]),
-    ("", [TOMBSTONE, ClockMoved(**WHO, ms=1000), stored(L)]),
+    ("", [TOMBSTONE, h.ClockMoved(**WHO, ms=1000), stored(L)]),
     ("lost", [with_config(), SENT, stored(C, start=2)]),
     ("lost", [with_config(retention_ms=str(START_MS)), SENT, stored(C, start=2)]),
     ("", [with_config(retention_ms="1"), SENT, stored(C, start=2)]),
@@ -345,8 +322,8 @@ KEPT: Final[list[Row]] = [
     ("", [SENT, TRIMS, TRIMMED, stored(C, start=2)]),
     ("came back", [SENT, TRIMS, TRIMMED, stored(A, B, C)]),
     # seed 60490: somebody took away the file that says where the log begins
-    ("", [SENT, TRIMS, TRIMMED, here(StartForgotten), stored(A, B, C)]),
-    ("came back", [SENT, TRIMS, TRIMMED, here(StartForgotten), TRIMS, TRIMMED, stored(A, B, C)]),
+    ("", [SENT, TRIMS, TRIMMED, here(h.StartForgotten), stored(A, B, C)]),
+    ("came back", [SENT, TRIMS, TRIMMED, here(h.StartForgotten), TRIMS, TRIMMED, stored(A, B, C)]),
     # seed 50270: the power was cut while the checkpoint was written, before the deletion was answered
     ("", [SENT, TRIMS, BEGINS, stored(A, B, C)]),
     ("", [SENT, TRIMS, BEGINS, stored(C, start=2)]),
@@ -402,10 +379,13 @@ AFTER_A_LOSS: Final[list[Row]] = [
     *(
         (kind, [SENT, then, survived(), send("b:0"), acknowledged(0, "b:0"), stored(*found(0, "b:0"))])
         for kind, then in (
-            ("", [here(Trims, before_offset=3), lost(5, synced=3)]),
-            ("", [here(Trims, before_offset=3), lost(5, synced=3, oldest_ms=0.0)]),
+            ("", [here(h.Trims, before_offset=3), lost(5, synced=3)]),
+            ("", [here(h.Trims, before_offset=3), lost(5, synced=3, oldest_ms=0.0)]),
             ("divergent, lost", [lost(5, synced=3)]),
-            ("came back, divergent, lost", [here(Trims, before_offset=3), here(Trimmed, before_offset=3), lost(5, synced=3)]),
+            (
+                "came back, divergent, lost",
+                [here(h.Trims, before_offset=3), here(h.Trimmed, before_offset=3), lost(5, synced=3)],
+            ),
         )
     ),
     # a marker may stand at its offset after the first loss, and be gone after the second

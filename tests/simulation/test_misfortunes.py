@@ -13,22 +13,8 @@ import pytest
 
 from tests.support.crash_fs import PowerCut
 
+from . import history as h
 from .device.disk import PAGE_BYTES, SimulatedDisk
-from .history import (
-    Acknowledged,
-    Damaged,
-    Ended,
-    Event,
-    GivenUp,
-    Happened,
-    History,
-    Introduced,
-    Lost,
-    Refused,
-    Send,
-    Stored,
-    Survived,
-)
 from .script import KEYED, Script, Step
 from .verdict import judge
 
@@ -57,9 +43,9 @@ def world(steps: list[Step], topic: str = "plain", config: dict[str, str] = SMAL
     return Script("misfortunes", fields.pop("durability"), {topic: {"partitions": 1, "config": config}}, tuple(steps), **fields)
 
 
-def events(script: Script, *kinds: type[Event]) -> list[Any]:
+def events(script: Script, *kinds: type[h.Event]) -> list[Any]:
     """Of a world in which nothing was wrong: the events of each kind."""
-    history = History()
+    history = h.History()
     verdict = judge(script, history)
     assert verdict.is_good, str(verdict)
     return [[event for event in history.events if isinstance(event, kind)] for kind in kinds]
@@ -69,7 +55,7 @@ def test_a_topic_is_compacted_while_it_is_written_and_children_are_killed() -> N
     kills = [Step(at_ms, "operator", "kill", {"for_ms": 0, "after": 3, "when": "child"}) for at_ms in (1000, 6000)]
     ends = Step(20_000, "operator", "clock", {"ms": 0})
     script = world([*sends("keyed 0", KEYED, 40), *kills, Step(9000, "operator", "child"), ends], KEYED, COMPACTED)
-    [[everything, _]] = events(script, Stored)
+    [[everything, _]] = events(script, h.Stored)
     assert everything.end_offset > 150
     assert 5 <= len(everything.records) < 100
 
@@ -78,7 +64,7 @@ def test_a_topic_is_compacted_while_it_is_written_and_children_are_killed() -> N
 def test_a_flipped_bit_is_met_by_readers_and_by_nobody_else(end: str) -> None:
     rot = {"topic": "plain", "partition": 0, "share": 0.3, "byte": 0.9, "bit": 2, "end": end, "for_ms": 0}
     script = world([*sends("kafka 0", "plain"), Step(6000, "operator", "rot", rot)], rots=True)
-    [damaged], refused = events(script, Damaged, Refused)
+    [damaged], refused = events(script, h.Damaged, h.Refused)
     assert {event.offset for event in refused} == set(damaged.offsets)
 
 
@@ -87,7 +73,7 @@ def test_a_directory_fails_and_comes_back() -> None:
     steps = [*sends("kafka 0", "plain"), *sends("kafka 1", "stamped", 80)]
     steps += [Step(2000, "operator", "fail_directory", {"directory": 0}), Step(14_000, "operator", "replug", {"for_ms": 100})]
     script = Script("directory", "fsync", topics, tuple(sorted(steps, key=lambda step: step.at_ms)), directories=2)
-    [everything] = events(script, Stored)
+    [everything] = events(script, h.Stored)
     assert all(event.end_offset >= 100 for event in everything if event.partition.partition == 0)
 
 
@@ -97,7 +83,7 @@ def test_a_power_cut_takes_what_was_not_synced_and_that_is_found_out() -> None:
     lost = 0
     for number in range(6):
         script = Script(f"power {number}", "os", {"plain": {"partitions": 1, "config": {}}}, tuple(steps))
-        [_], [survived] = events(script, Lost, Survived)
+        [_], [survived] = events(script, h.Lost, h.Survived)
         lost += not survived.records
     assert lost
 
@@ -107,7 +93,7 @@ def test_what_a_sync_has_failed_on_may_be_lost_at_the_next_start() -> None:
     fail = Step(2000, "operator", "fail", {"operation": "sync", "error": "EIO", "skip": 0})
     kill = Step(4000, "operator", "kill", {"for_ms": 0, "after": 0})
     script = world([*sends("kafka 0", "plain"), fail, kill], durability="group:100")
-    [lost], [_] = events(script, Lost, Survived)
+    [lost], [_] = events(script, h.Lost, h.Survived)
     assert lost.window_ms is None
 
 
@@ -123,7 +109,7 @@ def test_who_gets_an_epoch_that_was_lost_is_introduced_as_another_one() -> None:
     are_given_again = 0
     for number in range(4):
         script = Script(f"epoch {number}", "os", topics, tuple(sorted(steps, key=lambda step: step.at_ms)))
-        introductions, sends_of_all = events(script, Introduced, Send)
+        introductions, sends_of_all = events(script, h.Introduced, h.Send)
         introduced = {event.producer: (event.producer_id, event.epoch) for event in introductions}
         assert introduced.keys() == {event.producer for event in sends_of_all}
         are_given_again += len(set(introduced.values())) < len(introduced)
@@ -136,7 +122,7 @@ def test_a_careless_producer_that_got_no_answer_sends_nothing_behind_what_may_be
     said = {"parts": parts, "end": "commit", "pause_ms": 200, "is_careless": True}
     steps = [Step(at_ms, "zombie 0", "transaction", said) for at_ms in (500, 2000)]
     script = world([*steps, Step(2100, "operator", "restart", {"for_ms": 5000})], durability="os")
-    [given_up], ended = events(script, GivenUp, Ended)
+    [given_up], ended = events(script, h.GivenUp, h.Ended)
     assert given_up.error == "no answer"
     assert [event.is_committed for event in ended] == [True, None]
 
@@ -144,7 +130,7 @@ def test_a_careless_producer_that_got_no_answer_sends_nothing_behind_what_may_be
 def test_offsets_of_a_stopped_log_that_lost_its_end_are_given_to_nobody() -> None:
     shorten = {"topic": "plain", "partition": 0, "batches": 2, "for_ms": 0}
     script = world([*sends("kafka 0", "plain"), Step(2100, "operator", "shorten", shorten)], rots=True)
-    [damaged], [everything, _] = events(script, Damaged, Stored)
+    [damaged], [everything, _] = events(script, h.Damaged, h.Stored)
     assert len(damaged.offsets) == 10
     assert everything.end_offset > damaged.next_offset
     assert {record.offset for record in everything.records} == set(range(everything.end_offset)) - set(damaged.offsets)
@@ -155,7 +141,7 @@ def test_a_server_does_not_start_with_another_digit_in_the_file_of_topics() -> N
     for number in range(6):
         misprint = {"directory": 0, "share": 0.1 + 0.15 * number, "bit": 0, "for_ms": 0}
         script = world([*sends("kafka 0", "plain", 5), Step(1500, "operator", "misprint", misprint)])
-        [happened] = events(script, Happened)
+        [happened] = events(script, h.Happened)
         refused += any("topics.json" in event.what and "not start" in event.what for event in happened)
     assert refused
 
@@ -168,7 +154,7 @@ def test_what_was_appended_before_a_stop_and_not_answered_is_known_again() -> No
         for who in ("kafka 0", "bundle 0")
     ]
     restart = Step(1050, "operator", "restart", {"for_ms": 0, "unheard_ms": 300})
-    given_up, acknowledged = events(world([*steps, restart]), GivenUp, Acknowledged)
+    given_up, acknowledged = events(world([*steps, restart]), h.GivenUp, h.Acknowledged)
     assert not given_up
     assert sum(len(event.ids) for event in acknowledged) == 200
 

@@ -19,6 +19,7 @@ from triolog.server.broker import Broker, FetchPartition, ReaderView
 from triolog.server.storage.disk.checkpoints import CLEANER_OFFSET_FILE, RECOVERY_POINT_FILE, encode_offsets
 
 from tests.support.brokers import batches_from, records_from, running_broker, value
+from tests.support.damaged_batches import flip
 from tests.support.logs import START_MS
 from tests.support.transactions import TransactionalProducer
 
@@ -114,9 +115,7 @@ def _record(partition: TopicPartition, number: int) -> list[tuple[int | None, by
 def _damage(path: Path, partition: TopicPartition) -> None:
     """Flip a bit in the partition's first batch and let the stop be unclean: a gap comes of it."""
     log = path / str(partition) / "00000000000000000000.log"
-    content = bytearray(log.read_bytes())
-    content[70] ^= 1
-    log.write_bytes(content)
+    flip(log, 70)
     for name in (".kafka_cleanshutdown", "recovery-point-offset-checkpoint"):
         (path / name).unlink()
 

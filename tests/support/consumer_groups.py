@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import attrs
 from triolog.protocol.coordinator.consumer_group_records import CONSUMER_GROUP_RECORDS
@@ -21,6 +21,8 @@ from triolog.server.groups.assigned.values import (
 from triolog.server.groups.consumer.group import ConsumerGroup
 from triolog.server.groups.consumer.groups import ConsumerGroups
 from triolog.server.groups.consumer.member import ConsumerHeartbeat
+
+T = TypeVar("T")
 
 GROUP = "group"
 REBALANCE_TIMEOUT_MS = 60_000
@@ -71,6 +73,7 @@ class DrivenGroups:
     GROUP: ClassVar[str] = GROUP
 
     topics: Topics
+    settings: AssignedGroupSettings = attrs.field(factory=AssignedGroupSettings)
     now_ms: int = attrs.field(default=0, kw_only=True)
     log: list[tuple[bytes, bytes | None]] = attrs.field(factory=list, kw_only=True)
     groups: Any = attrs.field(init=False)
@@ -80,6 +83,13 @@ class DrivenGroups:
 
     def new_groups(self) -> Any:
         raise NotImplementedError
+
+    def answer(self, request: Any) -> Any:
+        """To a heartbeat."""
+        plan: Plan[Any] = self.groups.heartbeat(request, self.now_ms)
+        self.commit(plan)
+        assert plan.answer is not None
+        return plan.answer
 
     def commit(self, plan: Any) -> None:
         self.keep(plan)
@@ -117,15 +127,17 @@ class DrivenGroups:
 
     def compact(self) -> None:
         """Keep the newest record of each key, where it is."""
-        last = {key: place for place, (key, _) in enumerate(self.log)}
-        self.log = [entry for place, entry in enumerate(self.log) if last[entry[0]] == place]
+        self.log = compacted(self.log)
+
+
+def compacted(log: list[tuple[bytes, T]]) -> list[tuple[bytes, T]]:
+    last = {key: place for place, (key, _) in enumerate(log)}
+    return [entry for place, entry in enumerate(log) if last[entry[0]] == place]
 
 
 @attrs.define(eq=False)
 class Driven(DrivenGroups):
     RECORDS = CONSUMER_GROUP_RECORDS
-
-    settings: AssignedGroupSettings = attrs.field(factory=AssignedGroupSettings)
 
     def new_groups(self) -> ConsumerGroups:
         return ConsumerGroups(self.settings, self.topics)
@@ -137,10 +149,8 @@ class Driven(DrivenGroups):
         return found
 
     def heartbeat(self, request: ConsumerHeartbeat) -> HeartbeatAnswer:
-        plan: Plan[Any] = self.groups.heartbeat(request, self.now_ms)
-        self.commit(plan)
-        assert plan.answer is not None
-        return plan.answer
+        answer: HeartbeatAnswer = self.answer(request)
+        return answer
 
 
 @attrs.define(eq=False, kw_only=True)

@@ -62,15 +62,12 @@ class Containers:
         return ("--root", str(self.storage / "root"), "--runroot", str(self.storage / "run"))
 
     def podman(self, *arguments: str) -> str:
-        """Return what a podman command prints."""
         return _run("podman", *self.options, *arguments)
 
     def create(self, *options: str, command: tuple[str, ...] = ()) -> str:
-        """Create a container, and return its id."""
         return self.podman("create", *LIMITS, *options, IMAGE, *command)
 
     def run(self, *options: str, command: tuple[str, ...] = ()) -> str:
-        """Return what a command in a new container prints."""
         return self.podman("run", "--rm", *LIMITS, *options, IMAGE, *command)
 
     def published(self, container: str, port: int) -> str:

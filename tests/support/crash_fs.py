@@ -29,18 +29,7 @@ import attrs
 from triolog.protocol.types import Bytes
 from triolog.server.storage.disk.filesystem import CREATE, FileSystem
 
-from tests.support.crash_nodes import (
-    SECTORS_PER_PAGE,
-    Directory,
-    File,
-    Node,
-    Size,
-    copied,
-    files_below,
-    listed,
-    nodes_below,
-    survivor,
-)
+from tests.support import crash_nodes
 
 PAGE_BYTES: Final = 4096
 
@@ -65,7 +54,7 @@ CHANGING: Final = frozenset(
 
 @attrs.define
 class _Descriptor:
-    file: File
+    file: crash_nodes.File
     writable: bool
     told: int
     """The last error of write-back that this descriptor was told of (see File.errors)."""
@@ -87,7 +76,7 @@ class WholeCrashSync:
 
     def __init__(self, fs: CrashFileSystem) -> None:
         self._fs = fs
-        self._told = sum(file.errors for file in files_below(fs._root))
+        self._told = sum(file.errors for file in crash_nodes.files_below(fs._root))
 
     def sync_instead(self, syncs: int) -> bool:
         try:
@@ -119,12 +108,12 @@ class CrashFileSystem:
     """`FileSystem` in memory. `/` is there; paths are absolute."""
 
     def __init__(self, *, page_bytes: int = PAGE_BYTES) -> None:
-        if page_bytes < SECTORS_PER_PAGE or page_bytes % SECTORS_PER_PAGE:
-            raise ValueError(f"a page of {page_bytes} bytes is not {SECTORS_PER_PAGE} sectors")
+        if page_bytes < crash_nodes.SECTORS_PER_PAGE or page_bytes % crash_nodes.SECTORS_PER_PAGE:
+            raise ValueError(f"a page of {page_bytes} bytes is not {crash_nodes.SECTORS_PER_PAGE} sectors")
         self._page_bytes = page_bytes
         self.free = 2**40
         """What `free_bytes` answers; writes do not change it."""
-        self._root = Directory()
+        self._root = crash_nodes.Directory()
         self._open: dict[int, _Descriptor] = {}
         self._next_fd = 3
         self._failures: dict[str, list[_Failure]] = {}
@@ -138,7 +127,7 @@ class CrashFileSystem:
         """The file system after a power cut now. This one is off from then on. None: one that takes all that it may."""
         self._off = True
         after = self._another()
-        after._root = survivor(self._root, rng, self._page_bytes)
+        after._root = crash_nodes.survivor(self._root, rng, self._page_bytes)
         return after
 
     def moments(self) -> list[CrashFileSystem]:
@@ -158,13 +147,13 @@ class CrashFileSystem:
         """The same files and names, synced or not, and the same chances; nothing of it is open, nothing is ordered."""
         copy = self._another()
         copy.free = self.free
-        copy._root = copied(self._root)
+        copy._root = crash_nodes.copied(self._root)
         return copy
 
     @whole
     def tree(self) -> dict[str, bytes]:
         """Every file by its path with what a read of it would give, every directory with a slash behind its name."""
-        return dict(listed(self._root, "/"))
+        return dict(crash_nodes.listed(self._root, "/"))
 
     def cut_after(self, changes: int | None) -> None:
         """Switch the machine off after so many more changing operations: the next one raises PowerCut. None: never."""
@@ -184,7 +173,7 @@ class CrashFileSystem:
 
     def drop_caches(self, rng: random.Random) -> None:
         """Every clean page is forgotten: what no sync brought to the device reads as what is there."""
-        for file in files_below(self._root):
+        for file in crash_nodes.files_below(self._root):
             file.drop_caches(rng, self._page_bytes)
 
     def end_process(self) -> None:
@@ -208,7 +197,6 @@ class CrashFileSystem:
         return len(self._open)
 
     def content(self, path: str) -> bytes:
-        """What a read of the whole file would give."""
         content = self._file(path).content
         return content.read(0, content.size)
 
@@ -216,7 +204,7 @@ class CrashFileSystem:
         """What of the file is on the device for sure, None when its name is not. An unsynced parent is not looked at."""
         directory, name = self._parent(path)
         node = directory.synced.get(name)
-        if not isinstance(node, File):
+        if not isinstance(node, crash_nodes.File):
             return None
         durable = node.durable(self._page_bytes)
         return durable.read(0, durable.size)
@@ -238,17 +226,17 @@ class CrashFileSystem:
         self._enter("open")
         directory, name = self._parent(path)
         node = directory.entries.get(name)
-        if isinstance(node, Directory):
+        if isinstance(node, crash_nodes.Directory):
             raise _os_error(errno.EISDIR, path)
         if node is None:
             if not flags & os.O_CREAT:
                 raise _os_error(errno.ENOENT, path)
-            node = File()
+            node = crash_nodes.File()
             directory.change({name: node})
         elif flags & os.O_CREAT and flags & os.O_EXCL:
             raise _os_error(errno.EEXIST, path)
         if flags & os.O_TRUNC and node.content.size:
-            node.change(Size(0))
+            node.change(crash_nodes.Size(0))
         fd, self._next_fd = self._next_fd, self._next_fd + 1
         self._open[fd] = _Descriptor(node, bool(flags & (os.O_RDWR | os.O_WRONLY)), node.sample_error())
         return fd
@@ -282,14 +270,14 @@ class CrashFileSystem:
     @whole
     def truncate(self, fd: int, size: int) -> None:
         self._enter("truncate")
-        self._by_fd(fd, writing=True).change(Size(size))
+        self._by_fd(fd, writing=True).change(crash_nodes.Size(size))
 
     @whole
     def allocate(self, fd: int, size: int) -> None:
         self._enter("allocate")
         file = self._by_fd(fd, writing=True)
         if size > file.content.size:
-            file.change(Size(size))
+            file.change(crash_nodes.Size(size))
 
     @whole
     def sync(self, fd: int) -> None:
@@ -321,8 +309,8 @@ class CrashFileSystem:
         """Every file and every name goes to the device. Answers how many failures of write-back there were."""
         self._enter("sync_all")
         errors = 0
-        for node in nodes_below(self._root):
-            if isinstance(node, File):
+        for node in crash_nodes.nodes_below(self._root):
+            if isinstance(node, crash_nodes.File):
                 node.sync(self._page_bytes)
                 errors += node.errors
             else:
@@ -350,7 +338,7 @@ class CrashFileSystem:
         if node is None:
             raise _os_error(errno.ENOENT, source)
         replaced = directory.entries.get(target_name)
-        if isinstance(replaced, Directory) and (replaced.entries or isinstance(node, File)):
+        if isinstance(replaced, crash_nodes.Directory) and (replaced.entries or isinstance(node, crash_nodes.File)):
             raise _os_error(errno.ENOTEMPTY if replaced.entries else errno.EISDIR, target)
         if name != target_name:
             directory.change({name: None, target_name: node})
@@ -377,12 +365,12 @@ class CrashFileSystem:
 
     def is_directory(self, path: str) -> bool:
         self._enter("is_directory")
-        return isinstance(self._find(path), Directory)
+        return isinstance(self._find(path), crash_nodes.Directory)
 
     def file_size(self, path: str) -> int | None:
         self._enter("file_size")
         node = self._find(path)
-        return node.content.size if isinstance(node, File) else None
+        return node.content.size if isinstance(node, crash_nodes.File) else None
 
     def modified_ms(self, path: str) -> int:
         """Where the clocks of tests start, whatever was written since: this file system has no clock of its own."""
@@ -411,9 +399,9 @@ class CrashFileSystem:
         for name in _names(path):
             node = directory.entries.get(name)
             if node is None:
-                node = Directory()
+                node = crash_nodes.Directory()
                 directory.change({name: node})
-            if isinstance(node, File):
+            if isinstance(node, crash_nodes.File):
                 raise _os_error(errno.ENOTDIR, path)
             directory = node
 
@@ -456,38 +444,38 @@ class CrashFileSystem:
             return failure
         raise _os_error(failure.error, operation)
 
-    def _by_fd(self, fd: int, *, writing: bool = False) -> File:
+    def _by_fd(self, fd: int, *, writing: bool = False) -> crash_nodes.File:
         descriptor = self._open.get(fd)
         if descriptor is None or (writing and not descriptor.writable):
             raise _os_error(errno.EBADF, fd)
         return descriptor.file
 
-    def _find(self, path: str) -> Node | None:
-        node: Node | None = self._root
+    def _find(self, path: str) -> crash_nodes.Node | None:
+        node: crash_nodes.Node | None = self._root
         for name in _names(path):
-            if not isinstance(node, Directory):
+            if not isinstance(node, crash_nodes.Directory):
                 return None
             node = node.entries.get(name)
         return node
 
-    def _directory(self, path: str) -> Directory:
+    def _directory(self, path: str) -> crash_nodes.Directory:
         node = self._find(path)
-        if not isinstance(node, Directory):
+        if not isinstance(node, crash_nodes.Directory):
             raise _os_error(errno.ENOENT if node is None else errno.ENOTDIR, path)
         return node
 
-    def _file(self, path: str) -> File:
+    def _file(self, path: str) -> crash_nodes.File:
         node = self._find(path)
-        if not isinstance(node, File):
+        if not isinstance(node, crash_nodes.File):
             raise _os_error(errno.ENOENT if node is None else errno.EISDIR, path)
         return node
 
-    def _parent(self, path: str) -> tuple[Directory, str]:
+    def _parent(self, path: str) -> tuple[crash_nodes.Directory, str]:
         *parents, name = _names(path)
         node = self._root
         for parent in parents:
             child = node.entries.get(parent)
-            if not isinstance(child, Directory):
+            if not isinstance(child, crash_nodes.Directory):
                 raise _os_error(errno.ENOENT if child is None else errno.ENOTDIR, path)
             node = child
         return node, name

@@ -6,7 +6,6 @@ fails with EMFILE, until the limit is raised again.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import resource
@@ -55,26 +54,6 @@ def limited_to(count: int) -> str:
 def imports_of(folder: Path) -> list[str]:
     """The modules that servers in a folder have looked for until now; the command is to run `TELLS_IMPORTS`."""
     return (folder / "imports").read_text().split()
-
-
-def kafka_address(server: ServerProcess) -> tuple[str, int]:
-    """Where Kafka's protocol is listened for."""
-    return _address(server.ready_file, "kafka")
-
-
-def metrics_address(server: ServerProcess) -> tuple[str, int]:
-    """Where HTTP is."""
-    return _address(server.ready_file, "metrics")
-
-
-def control_address(server: ServerProcess) -> tuple[str, int]:
-    """Where a server for tests is told what to do."""
-    return _address(server.ready_file, "control")
-
-
-def _address(ready_file: Path, name: str) -> tuple[str, int]:
-    host, _, port = json.loads(ready_file.read_text())[name].rpartition(":")
-    return host, int(port)
 
 
 @contextmanager

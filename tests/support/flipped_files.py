@@ -173,7 +173,6 @@ async def _others(broker: Broker) -> dict[str, object]:
 
 
 def flipped(content: bytes, bit: int) -> bytes:
-    """One bit is another one."""
     changed = bytearray(content)
     changed[bit // 8] ^= 1 << bit % 8
     return bytes(changed)
@@ -188,7 +187,6 @@ def damages(content: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def with_file(fs: CrashFileSystem, path: str, content: bytes) -> CrashFileSystem:
-    """A copy where the file has that content."""
     copy = fs.copy()
     put(copy, path, content)
     return copy

@@ -28,8 +28,6 @@ LINK: Final = "link"
 GROUP: Final = f"triolog-forward.{NODE}.{LINK}"
 TOPIC: Final = "readings"
 
-Plain = tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
-
 
 def until(condition: Callable[[], object], what: str, patience_s: float = PATIENCE_S) -> None:
     """Wait until it is so; for states of threads that nobody announces."""
@@ -90,7 +88,6 @@ class Running:
         self.stop()
 
     def stop(self) -> None:
-        """Let it end in order."""
         self.link.wishes.stop()
         self.wait()
 

@@ -134,7 +134,6 @@ class GateFileSystem(OsFileSystem):
         self._failures.append(Failure(operation, suffix, number, times, after_bytes))
 
     def heal(self) -> None:
-        """Nothing fails from now on."""
         self._failures.clear()
 
     def count(self, operation: str, suffix: str = "") -> int:
@@ -152,7 +151,6 @@ class GateFileSystem(OsFileSystem):
 
     @property
     def open_paths(self) -> list[str]:
-        """Files that are open now."""
         return list(self._paths.values())
 
     def _enter(self, operation: str, path: str) -> Failure | None:

@@ -9,18 +9,8 @@ from typing import Any, Final
 
 import attrs
 from triolog.protocol.errors import ErrorCode
+from triolog.server.groups.classic import values
 from triolog.server.groups.classic.groups import ClassicGroups
-from triolog.server.groups.classic.values import (
-    GroupSettings,
-    Heartbeat,
-    Join,
-    JoinAnswer,
-    LeavingMember,
-    Outcome,
-    Store,
-    Sync,
-    SyncAnswer,
-)
 from triolog.server.groups.values import GroupListing, GroupState
 
 GROUP: Final = "group"
@@ -33,13 +23,13 @@ REBALANCE_MS: Final = 60_000
 class Bench:
     """One machine. Answers are kept under the caller's number."""
 
-    settings: GroupSettings = attrs.field(factory=lambda: GroupSettings(initial_rebalance_delay_ms=0))
+    settings: values.GroupSettings = attrs.field(factory=lambda: values.GroupSettings(initial_rebalance_delay_ms=0))
     stores_at_once: bool = True
     now_ms: int = 1_000_000
-    answers: dict[int, JoinAnswer | SyncAnswer] = attrs.field(factory=dict)
-    log: list[Store] = attrs.field(factory=list)
+    answers: dict[int, values.JoinAnswer | values.SyncAnswer] = attrs.field(factory=dict)
+    log: list[values.Store] = attrs.field(factory=list)
     """Every record that the machine wanted stored, in order."""
-    waiting_stores: list[Store] = attrs.field(factory=list)
+    waiting_stores: list[values.Store] = attrs.field(factory=list)
     groups: ClassicGroups = attrs.field(init=False)
     _callers: itertools.count[int] = attrs.field(factory=itertools.count)
     _ids: itertools.count[int] = attrs.field(factory=itertools.count)
@@ -57,7 +47,7 @@ class Bench:
     def listings(self) -> list[GroupListing]:
         return [found for group_id in self.groups.group_ids() if (found := self.groups.listing(group_id)) is not None]
 
-    def take(self, outcome: Outcome) -> None:
+    def take(self, outcome: values.Outcome) -> None:
         for token, answer in outcome.answers:
             assert isinstance(token, int)
             assert token not in self.answers, "a caller was answered twice"
@@ -78,14 +68,14 @@ class Bench:
         store = self.waiting_stores.pop(0)
         self.take(self.groups.store_failed(store.ticket, error, self.now_ms))
 
-    def joined(self, caller: int) -> JoinAnswer:
+    def joined(self, caller: int) -> values.JoinAnswer:
         answer = self.answers[caller]
-        assert isinstance(answer, JoinAnswer)
+        assert isinstance(answer, values.JoinAnswer)
         return answer
 
-    def synced(self, caller: int) -> SyncAnswer:
+    def synced(self, caller: int) -> values.SyncAnswer:
         answer = self.answers[caller]
-        assert isinstance(answer, SyncAnswer)
+        assert isinstance(answer, values.SyncAnswer)
         return answer
 
     def is_waiting(self, caller: int) -> bool:
@@ -94,7 +84,7 @@ class Bench:
     def join(self, member_id: str = "", *, group_id: str = GROUP, **changes: Any) -> int:
         """A consumer of version 4 or later joins; answers the caller's number."""
         caller = next(self._callers)
-        request = Join(
+        request = values.Join(
             group_id=group_id,
             protocol_type="consumer",
             protocols=RANGE,
@@ -115,16 +105,16 @@ class Bench:
 
     def sync(self, member: str, generation: int, *, group_id: str = GROUP, **changes: Any) -> int:
         caller = next(self._callers)
-        request = Sync(group_id=group_id, generation=generation, member_id=member)
+        request = values.Sync(group_id=group_id, generation=generation, member_id=member)
         self.take(self.groups.sync(attrs.evolve(request, **changes), caller, self.now_ms))
         return caller
 
     def heartbeat(self, member_id: str, generation: int, instance_id: str | None = None, *, group_id: str = GROUP) -> ErrorCode:
-        request = Heartbeat(group_id=group_id, generation=generation, member_id=member_id, group_instance_id=instance_id)
+        request = values.Heartbeat(group_id=group_id, generation=generation, member_id=member_id, group_instance_id=instance_id)
         return self.groups.heartbeat(request, self.now_ms)
 
-    def leave(self, *members: str | LeavingMember, group_id: str = GROUP) -> list[ErrorCode]:
-        leaving = [LeavingMember(each) if isinstance(each, str) else each for each in members]
+    def leave(self, *members: str | values.LeavingMember, group_id: str = GROUP) -> list[ErrorCode]:
+        leaving = [values.LeavingMember(each) if isinstance(each, str) else each for each in members]
         answer, outcome = self.groups.leave(group_id, leaving, self.now_ms)
         self.take(outcome)
         assert answer.error is ErrorCode.NONE

@@ -64,7 +64,6 @@ class HttpProducer:
         return self.request("POST", path, body, {"content-type": content_type, **named})
 
     def values(self, path: str, *values: Any, **headers: str) -> Reply:
-        """Append these values as JSON."""
         return self.post(path, json.dumps({"records": [{"value": value} for value in values]}).encode(), **headers)
 
     def stream(self, path: str, pieces: Iterable[bytes], **headers: str) -> Reply:
@@ -89,7 +88,6 @@ class RawStream:
         self._socket.close()
 
     def send(self, piece: bytes) -> None:
-        """Send one chunk."""
         self._socket.sendall(b"%x\r\n%b\r\n" % (len(piece), piece))
 
     def break_off(self) -> Reply:
@@ -98,7 +96,6 @@ class RawStream:
         return self.reply()
 
     def reply(self) -> Reply:
-        """Read the response."""
         response = http.client.HTTPResponse(self._socket)
         response.begin()
         return Reply(response.status, json.loads(response.read()))

@@ -121,7 +121,6 @@ class KafkaBroker:
             self._process = None
 
     def topics(self, *arguments: str) -> str:
-        """`kafka-topics.sh`; answers its output."""
         return self.calls.call("topics", *arguments).ok()
 
     def run_commands(self, commands: Sequence[str]) -> None:

@@ -2,89 +2,74 @@
 
 from __future__ import annotations
 
-from triolog.protocol.schema.fields import (
-    BOOL,
-    BYTES,
-    FLOAT64,
-    INT8,
-    INT16,
-    INT32,
-    INT64,
-    RECORDS,
-    STRING,
-    UINT16,
-    UINT32,
-    UUID,
-    struct,
-    wire,
-)
+from triolog.protocol.schema import fields as f
 from triolog.protocol.types import Bytes
 
 FIRST_FLEXIBLE = 2
 LAST_VERSION = 3
 
 
-@struct
+@f.struct
 class Leaf:
-    number: int = wire(INT32, default=-1)
-    late: int = wire(INT64, "3+", default=-1)
+    number: int = f.wire(f.INT32, default=-1)
+    late: int = f.wire(f.INT64, "3+", default=-1)
 
 
-@struct
+@f.struct
 class Inner:
-    name: str = wire(STRING)
-    leaves: list[Leaf] = wire([Leaf])
-    names: list[str] | None = wire([STRING], nullable="1+", default=None)
-    leaf: Leaf | None = wire(Leaf, nullable="1+", default=...)
-    tagged_leaf: Leaf = wire(Leaf, "2+", tag=0, default=...)
+    name: str = f.wire(f.STRING)
+    leaves: list[Leaf] = f.wire([Leaf])
+    names: list[str] | None = f.wire([f.STRING], nullable="1+", default=None)
+    leaf: Leaf | None = f.wire(Leaf, nullable="1+", default=...)
+    tagged_leaf: Leaf = f.wire(Leaf, "2+", tag=0, default=...)
 
 
-@struct
+@f.struct
 class Empty:
     """No field in any version; flexible ones have at least the count of tagged fields."""
 
 
-@struct
+@f.struct
 class Everything:
-    flag: bool = wire(BOOL)
-    int8: int = wire(INT8)
-    int16: int = wire(INT16)
-    uint16: int = wire(UINT16)
-    int32: int = wire(INT32)
-    uint32: int = wire(UINT32)
-    int64: int = wire(INT64)
-    float64: float = wire(FLOAT64)
-    uuid: bytes = wire(UUID)
-    text: str = wire(STRING)
-    null_text: str | None = wire(STRING, nullable="1+")
-    blob: bytes = wire(BYTES)
-    null_blob: bytes | None = wire(BYTES, nullable="1+")
-    records: Bytes | None = wire(RECORDS)
-    early: int = wire(INT32, "0-1", default=7)
-    numbers: list[int] = wire([INT32])
-    null_numbers: list[int] | None = wire([INT64], nullable="0+")
-    shorts: list[int] = wire([INT16])
-    uuids: list[bytes] = wire([UUID])
-    texts: list[str] = wire([STRING])
-    inner: Inner = wire(Inner)
-    inners: list[Inner] = wire([Inner], "1+")
-    null_inners: list[Inner] | None = wire([Inner], "1+", nullable="1+")
-    empties: list[Empty] = wire([Empty], "2+")
-    last: int = wire(INT8)
-    tagged_text: str | None = wire(STRING, "2+", nullable="2+", tag=1, default=None)
-    tagged_number: int = wire(INT64, "2+", tag=0, default=-1)
-    tagged_inner: Inner = wire(Inner, "3+", tag=3, default=...)
-    tagged_numbers: list[int] = wire([INT32], "3+", tag=2, default=...)
-    tagged_records: Bytes | None = wire(RECORDS, "3+", tag=200, default=...)
+    flag: bool = f.wire(f.BOOL)
+    int8: int = f.wire(f.INT8)
+    int16: int = f.wire(f.INT16)
+    uint16: int = f.wire(f.UINT16)
+    int32: int = f.wire(f.INT32)
+    uint32: int = f.wire(f.UINT32)
+    int64: int = f.wire(f.INT64)
+    float64: float = f.wire(f.FLOAT64)
+    uuid: bytes = f.wire(f.UUID)
+    text: str = f.wire(f.STRING)
+    null_text: str | None = f.wire(f.STRING, nullable="1+")
+    blob: bytes = f.wire(f.BYTES)
+    null_blob: bytes | None = f.wire(f.BYTES, nullable="1+")
+    records: Bytes | None = f.wire(f.RECORDS)
+    early: int = f.wire(f.INT32, "0-1", default=7)
+    numbers: list[int] = f.wire([f.INT32])
+    null_numbers: list[int] | None = f.wire([f.INT64], nullable="0+")
+    shorts: list[int] = f.wire([f.INT16])
+    uuids: list[bytes] = f.wire([f.UUID])
+    texts: list[str] = f.wire([f.STRING])
+    inner: Inner = f.wire(Inner)
+    inners: list[Inner] = f.wire([Inner], "1+")
+    null_inners: list[Inner] | None = f.wire([Inner], "1+", nullable="1+")
+    empties: list[Empty] = f.wire([Empty], "2+")
+    last: int = f.wire(f.INT8)
+    tagged_text: str | None = f.wire(f.STRING, "2+", nullable="2+", tag=1, default=None)
+    tagged_number: int = f.wire(f.INT64, "2+", tag=0, default=-1)
+    tagged_inner: Inner = f.wire(Inner, "3+", tag=3, default=...)
+    tagged_numbers: list[int] = f.wire([f.INT32], "3+", tag=2, default=...)
+    tagged_records: Bytes | None = f.wire(f.RECORDS, "3+", tag=200, default=...)
 
 
-@struct
+@f.struct
 class Small:
     """Without records, so that it is read from bytes."""
 
-    text: str = wire(STRING)
-    null_text: str | None = wire(STRING, nullable="0+")
-    blob: bytes = wire(BYTES)
-    numbers: list[int] = wire([INT32])
-    leaves: list[Leaf] = wire([Leaf])
-    tagged: str = wire(STRING, tag=0, default=...)
+    text: str = f.wire(f.STRING)
+    null_text: str | None = f.wire(f.STRING, nullable="0+")
+    blob: bytes = f.wire(f.BYTES)
+    numbers: list[int] = f.wire([f.INT32])
+    leaves: list[Leaf] = f.wire([Leaf])
+    tagged: str = f.wire(f.STRING, tag=0, default=...)

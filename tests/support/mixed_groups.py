@@ -9,40 +9,20 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import attrs
-from triolog.protocol.coordinator.classic_group_records import (
-    CONSUMER_PROTOCOL_TYPE,
-    ConsumerPartitions,
-    ConsumerProtocolAssignment,
-    ConsumerProtocolSubscription,
-    decode_assignment,
-    decode_group_metadata_value,
-    decode_subscription,
-    encode_consumer_protocol,
-)
+from triolog.protocol.coordinator import classic_group_records
 from triolog.protocol.coordinator.consumer_group_records import CONSUMER_GROUP_RECORDS
 from triolog.protocol.coordinator.offsets import GroupMetadataKey, decode_offsets_key
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.server.groups.assigned.groups import Plan
 from triolog.server.groups.assigned.values import NO_PARTITIONS, AssignedGroupSettings, HeartbeatAnswer, Partitions
+from triolog.server.groups.classic import values
 from triolog.server.groups.classic.group import ClassicGroup
 from triolog.server.groups.classic.groups import ClassicGroups
-from triolog.server.groups.classic.values import (
-    GroupSettings,
-    Heartbeat,
-    Join,
-    JoinAnswer,
-    JoinedMember,
-    LeaveAnswer,
-    LeavingMember,
-    Outcome,
-    Sync,
-    SyncAnswer,
-)
 from triolog.server.groups.consumer.classic_members import ClassicMembers
 from triolog.server.groups.consumer.groups import ConsumerGroups
 from triolog.server.groups.consumer.member import ConsumerHeartbeat
 
-from tests.support.consumer_groups import GROUP, REBALANCE_TIMEOUT_MS, Topics
+from tests.support.consumer_groups import GROUP, REBALANCE_TIMEOUT_MS, Topics, compacted
 
 SESSION_MS: Final = 45_000
 SUBSCRIPTION_VERSION: Final = 3
@@ -60,7 +40,7 @@ class Mixed:
     log: list[tuple[bytes, bytes | None]] = attrs.field(factory=list)
     fails: bool = False
     """No record of a consumer group can be stored."""
-    answers: dict[int, JoinAnswer | SyncAnswer] = attrs.field(factory=dict)
+    answers: dict[int, values.JoinAnswer | values.SyncAnswer] = attrs.field(factory=dict)
     groups: ConsumerGroups = attrs.field(init=False)
     classic: ClassicGroups = attrs.field(init=False)
     members: ClassicMembers = attrs.field(init=False)
@@ -124,7 +104,7 @@ class Mixed:
 
     # ---- the classic protocol --------------------------------------------------------------------------------------------
 
-    def join(self, request: Join) -> int:
+    def join(self, request: values.Join) -> int:
         """Answers a token; `answers` has what it is answered, now or later."""
         token, group = next(self._tokens), self.groups.find(GROUP)
         if group is not None and group.members:
@@ -133,7 +113,7 @@ class Mixed:
                 self.commit(plan)
                 self.answers[token] = plan.answer
             except RequestError as exc:
-                self.answers[token] = JoinAnswer(error=ErrorCode(exc.code))
+                self.answers[token] = values.JoinAnswer(error=ErrorCode(exc.code))
             return token
         if group is not None:
             self.log.extend(CONSUMER_GROUP_RECORDS.encode(record) for record in self.groups.plan_removal(GROUP).records)
@@ -141,7 +121,7 @@ class Mixed:
         self._settle(self.classic.join(request, token, self.now_ms))
         return token
 
-    def sync(self, request: Sync) -> int:
+    def sync(self, request: values.Sync) -> int:
         token = next(self._tokens)
         if GROUP not in self.groups:
             self._settle(self.classic.sync(request, token, self.now_ms))
@@ -149,10 +129,10 @@ class Mixed:
         try:
             self.answers[token] = self.members.sync(request, self.now_ms)
         except RequestError as exc:
-            self.answers[token] = SyncAnswer(error=ErrorCode(exc.code))
+            self.answers[token] = values.SyncAnswer(error=ErrorCode(exc.code))
         return token
 
-    def beat(self, request: Heartbeat) -> ErrorCode:
+    def beat(self, request: values.Heartbeat) -> ErrorCode:
         if GROUP not in self.groups:
             return self.classic.heartbeat(request, self.now_ms)
         try:
@@ -160,17 +140,17 @@ class Mixed:
         except RequestError as exc:
             return ErrorCode(exc.code)
 
-    def leave(self, *leaving: LeavingMember) -> LeaveAnswer:
+    def leave(self, *leaving: values.LeavingMember) -> values.LeaveAnswer:
         if GROUP not in self.groups:
             answer, outcome = self.classic.leave(GROUP, leaving, self.now_ms)
             self._settle(outcome)
             return answer
         plan = self.members.leave(GROUP, leaving, self.now_ms)
         self.commit(plan)
-        left: LeaveAnswer = plan.answer
+        left: values.LeaveAnswer = plan.answer
         return left
 
-    def _settle(self, outcome: Outcome) -> None:
+    def _settle(self, outcome: values.Outcome) -> None:
         for token, answer in outcome.answers:
             assert isinstance(token, int)
             assert token not in self.answers, "a caller was answered twice"
@@ -200,7 +180,9 @@ class Mixed:
         """As a new process finds it."""
         self.groups = ConsumerGroups(self.settings, self.topics)
         self.members = ClassicMembers(self.groups)
-        self.classic = ClassicGroups(GroupSettings(initial_rebalance_delay_ms=0), lambda prefix: f"{prefix}-{next(self._ids)}")
+        self.classic = ClassicGroups(
+            values.GroupSettings(initial_rebalance_delay_ms=0), lambda prefix: f"{prefix}-{next(self._ids)}"
+        )
         found = dict(self.log)
         for key_bytes, data in self.log:
             key = CONSUMER_GROUP_RECORDS.decode_key(key_bytes)
@@ -211,35 +193,38 @@ class Mixed:
         kept = found.get(GroupMetadataKey(GROUP).encode())
         if kept is not None:
             assert isinstance(decode_offsets_key(GroupMetadataKey(GROUP).encode()), GroupMetadataKey)
-            self._settle(self.classic.restore(GROUP, decode_group_metadata_value(kept), self.now_ms))
+            self._settle(self.classic.restore(GROUP, classic_group_records.decode_group_metadata_value(kept), self.now_ms))
 
     def compact(self) -> None:
         """Keep the newest record of each key, where it is."""
-        last = {key: place for place, (key, _) in enumerate(self.log)}
-        self.log = [entry for place, entry in enumerate(self.log) if last[entry[0]] == place]
+        self.log = compacted(self.log)
 
 
 def subscription(topics: Sequence[str], owned: Partitions, find: Topics, version: int = SUBSCRIPTION_VERSION) -> bytes:
     """What a client sends when it joins."""
-    value = ConsumerProtocolSubscription(topics=list(topics), owned_partitions=_named(owned, find))
-    return encode_consumer_protocol(value, version)
+    value = classic_group_records.ConsumerProtocolSubscription(topics=list(topics), owned_partitions=_named(owned, find))
+    return classic_group_records.encode_consumer_protocol(value, version)
 
 
 def assignment(partitions: Partitions, topics: Topics) -> bytes:
     """What a leader sends for a member."""
-    return encode_consumer_protocol(ConsumerProtocolAssignment(assigned_partitions=_named(partitions, topics)), 1)
+    return classic_group_records.encode_consumer_protocol(
+        classic_group_records.ConsumerProtocolAssignment(assigned_partitions=_named(partitions, topics)), 1
+    )
 
 
 def assigned(data: bytes, topics: Topics) -> Partitions:
-    return _known(decode_assignment(data).assigned_partitions, topics)
+    return _known(classic_group_records.decode_assignment(data).assigned_partitions, topics)
 
 
-def _named(partitions: Partitions, topics: Topics) -> list[ConsumerPartitions]:
+def _named(partitions: Partitions, topics: Topics) -> list[classic_group_records.ConsumerPartitions]:
     named = [(topics.name_of(topic_id), number) for topic_id, number in sorted(partitions)]
-    return [ConsumerPartitions(topic=name, partitions=[number]) for name, number in named if name is not None]
+    return [
+        classic_group_records.ConsumerPartitions(topic=name, partitions=[number]) for name, number in named if name is not None
+    ]
 
 
-def _known(parts: Iterable[ConsumerPartitions], topics: Topics) -> Partitions:
+def _known(parts: Iterable[classic_group_records.ConsumerPartitions], topics: Topics) -> Partitions:
     found = ((topics.find(part.topic), number) for part in parts for number in part.partitions)
     return frozenset((topic.topic_id, number) for topic, number in found if topic is not None)
 
@@ -255,7 +240,7 @@ class ClassicClient:
     member_id: str = ""
     generation: int = -1
     owned: Partitions = NO_PARTITIONS
-    leads: tuple[JoinedMember, ...] | None = None
+    leads: tuple[values.JoinedMember, ...] | None = None
     """The members, for a leader that has to assign."""
     waits_for: int | None = None
     """Token of the answer that has not come."""
@@ -299,9 +284,9 @@ class ClassicClient:
         if self.protocol == EAGER:
             self.owned = NO_PARTITIONS
         data = subscription(self.topic_names, self.owned, self.driven.topics)
-        request = Join(
+        request = values.Join(
             group_id=GROUP,
-            protocol_type=CONSUMER_PROTOCOL_TYPE,
+            protocol_type=classic_group_records.CONSUMER_PROTOCOL_TYPE,
             protocols=((self.protocol, data),),
             session_timeout_ms=SESSION_MS,
             rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
@@ -316,7 +301,7 @@ class ClassicClient:
 
     def joined(self) -> None:
         answer = self._take_answer()
-        assert isinstance(answer, JoinAnswer)
+        assert isinstance(answer, values.JoinAnswer)
         if answer.error is ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id, self.next = answer.member_id, self.join
         elif answer.error is ErrorCode.REBALANCE_IN_PROGRESS:
@@ -330,12 +315,12 @@ class ClassicClient:
 
     def sync(self) -> None:
         topics, given = self.driven.topics, assign(self.leads or (), self.driven.topics, self.protocol)
-        request = Sync(
+        request = values.Sync(
             group_id=GROUP,
             generation=self.generation,
             member_id=self.member_id,
             group_instance_id=self.instance_id,
-            protocol_type=CONSUMER_PROTOCOL_TYPE,
+            protocol_type=classic_group_records.CONSUMER_PROTOCOL_TYPE,
             protocol=self.protocol,
             assignments=tuple((member_id, assignment(partitions, topics)) for member_id, partitions in given.items()),
         )
@@ -345,7 +330,7 @@ class ClassicClient:
 
     def synced(self) -> None:
         answer = self._take_answer()
-        assert isinstance(answer, SyncAnswer)
+        assert isinstance(answer, values.SyncAnswer)
         if answer.error is ErrorCode.REBALANCE_IN_PROGRESS:
             self.next = self.join
         elif answer.error is not ErrorCode.NONE:
@@ -358,26 +343,26 @@ class ClassicClient:
 
     def beat(self) -> None:
         beat = {"generation": self.generation, "member_id": self.member_id, "group_instance_id": self.instance_id}
-        error = self.driven.beat(Heartbeat(group_id=GROUP, **beat))
+        error = self.driven.beat(values.Heartbeat(group_id=GROUP, **beat))
         if error is ErrorCode.REBALANCE_IN_PROGRESS:
             self.next = self.join
         elif error is not ErrorCode.NONE:
             self.lose(error)
 
     def leave(self) -> None:
-        self.driven.leave(LeavingMember(self.member_id, self.instance_id))
+        self.driven.leave(values.LeavingMember(self.member_id, self.instance_id))
         self.owned = NO_PARTITIONS
 
-    def _take_answer(self) -> JoinAnswer | SyncAnswer:
+    def _take_answer(self) -> values.JoinAnswer | values.SyncAnswer:
         assert self.waits_for is not None
         answer, self.waits_for = self.driven.answers[self.waits_for], None
         return answer
 
 
-def assign(members: Sequence[JoinedMember], topics: Topics, protocol: str) -> dict[str, Partitions]:
+def assign(members: Sequence[values.JoinedMember], topics: Topics, protocol: str) -> dict[str, Partitions]:
     """What a leader makes of its members' subscriptions: ranges; the cooperative one gives a partition to its next owner only
     when the one before has given it up."""
-    subscriptions = {each.member_id: decode_subscription(each.metadata) for each in members}
+    subscriptions = {each.member_id: classic_group_records.decode_subscription(each.metadata) for each in members}
     owners = {
         partition: member_id
         for member_id, each in subscriptions.items()

@@ -12,33 +12,13 @@ from typing import Any, Final
 
 import trio
 import trio.testing
-from triolog.protocol import limits
-from triolog.protocol.errors import (
-    ErrorCode,
-    ExpectedOffsetError,
-    InvalidProducerEpochError,
-    OffsetOutOfRangeError,
-    OutOfOrderSequenceError,
-    RemoteProtocolError,
-    RequestError,
-    TopicAlreadyExistsError,
-    UnknownTopicOrPartitionError,
-)
+from triolog.protocol import errors, limits, types
 from triolog.protocol.native import messages as m
 from triolog.protocol.native.connection import Idle, NativeConnection, NativeRequest
 from triolog.protocol.native.state import Role
 from triolog.protocol.records.batch import BatchHeader, end_txn_marker, increment_sequence, iter_batches, parse_header, stamp
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.records.record import iter_records
-from triolog.protocol.types import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
-    MAX_TIMESTAMP,
-    NO_SEQUENCE,
-    Isolation,
-    Record,
-    TopicPartition,
-)
 
 APIS: Final = {
     api: versions
@@ -49,17 +29,13 @@ APIS: Final = {
 
 
 class FakeProducer:
-    """What a log knows of a producer."""
-
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
-        self.last_sequence = NO_SEQUENCE
+        self.last_sequence = types.NO_SEQUENCE
         self.batches: list[tuple[int, int, int]] = []  # base sequence, last sequence, base offset; the last five
 
 
 class FakeLog:
-    """One partition: batches as stored."""
-
     def __init__(self) -> None:
         self.batches: list[tuple[int, int, bytes]] = []  # base offset, next offset, bytes
         self.log_start_offset = 0
@@ -83,7 +59,7 @@ class FakeLog:
                 return duplicate
         base_offset = self.high_watermark
         if expected_offset not in (None, base_offset):
-            raise ExpectedOffsetError(f"the log ends at {base_offset}", base_offset)
+            raise errors.ExpectedOffsetError(f"the log ends at {base_offset}", base_offset)
         for header, batch in iter_batches(records):
             if header.has_producer_id:
                 known.last_sequence = header.last_sequence
@@ -108,22 +84,22 @@ class FakeLog:
         self.high_watermark = offset
         for known in self.producers.values():
             known.batches = [batch for batch in known.batches if batch[2] < offset]
-            known.last_sequence = known.batches[-1][1] if known.batches else NO_SEQUENCE
+            known.last_sequence = known.batches[-1][1] if known.batches else types.NO_SEQUENCE
 
     def _check(self, known: FakeProducer, headers: list[BatchHeader]) -> int | None:
         """The offset of a duplicate, None for what may be written."""
         first, last = headers[0], headers[-1]
         if first.producer_epoch < known.epoch:
-            raise InvalidProducerEpochError(f"epoch {first.producer_epoch}, the log has {known.epoch}")
+            raise errors.InvalidProducerEpochError(f"epoch {first.producer_epoch}, the log has {known.epoch}")
         if first.producer_epoch > known.epoch:
-            known.epoch, known.last_sequence, known.batches = first.producer_epoch, NO_SEQUENCE, []
+            known.epoch, known.last_sequence, known.batches = first.producer_epoch, types.NO_SEQUENCE, []
         stored = {(base, end): offset for base, end, offset in known.batches}
         if (last.base_sequence, last.last_sequence) in stored and (first.base_sequence, first.last_sequence) in stored:
             return stored[first.base_sequence, first.last_sequence]
-        expected = 0 if known.last_sequence == NO_SEQUENCE else increment_sequence(known.last_sequence, 1)
+        expected = 0 if known.last_sequence == types.NO_SEQUENCE else increment_sequence(known.last_sequence, 1)
         for header in headers:
             if header.base_sequence != expected:
-                raise OutOfOrderSequenceError(f"sequence {header.base_sequence}, expected {expected}")
+                raise errors.OutOfOrderSequenceError(f"sequence {header.base_sequence}, expected {expected}")
             expected = increment_sequence(header.last_sequence, 1)
         return None
 
@@ -136,7 +112,7 @@ class FakeLog:
     def read(self, offset: int, max_bytes: int, end: int | None = None) -> bytes:
         end = self.high_watermark if end is None else end
         if not self.log_start_offset <= offset <= self.high_watermark:
-            raise OffsetOutOfRangeError(f"offset {offset}, log has {self.log_start_offset} to {self.high_watermark}")
+            raise errors.OffsetOutOfRangeError(f"offset {offset}, log has {self.log_start_offset} to {self.high_watermark}")
         found = [batch for base_offset, next_offset, batch in self.batches if next_offset > offset and base_offset < end]
         whole = b"".join(found)
         return whole[: max(max_bytes, len(found[0]))] if found else b""
@@ -144,7 +120,7 @@ class FakeLog:
     def aborted_from(self, offset: int) -> tuple[tuple[int, int], ...]:
         return tuple((producer_id, first) for producer_id, first, last in self.aborted if last >= offset)
 
-    def records(self) -> list[Record]:
+    def records(self) -> list[types.Record]:
         records = [
             record for _, _, batch in self.batches if not parse_header(batch).is_control for record in iter_records(batch)
         ]
@@ -153,13 +129,13 @@ class FakeLog:
     def values(self) -> list[bytes | None]:
         return [record.value for record in self.records()]
 
-    def lookup(self, timestamp: int, isolation: Isolation) -> tuple[int, int]:
-        if timestamp == LATEST_TIMESTAMP:
-            committed = isolation is Isolation.READ_COMMITTED
+    def lookup(self, timestamp: int, isolation: types.Isolation) -> tuple[int, int]:
+        if timestamp == types.LATEST_TIMESTAMP:
+            committed = isolation is types.Isolation.READ_COMMITTED
             return self.last_stable_offset if committed else self.high_watermark, -1
-        if timestamp == EARLIEST_TIMESTAMP:
+        if timestamp == types.EARLIEST_TIMESTAMP:
             return self.log_start_offset, -1
-        if timestamp == MAX_TIMESTAMP:
+        if timestamp == types.MAX_TIMESTAMP:
             timestamp = max((record.timestamp for record in self.records()), default=-1)
         for record in self.records():
             if record.timestamp >= timestamp:
@@ -189,8 +165,8 @@ class NativeServer:
         self.login_lifetime_ms = 0  # with one, clients have to log in, and any token will do
         self.next_producer_id = 1000
         self.transactional: dict[str, tuple[int, int]] = {}  # producer id and epoch by transactional id
-        self.groups: dict[str, dict[TopicPartition, tuple[int, str | None]]] = {}
-        self.pending_offsets: dict[str, list[tuple[str, TopicPartition, int, str | None]]] = {}
+        self.groups: dict[str, dict[types.TopicPartition, tuple[int, str | None]]] = {}
+        self.pending_offsets: dict[str, list[tuple[str, types.TopicPartition, int, str | None]]] = {}
         self._scopes: list[trio.CancelScope] = []
         self._appended = trio.Event()
 
@@ -232,7 +208,7 @@ class NativeServer:
     def log(self, topic: str, partition: int) -> FakeLog:
         logs = self.logs.get(topic)
         if logs is None or partition >= len(logs):
-            raise UnknownTopicOrPartitionError(f"no partition {topic}-{partition}")
+            raise errors.UnknownTopicOrPartitionError(f"no partition {topic}-{partition}")
         return logs[partition]
 
     def appended(self) -> None:
@@ -263,14 +239,14 @@ class _Session:
                         await self.answered.wait()
                     else:
                         self.protocol.receive_data(await self.stream.receive_some(65536))
-            except RemoteProtocolError as exc:
+            except errors.RemoteProtocolError as exc:
                 await self.send(self.protocol.send_fatal_error(exc))
             nursery.cancel_scope.cancel()
 
     def accept(self, event: NativeRequest, nursery: trio.Nursery) -> None:
         try:
             request = m.decode_request(event.api, event.version, event.body)
-        except RequestError as exc:
+        except errors.RequestError as exc:
             nursery.start_soon(self.send, self.protocol.send_response(event.correlation_id, exc))
             return
         self.server.requests.append(request)
@@ -278,7 +254,7 @@ class _Session:
         if fault == "drop":
             nursery.cancel_scope.cancel()
             return
-        if isinstance(fault, RequestError):
+        if isinstance(fault, errors.RequestError):
             nursery.start_soon(self.send, self.protocol.send_response(event.correlation_id, fault))
             return
         produced = self.produce(request) if isinstance(request, m.ProduceRequest) else None
@@ -297,7 +273,7 @@ class _Session:
         elif response is None:
             try:
                 response = self.respond(request)
-            except RequestError as exc:
+            except errors.RequestError as exc:
                 await self.send(self.protocol.send_response(event.correlation_id, exc))
                 self.answered.set()
                 return
@@ -317,15 +293,15 @@ class _Session:
         for part in request.partitions:
             fault = self.server.fault_for(part)  # type: ignore[arg-type]
             try:
-                if isinstance(fault, RequestError):
+                if isinstance(fault, errors.RequestError):
                     raise fault
                 if request.transactional_id is not None:
                     self.check_producer(request.transactional_id, part.records)
                 log = self.server.log(part.topic, part.partition)
                 base_offset = log.append(part.records, part.expected_offset)  # type: ignore[arg-type]
                 entries.append(m.ProducePartitionResponse(part.topic, part.partition, None, base_offset, -1, 0))
-            except RequestError as exc:
-                end = exc.log_end_offset if isinstance(exc, ExpectedOffsetError) else None
+            except errors.RequestError as exc:
+                end = exc.log_end_offset if isinstance(exc, errors.ExpectedOffsetError) else None
                 entries.append(m.ProducePartitionResponse(part.topic, part.partition, exc, log_end_offset=end))
         self.server.appended()
         return m.ProduceResponse(tuple(entries))
@@ -333,7 +309,7 @@ class _Session:
     def check_producer(self, transactional_id: str, records: Any) -> None:
         header = parse_header(records)
         if self.server.transactional.get(transactional_id) != (header.producer_id, header.producer_epoch):
-            raise InvalidProducerEpochError(f"producer {header.producer_id} epoch {header.producer_epoch} was fenced")
+            raise errors.InvalidProducerEpochError(f"producer {header.producer_id} epoch {header.producer_epoch} was fenced")
 
     async def fetch(self, request: m.FetchRequest) -> m.FetchResponse:
         deadline = trio.current_time() + request.max_wait_ms / 1000
@@ -345,12 +321,12 @@ class _Session:
                 return m.FetchResponse(entries)
             await self.server.wait_appended(left)
 
-    def fetch_partition(self, part: m.FetchPartition, isolation: Isolation) -> m.FetchPartitionResponse:
-        committed = isolation is Isolation.READ_COMMITTED
+    def fetch_partition(self, part: m.FetchPartition, isolation: types.Isolation) -> m.FetchPartitionResponse:
+        committed = isolation is types.Isolation.READ_COMMITTED
         try:
             log = self.server.log(part.topic, part.partition)
             records = log.read(part.offset, part.max_bytes, log.last_stable_offset if committed else None)
-        except RequestError as exc:
+        except errors.RequestError as exc:
             return m.FetchPartitionResponse(part.topic, part.partition, exc)
         aborted = log.aborted_from(part.offset) if committed else ()
         return m.FetchPartitionResponse(
@@ -404,7 +380,7 @@ class _Session:
                 self.end_transaction(producer, commit=commit)
                 return m.EndTransactionResponse()
             case m.CommitOffsetsRequest(group, partitions, transaction):
-                kept = [(group, TopicPartition(p.topic, p.partition), p.offset, p.metadata) for p in partitions]
+                kept = [(group, types.TopicPartition(p.topic, p.partition), p.offset, p.metadata) for p in partitions]
                 if transaction is None:
                     self.keep(kept)
                 else:
@@ -412,7 +388,7 @@ class _Session:
                 return m.CommitOffsetsResponse(tuple(m.PartitionAnswer(p.topic, p.partition) for p in partitions))
             case m.FetchOffsetsRequest(group, partitions):
                 offsets = server.groups.get(group, {})
-                wanted = offsets if partitions is None else [TopicPartition(p.topic, p.partition) for p in partitions]
+                wanted = offsets if partitions is None else [types.TopicPartition(p.topic, p.partition) for p in partitions]
                 return m.FetchOffsetsResponse(
                     tuple(m.FetchOffsetsPartitionResponse(*name, None, *offsets.get(name, (-1, None))) for name in wanted)
                 )
@@ -442,7 +418,7 @@ class _Session:
     def end_transaction(self, producer: m.TransactionProducer, *, commit: bool) -> None:
         server = self.server
         if server.transactional.get(producer.transactional_id) != (producer.producer_id, producer.producer_epoch):
-            raise RequestError(f"{producer} was fenced", ErrorCode.PRODUCER_FENCED)
+            raise errors.RequestError(f"{producer} was fenced", errors.ErrorCode.PRODUCER_FENCED)
         for logs in server.logs.values():
             for log in logs:
                 log.end_transaction(producer.producer_id, producer.producer_epoch, commit=commit)
@@ -451,26 +427,28 @@ class _Session:
             self.keep(pending)
         server.appended()
 
-    def keep(self, offsets: list[tuple[str, TopicPartition, int, str | None]]) -> None:
+    def keep(self, offsets: list[tuple[str, types.TopicPartition, int, str | None]]) -> None:
         for group, partition, offset, metadata in offsets:
             self.server.groups.setdefault(group, {})[partition] = (offset, metadata)
 
     def describe_group(self, group: str) -> m.DescribedGroup:
         if group not in self.server.groups:
-            return m.DescribedGroup(group, RequestError(f"no group {group}", ErrorCode.GROUP_ID_NOT_FOUND))
+            return m.DescribedGroup(group, errors.RequestError(f"no group {group}", errors.ErrorCode.GROUP_ID_NOT_FOUND))
         return m.DescribedGroup(group, None, "Empty", "classic")
 
     def delete_group(self, group: str) -> m.DeletedGroup:
         if self.server.groups.pop(group, None) is None:
-            return m.DeletedGroup(group, RequestError(f"no group {group}", ErrorCode.GROUP_ID_NOT_FOUND))
+            return m.DeletedGroup(group, errors.RequestError(f"no group {group}", errors.ErrorCode.GROUP_ID_NOT_FOUND))
         return m.DeletedGroup(group)
 
     def grow(self, topic: m.NewPartitions) -> m.TopicAnswer:
         logs = self.server.logs.get(topic.name)
         if logs is None:
-            return m.TopicAnswer(topic.name, UnknownTopicOrPartitionError(f"no topic {topic.name}"))
+            return m.TopicAnswer(topic.name, errors.UnknownTopicOrPartitionError(f"no topic {topic.name}"))
         if topic.total <= len(logs):
-            return m.TopicAnswer(topic.name, RequestError(f"{topic.name} has {len(logs)}", ErrorCode.INVALID_PARTITIONS))
+            return m.TopicAnswer(
+                topic.name, errors.RequestError(f"{topic.name} has {len(logs)}", errors.ErrorCode.INVALID_PARTITIONS)
+            )
         logs += [FakeLog() for _ in range(topic.total - len(logs))]
         return m.TopicAnswer(topic.name)
 
@@ -480,16 +458,16 @@ class _Session:
         log.log_start_offset = max(log.log_start_offset, before)
         return m.DeleteRecordsPartitionResponse(part.topic, part.partition, None, log.log_start_offset)
 
-    def lookup(self, part: m.OffsetsForTimesPartition, isolation: Isolation) -> m.OffsetsForTimesPartitionResponse:
+    def lookup(self, part: m.OffsetsForTimesPartition, isolation: types.Isolation) -> m.OffsetsForTimesPartitionResponse:
         try:
             offset, timestamp = self.server.log(part.topic, part.partition).lookup(part.timestamp, isolation)
-        except RequestError as exc:
+        except errors.RequestError as exc:
             return m.OffsetsForTimesPartitionResponse(part.topic, part.partition, exc)
         return m.OffsetsForTimesPartitionResponse(part.topic, part.partition, None, offset, timestamp, 0)
 
     def describe(self, name: str) -> m.TopicMetadata:
         if name not in self.server.logs:
-            return m.TopicMetadata(name, UnknownTopicOrPartitionError(f"no topic {name}"))
+            return m.TopicMetadata(name, errors.UnknownTopicOrPartitionError(f"no topic {name}"))
         partitions = tuple(
             m.PartitionMetadata(number, None, log.log_start_offset, log.high_watermark, 0, 1)
             for number, log in enumerate(self.server.logs[name])
@@ -498,11 +476,11 @@ class _Session:
 
     def create(self, topic: m.NewTopic) -> m.CreatedTopic:
         if topic.name in self.server.logs:
-            return m.CreatedTopic(topic.name, TopicAlreadyExistsError(f"{topic.name} exists"))
+            return m.CreatedTopic(topic.name, errors.TopicAlreadyExistsError(f"{topic.name} exists"))
         self.server.logs[topic.name] = [FakeLog() for _ in range(topic.partitions)]
         return m.CreatedTopic(topic.name, None, "id")
 
     def delete(self, name: str) -> m.TopicAnswer:
         if self.server.logs.pop(name, None) is None:
-            return m.TopicAnswer(name, UnknownTopicOrPartitionError(f"no topic {name}"))
+            return m.TopicAnswer(name, errors.UnknownTopicOrPartitionError(f"no topic {name}"))
         return m.TopicAnswer(name)

@@ -312,6 +312,7 @@ PREPARED: Final[dict[str, dict[str, str]]] = {
 JVM: Final = "it needs Spark and a stream without an end: tests/tools/spark/jvm runs the sources and the sink"
 KAFKAS: Final = "it needs Apache Kafka's scripts"
 MQTT: Final = "it needs a broker of MQTT: tests/tools/ingest runs links with Mosquitto"
+MIRROR: Final = "it needs a source: tests/tools/mirror runs links between two servers"
 NETWORK: Final = "it needs a network: tests/test_packaging.py installs the wheel into an empty environment"
 NOT_RUN: Final[dict[str, dict[str, str]]] = {
     "README.md": {
@@ -319,7 +320,7 @@ NOT_RUN: Final[dict[str, dict[str, str]]] = {
         "make test": "it is the suite itself",
         "from confluent_kafka import Producer": "tests/test_testing_docs.py runs it under pytest",
     },
-    "cli.md": {"triolog ingest mqtt": MQTT},
+    "cli.md": {"triolog ingest mqtt": MQTT, "triolog mirror": MIRROR},
     "contributing.md": {"make test": "it is the suite itself"},
     "cookbook.md": {
         "# views.py": "it needs Django",
@@ -338,6 +339,11 @@ NOT_RUN: Final[dict[str, dict[str, str]]] = {
         "bin/kafka-storage.sh": f"{KAFKAS}: tests/kafka takes these steps",
         "triolog export-kafka": f"{KAFKAS}: tests/kafka takes these steps",
     },
+    "mirror.md": {
+        'data_dirs = ["/var/lib/triolog"]': MIRROR,
+        "triolog promote": MIRROR,
+        "triolog demote": MIRROR,
+    },
     "native-protocol.md": {
         "000000": "tests/protocol/native/test_documentation.py reads the bytes",
     },
@@ -353,7 +359,10 @@ NOT_RUN: Final[dict[str, dict[str, str]]] = {
     "operations/security.md": {"kafka-configs": KAFKAS},
     "operations/unattended.md": {"python3 -m venv": "it needs root and systemd: tests/test_unit_files.py"},
     "releasing.md": {"python3 triolog.pyz": "tests/test_packaging.py builds that file and serves from it"},
-    "schema-registry.md": {"triolog serve --schema-registry": "tests/server/registry/test_process.py starts it so"},
+    "schema-registry.md": {
+        "triolog serve --schema-registry": "tests/server/registry/test_process.py starts it so",
+        "triolog sql --schema-registry": "tests/tools/cli/sql/test_schema_registry.py asks so",
+    },
     "spark.md": {
         "from triolog.tools.spark.session import session": JVM,
         "def write(rows, number):": JVM,

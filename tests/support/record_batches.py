@@ -115,7 +115,6 @@ def empty_headers(count: int, codec: CompressionType = CompressionType.NONE) -> 
 
 
 def zeros(size: int, codec: CompressionType) -> bytes:
-    """One record of so many zeros."""
     body = b"\0\0\0\x02k" + encode_varint(size) + bytes(size) + b"\0"
     return packed(encode_varint(len(body)) + body, codec)
 

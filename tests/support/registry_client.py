@@ -62,7 +62,6 @@ class RegistryClient:
 
 
 def submission(schema: Any, **members: Any) -> dict[str, Any]:
-    """The body of a registration."""
     return {"schema": schema if isinstance(schema, str) else json.dumps(schema), **members}
 
 

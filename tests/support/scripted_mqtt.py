@@ -84,7 +84,6 @@ class Peer:
         self._send(0x30 | dup << 3 | qos << 1 | retain, name + number + bytes((len(properties),)) + properties + payload)
 
     def release(self, packet_id: int) -> None:
-        """Send PUBREL."""
         self._send(0x62, struct.pack(">H", packet_id))
 
     def expect(self, kind: int) -> Packet:

@@ -147,7 +147,6 @@ class ServerProcess:
             raise AssertionError(f"the server did not end within {deadline_s} s\n{self.stderr()}") from exc
 
     def terminate(self) -> None:
-        """Ask for an orderly stop."""
         self.process.send_signal(signal.SIGTERM)
 
     def stop(self) -> int:

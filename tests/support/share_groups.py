@@ -8,8 +8,7 @@ from typing import Any, Final
 import attrs
 from triolog.protocol.coordinator.share_group_records import SHARE_GROUP_RECORDS
 from triolog.protocol.errors import ErrorCode, RequestError
-from triolog.server.groups.assigned.groups import Plan
-from triolog.server.groups.assigned.values import AssignedGroupSettings, HeartbeatAnswer, Partitions
+from triolog.server.groups.assigned.values import HeartbeatAnswer, Partitions
 from triolog.server.groups.share.groups import ShareGroup, ShareGroups, ShareHeartbeat
 from triolog.server.groups.share.states import ShareStateSummary
 
@@ -21,8 +20,6 @@ GROUP: Final = "group"
 @attrs.define(eq=False)
 class DrivenShareGroups(DrivenGroups):
     RECORDS = SHARE_GROUP_RECORDS
-
-    settings: AssignedGroupSettings = attrs.field(factory=AssignedGroupSettings)
 
     def new_groups(self) -> ShareGroups:
         return ShareGroups(self.settings, self.topics)
@@ -40,10 +37,8 @@ class DrivenShareGroups(DrivenGroups):
             topic_names=None if names is None else tuple(names),
             **more,
         )
-        plan: Plan[Any] = self.groups.heartbeat(request, self.now_ms)
-        self.commit(plan)
-        assert plan.answer is not None
-        return plan.answer
+        answer: HeartbeatAnswer = self.answer(request)
+        return answer
 
     def make_states(self) -> Partitions:
         """Those that were asked for are there."""

@@ -12,18 +12,7 @@ from triolog.protocol.types import Record, TopicPartition
 from triolog.server.config import LogConfig
 from triolog.server.offline.findings import Finding, Observer, Severity
 from triolog.server.storage.directory.topics_file import TOPICS_FILE, Topic, encode_topics
-from triolog.server.storage.disk.checkpoints import (
-    CLEAN_SHUTDOWN_FILE,
-    HIGH_WATERMARK_FILE,
-    LOG_START_FILE,
-    META_PROPERTIES_FILE,
-    PARTITION_METADATA_FILE,
-    RECOVERY_POINT_FILE,
-    encode_clean_shutdown,
-    encode_meta_properties,
-    encode_offsets,
-    encode_partition_metadata,
-)
+from triolog.server.storage.disk import checkpoints
 from triolog.server.storage.log.prepare import prepare_marker
 
 from tests.support.logs import START_MS, DrivenLog, batch, open_driven
@@ -81,19 +70,19 @@ def write_stopped_logs(path: Path, *, partitions: int = 1, seed: int = 7) -> Sto
         partition = TopicPartition(TOPIC, number)
         directory = path / str(partition)
         directory.mkdir(parents=True)
-        (directory / PARTITION_METADATA_FILE).write_bytes(encode_partition_metadata(TOPIC_ID))
+        (directory / checkpoints.PARTITION_METADATA_FILE).write_bytes(checkpoints.encode_partition_metadata(TOPIC_ID))
         driven = open_driven(directory, topic_partition=partition, config=LogConfig().overlay(CONFIGS))
         fill_log(driven, random.Random(seed + number))
         records[partition], ends[partition] = driven.records(), driven.log.log_end_offset
         driven.close()
     topic = Topic(name=TOPIC, topic_id=TOPIC_ID, partitions=partitions, configs=CONFIGS)
     (path / TOPICS_FILE).write_bytes(encode_topics(1, [topic]))
-    for name in (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE):
-        (path / name).write_bytes(encode_offsets(ends))
-    (path / LOG_START_FILE).write_bytes(encode_offsets({}))
-    identity = encode_meta_properties(cluster_id="cluster", node_id=1, directory_id=uuid.UUID(int=1000))
-    (path / META_PROPERTIES_FILE).write_bytes(identity)
-    (path / CLEAN_SHUTDOWN_FILE).write_bytes(encode_clean_shutdown())
+    for name in (checkpoints.RECOVERY_POINT_FILE, checkpoints.HIGH_WATERMARK_FILE):
+        (path / name).write_bytes(checkpoints.encode_offsets(ends))
+    (path / checkpoints.LOG_START_FILE).write_bytes(checkpoints.encode_offsets({}))
+    identity = checkpoints.encode_meta_properties(cluster_id="cluster", node_id=1, directory_id=uuid.UUID(int=1000))
+    (path / checkpoints.META_PROPERTIES_FILE).write_bytes(identity)
+    (path / checkpoints.CLEAN_SHUTDOWN_FILE).write_bytes(checkpoints.encode_clean_shutdown())
     return StoppedLogs(path=path, records=records)
 
 

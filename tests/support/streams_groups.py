@@ -13,19 +13,9 @@ from triolog.protocol.coordinator.streams_group_records import (
     StreamsGroupTopicInfo,
     StreamsGroupTopologyValue,
 )
-from triolog.server.groups.assigned.groups import Plan
-from triolog.server.groups.assigned.values import AssignedGroupSettings
+from triolog.server.groups.streams import values
 from triolog.server.groups.streams.group import StreamsGroup
 from triolog.server.groups.streams.groups import StreamsGroups
-from triolog.server.groups.streams.values import (
-    NO_TASK_IDS,
-    NO_TASKS,
-    InternalTopic,
-    StreamsHeartbeat,
-    StreamsHeartbeatAnswer,
-    StreamsTimes,
-    Tasks,
-)
 
 from tests.support.consumer_groups import DrivenGroups
 
@@ -67,17 +57,17 @@ WORD_COUNT: Final = topology(
 """Words are read, partitioned anew and counted."""
 
 
-def joining(group_id: str, member_id: str, topic: str, **more: Any) -> StreamsHeartbeat:
+def joining(group_id: str, member_id: str, topic: str, **more: Any) -> values.StreamsHeartbeat:
     """A member joins an application that does nothing but read a topic."""
-    return StreamsHeartbeat(
+    return values.StreamsHeartbeat(
         group_id=group_id,
         member_id=member_id,
         rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
         topology=topology(subtopology("0", topic)),
         process_id=f"process-of-{member_id}",
-        active=NO_TASK_IDS,
-        standby=NO_TASK_IDS,
-        warmup=NO_TASK_IDS,
+        active=values.NO_TASK_IDS,
+        standby=values.NO_TASK_IDS,
+        warmup=values.NO_TASK_IDS,
         **more,
     )
 
@@ -87,8 +77,7 @@ class DrivenStreamsGroups(DrivenGroups):
     RECORDS = STREAMS_GROUP_RECORDS
     GROUP = GROUP
 
-    settings: AssignedGroupSettings = attrs.field(factory=AssignedGroupSettings)
-    times: StreamsTimes = attrs.field(default=StreamsTimes(initial_rebalance_delay_ms=0))
+    times: values.StreamsTimes = attrs.field(default=values.StreamsTimes(initial_rebalance_delay_ms=0))
     makes_topics: bool = attrs.field(default=True)
     """Whether internal topics are made when they are missing."""
 
@@ -100,9 +89,11 @@ class DrivenStreamsGroups(DrivenGroups):
         found: StreamsGroup = self.groups.known(GROUP)
         return found
 
-    def heartbeat(self, member_id: str, epoch: int, owned: Tasks | None = None, **more: Any) -> StreamsHeartbeatAnswer:
+    def heartbeat(
+        self, member_id: str, epoch: int, owned: values.Tasks | None = None, **more: Any
+    ) -> values.StreamsHeartbeatAnswer:
         tasks = (None, None, None) if owned is None else (owned.active, owned.standby, owned.warmup)
-        request = StreamsHeartbeat(
+        request = values.StreamsHeartbeat(
             group_id=more.pop("group_id", GROUP),
             member_id=member_id,
             member_epoch=epoch,
@@ -111,27 +102,25 @@ class DrivenStreamsGroups(DrivenGroups):
             warmup=tasks[2],
             **more,
         )
-        plan: Plan[Any] = self.groups.heartbeat(request, self.now_ms)
-        self.commit(plan)
-        assert plan.answer is not None
+        answer: values.StreamsHeartbeatAnswer = self.answer(request)
         if self.makes_topics:
-            self.make(plan.answer.missing_topics)
-        return plan.answer
+            self.make(answer.missing_topics)
+        return answer
 
     def join(
         self, member_id: str, said: StreamsGroupTopologyValue = WORD_COUNT, *, process_id: str | None = None, **more: Any
-    ) -> StreamsHeartbeatAnswer:
+    ) -> values.StreamsHeartbeatAnswer:
         return self.heartbeat(
             member_id,
             0,
-            NO_TASKS,
+            values.NO_TASKS,
             topology=said,
             process_id=process_id or f"process-of-{member_id}",
             rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
             **more,
         )
 
-    def make(self, missing: Iterable[InternalTopic]) -> None:
+    def make(self, missing: Iterable[values.InternalTopic]) -> None:
         for topic in missing:
             if self.topics.find(topic.name) is None:
                 self.topics.create(topic.name, topic.partitions)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from ..client.login import LoginConfig
     from ..client.tls import TlsConfig
+    from ..schemas.registry_values import RegistryValues
     from .shape import Shape
 
 SAMPLE: Final = 10_000
@@ -43,8 +44,9 @@ def read(
     login: LoginConfig | None = None,
     tls: TlsConfig | None = None,
     timeout_ms: int = 60_000,
-    values: Literal["utf8", "json", "msgpack", "avro"] | None = None,
+    values: Literal["utf8", "json", "msgpack", "avro", "registry"] | None = None,
     schema: Any = None,
+    registry: str | None = None,
     flatten: bool = False,
     errors: Literal["raise", "null"] = "raise",
     sample: int = SAMPLE,
@@ -65,8 +67,9 @@ def read(
     `values` says what the column value is decoded from: text, or objects that become structs, of a `schema`: a
     `pyarrow.Schema` or struct type, for Avro its schema as JSON text or what that means. Without one json and msgpack have the
     fields of the first values, `sample` of them. With `flatten` the fields become columns in place of value, which is there
-    as bytes when `columns` names it. Values that do not parse are an error that says how many there are and where, or null
-    with `errors="null"`. `report` is told how much was read and what was left out.
+    as bytes when `columns` names it. `values="registry"` decodes each value by the schema whose id it begins with, from the
+    schema registry at the URL `registry`, and has the fields of the decoded JSON. Values that do not parse are an error that
+    says how many there are and where, or null with `errors="null"`. `report` is told how much was read and what was left out.
 
     Raises ArrowError for what cannot be read, when it is asked for or when the stream comes there, in one line.
     """
@@ -90,17 +93,34 @@ def read(
         if values is None:
             if schema is not None or flatten:
                 raise ArrowError("schema and flatten need decoded values. Set values")
+            if registry is not None:
+                raise ArrowError('registry needs values="registry"')
             shape = plain_shape(columns)
             spans = opened.spans(names, partitions, bounds)
         else:
             spans = opened.spans(names, partitions, bounds)
             some = sampler(lambda span, asked: opened.read(span, asked, bounds), spans, max(1, sample))
-            shape = decoded_shape(columns, values, schema, some, flatten=flatten, errors=errors)
+            decoder = None if registry is None else registry_at(registry)
+            shape = decoded_shape(columns, values, schema, some, flatten=flatten, errors=errors, registry=decoder)
     except BaseException:
         opened.close()
         raise
     reading = Reading(opened, spans, bounds, shape, report or Report())
     return pa.RecordBatchReader.from_batches(shape.schema, reading.batches())
+
+
+def registry_at(url: str) -> RegistryValues:
+    """Return the decoder of a schema registry, whose packages are loaded here. Raises ArrowError for what is no URL."""
+    from ..schemas.registry_values import RegistryValues
+
+    try:
+        return RegistryValues.of(url)
+    except ValueError as exc:
+        raise ArrowError(f"registry is {_without_password(url)!r}: {exc}") from None
+
+
+def _without_password(url: str) -> str:
+    return url.rpartition("@")[2]
 
 
 @attrs.define(eq=False, repr=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import pyarrow as pa
@@ -17,6 +17,9 @@ from .report import ArrowError, Report, ValuesError
 from .schema import COLUMNS, checked_columns, decoded_name, record_type
 from .sources import Span
 from .values.parsers import Parser, Sample, decode_values, narrowed, parser_of
+
+if TYPE_CHECKING:
+    from ..schemas.registry_values import RegistryValues
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -71,7 +74,14 @@ def plain_shape(columns: Sequence[str] | None) -> Shape:
 
 
 def decoded_shape(
-    columns: Sequence[str] | None, values: str, schema: Any, sample: Sample, *, flatten: bool, errors: str
+    columns: Sequence[str] | None,
+    values: str,
+    schema: Any,
+    sample: Sample,
+    *,
+    flatten: bool,
+    errors: str,
+    registry: RegistryValues | None = None,
 ) -> Shape:
     """Values decoded. ArrowError for columns that are not there, and what `parser_of` raises."""
     if errors not in ("raise", "null"):
@@ -80,7 +90,7 @@ def decoded_shape(
         raise ArrowError('values="utf8" has no fields to flatten')
     if not flatten:
         checked_columns(columns, COLUMNS)
-    parser = parser_of(values, schema, sample)
+    parser = parser_of(values, schema, sample, registry)
     types = {name: record_type(name) for name in COLUMNS if name != "value" or not flatten}
     fields: dict[str, str] = {}
     if flatten:

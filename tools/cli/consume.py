@@ -167,9 +167,9 @@ def command(
 
 def _decoder(url: str) -> Decode:
     """Return what decodes by a registry, whose packages are loaded here."""
-    from .terminal.schema_values import SchemaValues
+    from .terminal.schema_values import SchemaValues, registry_at
 
-    return SchemaValues.of(url).decode
+    return SchemaValues(registry_at(url)).decode
 
 
 async def _assign(consumer: Consumer, topic: str, selection: Selection, *, follow: bool) -> None:

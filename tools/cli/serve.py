@@ -13,7 +13,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -30,12 +30,14 @@ if TYPE_CHECKING:
     from ...server.service.service import Change
     from ..console.process.supervisor import ConsoleChild
     from ..forward.settings.process_settings import LinkKind
+    from ..mirror.settings import MirrorSettings
 
 LOGGER: Final = logging.getLogger(__name__)
 
 EXIT_CANNOT_SERVE: Final = 3
 FORWARD: Final = "forward"
 INGEST: Final = "ingest"
+MIRROR: Final = "mirror"
 DEFAULT_DATA_DIR: Final = "triolog-data"
 DEFAULT_KAFKA: Final = "127.0.0.1:9092"
 USUAL: Final = gc.get_threshold()
@@ -201,6 +203,7 @@ def command(
 
             load_calls()
     kinds = _kinds_of_links(config_file)
+    mirrors = _mirrors(config_file)
     state_dir = str(_forward_state_dir(config_file)) if config_file is not None and FORWARD in kinds else None
     shown = (
         None
@@ -215,7 +218,7 @@ def command(
         with contextlib.suppress(FileNotFoundError):
             Path(ready_file).unlink()
     if control is not None or rules is not None or nodes > 1 or emulate is not None:
-        if kinds:
+        if kinds or mirrors:
             raise click.UsageError(f"{config_file} has links, but a server for tests starts none")
         _serve_for_tests(config, control, control_token_file, rules, nodes, emulate, ready_file, shown)
         return
@@ -226,7 +229,11 @@ def command(
     faulthandler.enable()  # a watchdog that nobody feeds ends us with SIGABRT: the log has where every thread was
     service = Service(Supervisor.taken_from(os.environ), log_lines, read_again)
     if config_file is not None:
-        service.parts.append(partial(_links_part, config_file, kinds))
+        service.parts.append(partial(_links_part, config_file, {*kinds, *([MIRROR] if mirrors else [])}))
+        if mirrors:
+            from ..mirror.beside import mirror_beside
+
+            mirror_beside(config_file, mirrors, service)
     bar = StartBar() if log_format == "text" and sys.stderr.isatty() else None
     try:
         with bar or contextlib.nullcontext(), seldom_collecting():
@@ -359,7 +366,20 @@ def _kinds_of_links(config_file: str | None) -> Mapping[str, LinkKind]:
     return kinds
 
 
-async def _links_part(config_file: str, kinds: Mapping[str, LinkKind], config: BrokerConfig) -> Change:
+def _mirrors(config_file: str | None) -> tuple[MirrorSettings, ...]:
+    """Return the sources of which the server copies topics. Bad tables are a usage error."""
+    if config_file is None or MIRROR not in _link_tables(config_file):
+        return ()
+    from ..forward.errors import SettingsError
+    from ..mirror.settings import read_links
+
+    try:
+        return read_links(config_file)
+    except SettingsError as exc:
+        raise click.UsageError(str(exc)) from exc
+
+
+async def _links_part(config_file: str, kinds: Collection[str], config: BrokerConfig) -> Change:
     """Of kinds of links that the server has begun without."""
     import trio
 
@@ -379,7 +399,7 @@ def _link_tables(config_file: str) -> list[str]:
 
     with open(config_file, "rb") as stream:
         document = tomllib.load(stream)
-    return [name for name in (FORWARD, INGEST) if name in document]
+    return [name for name in (FORWARD, INGEST, MIRROR) if name in document]
 
 
 def _forget_generated_source() -> None:

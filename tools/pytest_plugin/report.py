@@ -9,12 +9,13 @@ from ...server.embedded import BlockingBroker
 from ...server.fake.life import NotRunningError
 
 REQUESTS: Final = 20
+STORY_LINES: Final = 40
 TOPICS: Final = 20
 LEAST_BYTES: Final = 2**20
 
 
 def report_of(broker: BlockingBroker) -> str:
-    """Topics with their offsets, Streams groups with what is wrong, rules with their counts, the last requests."""
+    """Topics with their offsets, Streams groups with what is wrong, rules with their counts, the story, the last requests."""
     lines = [f"listening on {broker.kafka}, data in {broker.path}", *_full_disk(broker.path)]
     try:
         lines += [*_topics(broker), *_streams_groups(broker)]
@@ -25,6 +26,8 @@ def report_of(broker: BlockingBroker) -> str:
             f"{kind} #{each.number} fired {each.fired} times of {each.matched} matches: {each.rule.as_json()}"
             for each in faults
         ]
+    if story := broker.story().tail(STORY_LINES):
+        lines += ["the story of the clients:", story]
     lines.append(f"the last of {broker.requests.last} requests:")
     lines.append(broker.requests.tail(REQUESTS) or "there was none")
     return "\n".join(lines)

@@ -15,6 +15,7 @@ from ..arrow.sources import ReadOptions
 if TYPE_CHECKING:
     from ..client.login import LoginConfig
     from ..client.tls import TlsConfig
+    from ..schemas.registry_values import RegistryValues
 
 
 _DETAIL: Final = (" Detail: Python exception", " LINE 1:", "\n\nLINE ")
@@ -32,7 +33,7 @@ def one_line(error: Exception) -> str:
     return " ".join(text.split())
 
 
-KINDS: Final = ("auto", "json", "msgpack", "avro", "raw")
+KINDS: Final = ("auto", "json", "msgpack", "avro", "registry", "raw")
 
 
 @attrs.frozen(kw_only=True)
@@ -40,11 +41,14 @@ class SqlOptions:
     """`values` and `schemas` are by topic, the one of None is for all others.
 
     A schema is SQL, `carrier VARCHAR, arr_delay BIGINT`, and for Avro the text that the values were written with. Without one
-    the first values tell; `auto` is JSON when they are objects, else raw.
+    the first values tell; `auto` is JSON when they are objects, else raw. With a `registry`, `auto` is `registry` for a topic
+    whose values begin with the id of a schema.
     """
 
     values: Mapping[str | None, str] = attrs.field(factory=dict)
     schemas: Mapping[str | None, str] = attrs.field(factory=dict)
+    registry: RegistryValues | None = None
+    """Decodes values of the kind `registry`."""
     errors: Literal["raise", "null"] = "raise"
     sample: int = SAMPLE
     isolation: Isolation = Isolation.READ_COMMITTED
@@ -59,7 +63,9 @@ class SqlOptions:
         """The kind of its values, and its schema if one is given."""
         schema = self.schemas.get(topic, self.schemas.get(None))
         kind = self.values.get(topic, self.values.get(None, "auto"))
-        return ("json" if kind == "auto" and schema is not None else kind), schema
+        if kind == "auto" and schema is not None:
+            kind = "json" if self.registry is None else "registry"
+        return kind, schema
 
     def reading(self) -> ReadOptions:
         return ReadOptions(isolation=self.isolation, login=self.login, tls=self.tls)

@@ -28,7 +28,7 @@ from ..arrow.report import ArrowError, Report
 from ..arrow.schema import COLUMNS, record_type
 from ..arrow.shape import decoded_shape, plain_shape, sampler
 from ..arrow.sources import Source, Span
-from ..arrow.values.parsers import parser_of
+from ..arrow.values.parsers import Parser, parser_of
 from .conditions import Ranges, ranges_of
 from .options import SqlOptions
 
@@ -106,8 +106,12 @@ class TopicTable(pads.Dataset):  # type: ignore[misc]
         kind = self._kind
         if kind == "raw":
             return pa.struct([])
+        registry = self._options.registry
         if kind == "auto":
             values = sample()
+            if registry is not None and _has_schema_id(values):
+                self._kind = "registry"
+                return self._parser_of("registry", None, lambda: values).type
             try:
                 parser = parser_of("json", None, lambda: values)
             except ArrowError as exc:
@@ -116,8 +120,11 @@ class TopicTable(pads.Dataset):  # type: ignore[misc]
                 return pa.struct([])
             self._kind = "json"
             return parser.type
+        return self._parser_of(kind, schema, sample).type
+
+    def _parser_of(self, kind: str, schema: Any, sample: Any) -> Parser:
         try:
-            return parser_of(kind, schema, sample).type
+            return parser_of(kind, schema, sample, self._options.registry)
         except ArrowError as exc:
             raise ArrowError(f"topic {self._topic}: {exc}") from exc
 
@@ -195,6 +202,7 @@ class TopicTable(pads.Dataset):  # type: ignore[misc]
             lambda: pa.array([]),
             flatten=True,
             errors=self._options.errors,
+            registry=self._options.registry,
         )
 
     def _schema_of_values(self) -> Any:
@@ -224,6 +232,12 @@ class TopicTable(pads.Dataset):  # type: ignore[misc]
             if first is not None and first < 0
             else found
         )
+
+
+def _has_schema_id(values: pa.Array) -> bool:
+    from ..schemas.registry_values import schema_id_of  # with the packages of the extra
+
+    return any(schema_id_of(value) is not None for value in values.to_pylist())
 
 
 @attrs.frozen

@@ -26,6 +26,9 @@ class LoggedRequest:
     error_codes: tuple[int, ...] | None = None
     fault: int | None = None
     """The number of the rule that was carried out on it."""
+    facts: tuple[Any, ...] = ()
+    """For stories of clients; see `fake.kafka.request_facts`."""
+    response_facts: tuple[Any, ...] = ()
 
     @property
     def api(self) -> str:
@@ -123,18 +126,18 @@ class RequestLog:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def begin(self, at_ms: int, version: int, subject: Subject, size_bytes: int) -> LoggedRequest:
+    def begin(self, at_ms: int, version: int, subject: Subject, size_bytes: int, facts: tuple[Any, ...] = ()) -> LoggedRequest:
         """Note a request that is taken up."""
         self.count += 1
-        request = LoggedRequest(self.count, at_ms, version, subject, size_bytes)
+        request = LoggedRequest(self.count, at_ms, version, subject, size_bytes, facts=facts)
         self._kept.append(request)
         if self._watchers:
             self._changed()
         return request
 
-    def answered(self, request: LoggedRequest, error_codes: tuple[int, ...]) -> None:
+    def answered(self, request: LoggedRequest, error_codes: tuple[int, ...], facts: tuple[Any, ...] = ()) -> None:
         """Note how it ended."""
-        request.error_codes = error_codes
+        request.error_codes, request.response_facts = error_codes, facts
         if self._watchers:
             self._changed()
 

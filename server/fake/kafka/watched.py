@@ -47,6 +47,7 @@ from .partial_errors import (
     shared_in_session,
     without,
 )
+from .request_facts import facts_of_request, facts_of_response
 from .subjects import subject_of
 
 PlaceById = tuple[bytes, int]
@@ -77,8 +78,9 @@ class Watch:
             serve = partial(self._serve_as_node, door, serve)
         if self.old_formats and request.api.key is ApiKey.FETCH:
             serve = partial(self._serve_old_formats, door, serve)
-        noted = self.requests.begin(self.now_ms(), request.version, subject, request.size_bytes)
-        turn.noted, turn.needs_body = partial(self._answered, noted), True
+        facts = facts_of_request(request.body, request.api.key, door.broker.topics.named)
+        noted = self.requests.begin(self.now_ms(), request.version, subject, request.size_bytes, facts)
+        turn.noted, turn.needs_body = partial(self._answered, door, turn, noted), True
         if self.faults.is_active and (fault := self.faults.decide(subject)) is not None:
             noted.fault = fault.number
             return FaultyCall(door, fault, turn, serve, subject).carry_out
@@ -110,8 +112,12 @@ class Watch:
         body = turn.request.body
         turn.answer(tell(door, turn.request.api.key, body, await served(turn, serve, body)))
 
-    def _answered(self, noted: LoggedRequest, body: object | None) -> None:
-        self.requests.answered(noted, () if body is None else error_codes(body))
+    def _answered(self, door: KafkaDoor, turn: Turn, noted: LoggedRequest, body: object | None) -> None:
+        if body is None:
+            self.requests.answered(noted, ())
+        else:
+            facts = facts_of_response(body, turn, door.broker.topics.named)
+            self.requests.answered(noted, error_codes(body), facts)
 
 
 def _in_session(door: KafkaDoor, turn: Turn) -> Iterator[tuple[str, int]]:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import attrs
 
 from ....protocol.coordinator.classic_group_records import CONSUMER_PROTOCOL_TYPE
-from ....protocol.errors import RequestError
+from ....protocol.errors import ErrorCode, RequestError
 from ....protocol.types import TopicPartition
 from ...broker import Broker, ConsumerHeartbeat, LeavingMember, ShareHeartbeat, StreamsHeartbeat
 from ...groups.assigned.values import LEAVE_EPOCH
 from ...groups.values import GroupState
 from ...listeners.native.group_calls import group_of
-from ..faults.rules import hint
+from ..faults.rules import Intercepted, hint
 from .fault_views import PATIENCE_S, FaultsView, FaultView, look_until
 from .log_view import check_group, check_topic, count_records, unknown_group
 
@@ -51,6 +51,20 @@ async def uncommitted(core: Broker, group: str, topics: Iterable[str]) -> dict[T
             place = TopicPartition(topic, number)
             found[place] = await count_records(core, place, committed.get(place, 0))
     return found
+
+
+REJOINING: Final = {
+    "ConsumerGroupHeartbeat": ErrorCode.FENCED_MEMBER_EPOCH,
+    "Heartbeat": ErrorCode.REBALANCE_IN_PROGRESS,
+}
+"""The error that makes a member of a consumer group join again, by the API of its heartbeats."""
+
+
+def let_rejoin(request: Intercepted) -> Any:
+    """Answer a heartbeat with the error of its protocol."""
+    answer = request.empty_answer()
+    answer.error_code = REJOINING[request.api]
+    return answer
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -199,9 +213,11 @@ class GroupsView:
                 raise RequestError(f"member {member_id} of group {group} cannot be removed: {code.name}", code)
 
     def rebalance(self, group: str) -> FaultView:
-        """Let all members of a group join again: each learns it once, with its next heartbeat."""
+        """Let all members of a group join again: each learns it once, with its next heartbeat, of whichever protocol."""
         count = max(1, len(self.members(group)))
-        assigned = self.core().groups.assigned_of(group)
+        assigned, consumers = self.core().groups.assigned_of(group), self.core().groups.consumers
+        if assigned is consumers and consumers.is_mixed(group):
+            return self.faults.add([*REJOINING], group=group, intercept=let_rejoin, times=count, once_per_member=True)
         api, error = "Heartbeat", "REBALANCE_IN_PROGRESS"
         if assigned is not None:
             api, error = f"{assigned.KIND}GroupHeartbeat", "FENCED_MEMBER_EPOCH"

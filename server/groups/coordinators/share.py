@@ -104,8 +104,14 @@ class ShareCoordinator(AssignedCoordinator[ShareGroups, HeartbeatAnswer, Assigne
             return
         with trio.CancelScope(shield=True):
             await self._delete_states(group, found.states.deleting)
-            wanted = found.states.initializing
-            failed = await states.initialize_all(group, sorted(wanted), UNINITIALIZED_OFFSET, found.epoch)
+            wanted, begun = found.states.initializing, {topic_id for topic_id, _ in found.states.initialized}
+            # A partition that was added to a topic is read from its first record on: the group would miss those that come
+            # before it has a state (Kafka 4.4: GroupMetadataManager.buildInitializeShareGroupStateRequest).
+            added = frozenset(each for each in wanted if each[0] in begun)
+            failed = {
+                **await states.initialize_all(group, sorted(wanted - added), UNINITIALIZED_OFFSET, found.epoch),
+                **await states.initialize_all(group, sorted(added), 0, found.epoch),
+            }
             if made := wanted - failed.keys():
                 await self._carry_out(self._groups.states_done(group, made, self._wall_ms()))
         for error in failed.values():

@@ -1,5 +1,5 @@
-"""APIs of Kafka's protocol that change topics, groups, users, ACLs, quotas or configuration, and what they name: for the audit
-log. Topics that Metadata and StreamsGroupHeartbeat make beside their answer are noted where they are made.
+"""APIs of Kafka's protocol that change topics, groups, users, ACLs, quotas, features or configuration, and what they name: for
+the audit log. Topics that Metadata and StreamsGroupHeartbeat make beside their answer are noted where they are made.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Any, Final
 from ....protocol.kafka.apis import ApiKey
 from ....protocol.kafka.authorization import AclOperation, AclPermission, PatternType, ResourceType
 from ....protocol.kafka.messages import security as messages
+from ....protocol.kafka.messages.cluster import UpdateFeaturesRequest
 from ....protocol.kafka.messages.groups import DeleteGroupsRequest
 from ....protocol.kafka.messages.offsets import OffsetDeleteRequest
 from ....protocol.kafka.messages.topics import DeleteRecordsRequest, DeleteTopicsRequest
@@ -96,6 +97,10 @@ def _markers(body: WriteTxnMarkersRequest) -> Iterable[str]:
     ]
 
 
+def _features(body: UpdateFeaturesRequest) -> Iterable[str]:
+    return [f"{each.feature}={each.max_version_level}" for each in body.feature_updates]
+
+
 AUDITED: Final[dict[ApiKey, Callable[[Any], Iterable[str]]]] = {
     ApiKey.CREATE_TOPICS: _topics,
     ApiKey.DELETE_TOPICS: _deleted_topics,
@@ -112,5 +117,6 @@ AUDITED: Final[dict[ApiKey, Callable[[Any], Iterable[str]]]] = {
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _users,
     ApiKey.CREATE_ACLS: _new_acls,
     ApiKey.DELETE_ACLS: _filters,
+    ApiKey.UPDATE_FEATURES: _features,
 }
 """By API: what it names."""

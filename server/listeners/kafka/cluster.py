@@ -9,19 +9,19 @@ no log whose offsets could be told. Source: KIP-595, KIP-836, KIP-853, KafkaRaft
 
 DescribeLogDirs and AlterReplicaLogDirs: where partitions lie. Source: ReplicaManager, KIP-113, KIP-827.
 
-ApiVersions: what is spoken here. UpdateFeatures: the levels of features are what the program speaks, and cannot be changed.
-Source: KIP-511, KIP-584, KIP-1022, FeatureControlManager; KAFKA-17492 for features whose lowest level is 0;
-KIP-1242 for clients that have reached somebody else.
+ApiVersions: the APIs, and the levels of features. UpdateFeatures sets levels, all or none: 0 disables a feature, and requests
+that need it return UNSUPPORTED_VERSION. Source: KIP-511, KIP-584, KIP-1022, FeatureControlManager; KAFKA-17492 for features
+whose lowest level is 0; KIP-1242 for clients that have reached somebody else.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
-from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError
+from ....protocol.errors import ErrorCode, InvalidRequestError, RequestError, UnsupportedVersionError
 from ....protocol.kafka.apis import Api, ApiKey
 from ....protocol.kafka.messages import cluster as messages
 from ....protocol.kafka.messages.groups import FindCoordinatorCoordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -346,25 +346,44 @@ def _check_move(call: Call, topic_partition: TopicPartition, path: str, errors: 
 
 
 LAST_WITH_RESULTS: Final = 1
-FEATURES: Final = {
-    "group.version": (1, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1),
-    "share.version": (1, ApiKey.SHARE_FETCH, 2),
-    "streams.version": (1, ApiKey.STREAMS_GROUP_HEARTBEAT, 0),
-    "transaction.version": (2, ApiKey.END_TXN, 5),
-}
-"""The level of each feature, and the API with its version that Kafka has had since that level is in effect by itself. With
-transaction.version 2 producing joins a transaction (KIP-890), with share.version 1 there are share groups (KIP-932), with
-streams.version 1 Streams groups (KIP-1071)."""
+FEATURES: Final = (
+    ("group.version", 1, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1),
+    ("share.version", 1, ApiKey.SHARE_FETCH, 2),
+    ("share.version", 2, ApiKey.TXN_OFFSET_COMMIT, 6),
+    ("streams.version", 1, ApiKey.STREAMS_GROUP_HEARTBEAT, 0),
+    ("transaction.version", 2, ApiKey.END_TXN, 5),
+)
+"""The levels of each feature, and the API with its version that Kafka has had since that level is in effect by itself. With
+transaction.version 2 producing joins a transaction (KIP-890), with share.version 1 there are share groups (KIP-932), with 2
+their dead-letter queues (KIP-1191), with streams.version 1 Streams groups (KIP-1071)."""
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+"""Types of updates (KIP-778)."""
+FIRST_WITH_TYPES: Final = 1
 NO_NODE: Final = -1
 FIRST_WITH_LOWEST_LEVEL_0: Final = 4
 """Java clients of before 3.9 fail when they meet such a feature in an earlier version."""
 
 
 def features_of(apis: Mapping[int, Api]) -> dict[str, int]:
-    """The level of each feature in effect where these APIs are served: an emulated older release has fewer."""
-    return {
-        name: level for name, (level, key, version) in FEATURES.items() if (api := apis.get(key)) and api.highest >= version
-    }
+    """The highest level of each feature where these APIs are served: an emulated older release has fewer."""
+    return {name: level for name, level, key, version in FEATURES if (api := apis.get(key)) and api.highest >= version}
+
+
+def levels_of(call: Call) -> dict[str, int]:
+    """The level of each feature that is in effect; 0: it is disabled."""
+    stored = call.broker.broker_configs.levels
+    return {name: min(highest, stored.get(name, highest)) for name, highest in features_of(call.door.apis).items()}
+
+
+def needs(feature: str, handler: Callable[[Call, Any], Any]) -> Callable[[Call, Any], Any]:
+    """The handler of an API that belongs to a feature. It raises UNSUPPORTED_VERSION while that is disabled."""
+
+    def handle(call: Call, body: Any) -> Any:
+        if not call.broker.broker_configs.levels.get(feature, 1):
+            raise UnsupportedVersionError(f"the feature {feature} is disabled. Set its level with UpdateFeatures")
+        return handler(call, body)
+
+    return handle
 
 
 def api_versions(call: Call, body: messages.ApiVersionsRequest | None) -> messages.ApiVersionsResponse:
@@ -396,7 +415,7 @@ def _misrouted(call: Call, body: messages.ApiVersionsRequest) -> ErrorCode | Non
 def _response(
     call: Call, error: ErrorCode, keys: list[messages.ApiVersion], *, with_levels_from_0: bool
 ) -> messages.ApiVersionsResponse:
-    features = features_of(call.door.apis)
+    features, levels = features_of(call.door.apis), levels_of(call)
     return messages.ApiVersionsResponse(
         error_code=error,
         api_keys=keys,
@@ -405,22 +424,34 @@ def _response(
             for name, level in features.items()
             if with_levels_from_0
         ],
-        finalized_features_epoch=0,
+        finalized_features_epoch=call.broker.broker_configs.generation,
         finalized_features=[
             messages.ApiVersionsFinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-            for name, level in features.items()
+            for name, level in levels.items()
+            if level
         ],
         zk_migration_ready=False,
     )
 
 
-def update_features(call: Call, body: messages.UpdateFeaturesRequest) -> messages.UpdateFeaturesResponse:
-    """Set all feature levels or none. Only the levels in effect can be set, which changes nothing."""
-    features = features_of(call.door.apis)
-    for update in body.feature_updates:
-        why_not = _why_not(features, update)
+async def update_features(call: Call, body: messages.UpdateFeaturesRequest) -> messages.UpdateFeaturesResponse:
+    """Set all feature levels or none. Of several updates of a feature the last one counts, as in Kafka."""
+    highest, levels = features_of(call.door.apis), levels_of(call)
+    updates = {update.feature: update for update in body.feature_updates}
+    for name, update in updates.items():
+        kind = update.upgrade_type if call.version >= FIRST_WITH_TYPES else UPGRADE
+        why_not = _why_not(name, update.max_version_level, kind, levels.get(name, 0), highest.get(name))
         if why_not is not None:
-            raise RequestError(f"no feature updated: {why_not}", ErrorCode.INVALID_UPDATE_VERSION)
+            raise RequestError(
+                f"The update failed for all features since the following feature had an error: Invalid update version "
+                f"{update.max_version_level} for feature {name}. {why_not}",
+                ErrorCode.INVALID_UPDATE_VERSION,
+            )
+    if updates and not body.validate_only:
+        asked = {name: update.max_version_level for name, update in updates.items()}
+        await call.broker.broker_configs.set_levels(
+            {name: None if level == highest[name] else level for name, level in asked.items()}
+        )
     results = [
         messages.UpdateFeaturesUpdatableFeatureResult(feature=update.feature, error_message=None)
         for update in body.feature_updates
@@ -429,10 +460,18 @@ def update_features(call: Call, body: messages.UpdateFeaturesRequest) -> message
     return messages.UpdateFeaturesResponse(error_message=None, results=results)
 
 
-def _why_not(features: Mapping[str, int], update: messages.UpdateFeaturesFeatureUpdateKey) -> str | None:
-    level = features.get(update.feature)
-    if level is None:
-        return f"there is no feature {update.feature!r}. Features: {', '.join(features)}"
-    if update.max_version_level != level:
-        return f"feature {update.feature} has the fixed level {level}, {update.max_version_level} was requested"
+def _why_not(name: str, asked: int, kind: int, level: int, highest: int | None) -> str | None:
+    """Why a feature cannot have a level; the order of the checks is Kafka's."""
+    if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+        return f"Upgrade type {kind} is not {UPGRADE} (upgrade), {SAFE_DOWNGRADE} or {UNSAFE_DOWNGRADE} (downgrade)."
+    if asked < 0:
+        return "A feature version cannot be less than 0."
+    if highest is None:
+        return f"There is no feature {name!r}. Features: {', '.join(sorted({each for each, *_ in FEATURES}))}."
+    if asked > highest:
+        return f"Versions 0 to {highest} are supported."
+    if asked < level and kind == UPGRADE:
+        return "To downgrade, set the upgrade type to a safe or unsafe downgrade."
+    if asked > level and kind != UPGRADE:
+        return f"A downgrade to a newer version: the present one is {level}."
     return None

@@ -5,6 +5,8 @@
 | available | acquired | a fetch; the delivery count goes up |
 | acquired | acknowledged, archived, available | an acknowledgement of its member |
 | acquired | available, or archived after the last delivery | the end of its lock, or of its member |
+| acquired | archiving instead of archived, where the group has a dead-letter queue | a rejection, the last delivery |
+| archiving | archived | the dead letter, once it is in its log (KIP-1191) |
 | available, acquired | forgotten | retention of the log |
 
 `start_offset` is the first offset that is not done, `next_offset` the first that no member has acquired yet. Between them the
@@ -20,7 +22,7 @@ from __future__ import annotations
 
 import bisect
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Self
 
 import attrs
@@ -32,6 +34,7 @@ from .values import (
     TARGETS,
     Acknowledgement,
     AcknowledgeType,
+    DeadLetters,
     RecordState,
     ShareConfig,
     ShareCounters,
@@ -48,6 +51,8 @@ class Change:
     runs: list[tuple[InFlightBatch, Run]] = attrs.field(factory=list)
     counted: Counter[str] = attrs.field(factory=Counter)
     """Records by outcome."""
+    dead_letters: list[DeadLetters] = attrs.field(factory=list)
+    """To be written once this is stored."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -64,6 +69,8 @@ class SharePartitionState:
     """Whether something below `next_offset` may be there for a fetch."""
     next_deadline_ms: int | None = None
     """No lock ends before; None: there is none."""
+    dead_letters: list[DeadLetters] = attrs.field(factory=list)
+    """Records that are archiving, and whose dead letters nobody writes yet."""
 
     @next_offset.default
     def _nothing_given(self) -> int:
@@ -87,6 +94,8 @@ class SharePartitionState:
                 gap = Run(state.next_offset, first - 1, RecordState.AVAILABLE, 0)
                 state.batches.append(InFlightBatch.of(gap, is_gap=True))
             run = Run(first, batch.last_offset, batch.state, batch.delivery_count)
+            if run.state is RecordState.ARCHIVING:  # why is not stored
+                state.dead_letters.append(_dead(run, was_rejected=run.delivery_count < config.delivery_count_limit))
             state.batches.append(InFlightBatch.of(run))
             state.next_offset = batch.last_offset + 1
         state.may_have_available = bool(state.batches)
@@ -173,7 +182,9 @@ class SharePartitionState:
                     continue
                 run.settle(self._given_back(run))
                 self.counters.lock_timeouts += run.count
-                self.counters.archived += run.count if run.state is RecordState.ARCHIVED else 0
+                self.counters.archived += 0 if run.is_available else run.count
+                if run.state is RecordState.ARCHIVING:
+                    self.dead_letters.append(_dead(run, was_rejected=False))
                 expired.append(_stored(run, run.state))
             batch.merge()
         self.may_have_available = self.may_have_available or bool(expired)
@@ -183,7 +194,12 @@ class SharePartitionState:
     def _given_back(self, run: Run) -> RecordState:
         """Return the state of records after a delivery that nothing came of."""
         is_last = run.delivery_count >= self.config.delivery_count_limit
-        return RecordState.ARCHIVED if is_last else RecordState.AVAILABLE
+        return self._given_up if is_last else RecordState.AVAILABLE
+
+    @property
+    def _given_up(self) -> RecordState:
+        """The state of records that no member gets any more."""
+        return RecordState.ARCHIVING if self.config.dead_letter_topic else RecordState.ARCHIVED
 
     # ---- what members say ------------------------------------------------------------------------------------------------
 
@@ -243,6 +259,8 @@ class SharePartitionState:
         target = TARGETS.get(AcknowledgeType(kind)) if kind in TARGETS else None
         if target is None:
             raise RequestError(f"unknown acknowledgement type {kind}", ErrorCode.INVALID_REQUEST)
+        if kind == AcknowledgeType.REJECT:
+            target = self._given_up
         for run in batch.between(*offsets):
             self._aim(change, batch, run, target)
             change.counted[OUTCOMES[AcknowledgeType(kind)]] += run.count
@@ -251,6 +269,8 @@ class SharePartitionState:
         run.target = self._given_back(run) if target is RecordState.AVAILABLE else target
         if run.target is not target:
             change.counted["archived"] += run.count
+        if run.target is RecordState.ARCHIVING:
+            change.dead_letters.append(_dead(run, was_rejected=target is run.target))
         change.runs.append((batch, run))
         change.batches.append(_stored(run, run.target))
 
@@ -267,6 +287,7 @@ class SharePartitionState:
     def commit(self, change: Change) -> None:
         """Make a change true that is stored."""
         self.counters.add(change.counted)
+        self.dead_letters += change.dead_letters
         for _, run in change.runs:
             assert run.target is not None
             run.settle(run.target)
@@ -281,6 +302,19 @@ class SharePartitionState:
             run.target = None
             if run.deadline_ms is not None:
                 self._look_at(run.deadline_ms)
+
+    def archive_dead(self, letters: Iterable[DeadLetters]) -> list[StateBatch]:
+        """Archive records whose dead letters are written, or cannot be. Returns the batches to be stored."""
+        archived = []
+        for first, last, *_ in letters:
+            for batch in self.overlapping(first, last):
+                for run in [run for run in batch.overlapping(first, last) if run.state is RecordState.ARCHIVING]:
+                    for each in batch.between(max(first, run.first), min(last, run.last)):
+                        each.settle(RecordState.ARCHIVED)
+                        archived.append(_stored(each, each.state))
+                batch.merge()
+        self.advance_start()
+        return archived
 
     # ---- the start -------------------------------------------------------------------------------------------------------
 
@@ -328,6 +362,10 @@ class SharePartitionState:
 
 def _first(batch: InFlightBatch) -> int:
     return batch.first
+
+
+def _dead(run: Run, *, was_rejected: bool) -> DeadLetters:
+    return DeadLetters(run.first, run.last, run.delivery_count, was_rejected)
 
 
 def _stored(run: Run, state: RecordState) -> StateBatch:

@@ -45,6 +45,10 @@ class ShareConfig:
     """`share.session.timeout.ms`."""
     heartbeat_interval_ms: int = 5_000
     """`share.heartbeat.interval.ms`."""
+    dead_letter_topic: str = ""
+    """`errors.deadletterqueue.topic.name` (KIP-1191); empty: records that are given up are archived, and nothing else."""
+    copies_dead_letters: bool = False
+    """`errors.deadletterqueue.copy.record.enable`."""
 
     @classmethod
     def of(cls, values: GroupConfig) -> ShareConfig:
@@ -60,6 +64,8 @@ class ShareConfig:
             renew_acknowledge_enabled=values["share.renew.acknowledge.enable"],
             session_timeout_ms=values["share.session.timeout.ms"],
             heartbeat_interval_ms=values["share.heartbeat.interval.ms"],
+            dead_letter_topic=values["errors.deadletterqueue.topic.name"],
+            copies_dead_letters=values["errors.deadletterqueue.copy.record.enable"],
         )
 
 
@@ -76,12 +82,14 @@ class RecordState(enum.IntEnum):
     ACQUIRED = 1
     """A member has it, under a lock that ends. Never in the log: after a restart nobody has it."""
     ACKNOWLEDGED = 2
+    ARCHIVING = 3
+    """Given up, and not in the dead-letter queue yet (KIP-1191). No member gets it, and the start offset waits for it."""
     ARCHIVED = 4
     """Given up: rejected, delivered too often, or not there."""
 
     @property
     def is_terminal(self) -> bool:
-        return self >= RecordState.ACKNOWLEDGED
+        return self in (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
 
 
 class AcquireMode(enum.IntEnum):
@@ -166,6 +174,16 @@ class StateBatch(NamedTuple):
     delivery_count: int
 
 
+class DeadLetters(NamedTuple):
+    """Offsets, both ends included, that a group has given up and that are to be in its dead-letter queue."""
+
+    first_offset: int
+    last_offset: int
+    delivery_count: int
+    was_rejected: bool
+    """A member rejected them. Otherwise they were given back after the last delivery there may be."""
+
+
 @attrs.define(eq=False, repr=False)
 class ShareCounters:
     """Counts of record states since the start, over all groups. Owner: `SharePartitions`, whose share-partitions count."""
@@ -182,6 +200,10 @@ class ShareCounters:
     lock_timeouts: int = 0
     archived: int = 0
     """Given up: they were given back after the last delivery there may be."""
+    dead_lettered: int = 0
+    """Written into a dead-letter queue."""
+    dead_letters_failed: int = 0
+    """Archived although their dead letters could not be written."""
 
     def add(self, counted: Counter[str]) -> None:
         """Add counts by name of the outcome."""

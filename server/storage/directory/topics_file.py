@@ -2,9 +2,10 @@
 metadata log and ignores plain files in a log directory).
 
 `{"format_version": 1, "generation": n, "topics": [{"name", "topic_id", "partitions", "configs": {key: value}}]}`; the copy
-with the highest generation counts. `"deleted_topic_ids": [...]` is there while a log directory is out of service: what is
-found of these topics when it is back is deleted. A topic whose partitions lie in directories without an entry is adopted
-when the server starts. `crc32c` is that of the document without it, as written: a flipped digit could otherwise delete
+with the highest generation counts. A topic that is a mirror has `"mirror_of": SOURCE` too.
+`"deleted_topic_ids": [...]` is there while a log directory is out of service: what is found of these topics when it is back is
+deleted. A topic whose partitions lie in directories without an entry is adopted when the server starts. `crc32c` is that of the
+document without it, as written: a flipped digit could otherwise delete
 records. Who edits the file takes that line out.
 
 `topics-in-creation.json`: partitions that are being made, kept in every log directory (our own; Kafka ignores plain files in
@@ -58,6 +59,8 @@ class Topic:
     topic_id: uuid.UUID
     partitions: int
     configs: dict[str, str] = attrs.field(factory=dict)
+    mirror_of: str = ""
+    """Name of the source that the topic is copied from; empty for every other topic."""
 
     @functools.cached_property
     def id_bytes(self) -> bytes:
@@ -72,6 +75,7 @@ class Topic:
             "topic_id": encode_uuid(self.topic_id),
             "partitions": self.partitions,
             "configs": self.configs,
+            **({"mirror_of": self.mirror_of} if self.mirror_of else {}),
         }
         return "  " + json.dumps(fields, indent=1).replace("\n", "\n  ")
 
@@ -148,6 +152,7 @@ def _decode_topic(entry: dict[str, Any]) -> Topic:
         topic_id=decode_uuid(entry["topic_id"]),
         partitions=checked_partitions(entry["partitions"]),
         configs={str(key): str(value) for key, value in entry["configs"].items()},
+        mirror_of=str(entry.get("mirror_of", "")),
     )
 
 

@@ -20,6 +20,7 @@ from ..producers.producer_state import KEYED_SHARE
 from ..segments.segment import LogSegment, SegmentCursor
 from .gaps import gaps_within
 from .log import Log
+from .mirrored import check_may_append, plan_mirrored
 from .prepare import PreparedAppend
 
 STAMPED_BYTES = STAMP.size
@@ -66,8 +67,9 @@ def plan_append(log: Log, appends: Sequence[PreparedAppend], *, sync: bool) -> A
     segment, config, log_start_offset = log.segments.active, log.config, log.log_start_offset
     cursor = segment.cursor()
     producers: ProducerCursor | None = None
-    next_offset, epoch = log.log_end_offset, log.leader_epochs.latest_epoch or 0
+    next_offset, epoch, mirrors = log.log_end_offset, log.leader_epochs.latest_epoch or 0, log.mirror_of != ""
     stamps, first_timestamp = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME, cursor.rolling_based_timestamp
+    stamps = stamps and not mirrors
     # The clock is needed for stamps, and for the age of a segment whose first batch says nothing of it.
     now_ms = log.now_ms() if stamps or first_timestamp is None or first_timestamp < 0 else NO_TIMESTAMP
     append_time = now_ms if stamps else None
@@ -76,7 +78,7 @@ def plan_append(log: Log, appends: Sequence[PreparedAppend], *, sync: bool) -> A
     roll: str | None = None
     for append in appends:
         base_offset = next_offset
-        if append.size > config.segment_bytes or append.has_producer or append.expected_offset != NO_OFFSET:
+        if append.size > config.segment_bytes or append.has_producer or append.expected_offset != NO_OFFSET or mirrors:
             producers = producers or log.producers.cursor()
             known = _known_answer(log, producers, append, next_offset)
             if isinstance(known, Rest):
@@ -84,6 +86,8 @@ def plan_append(log: Log, appends: Sequence[PreparedAppend], *, sync: bool) -> A
             elif known is not None:
                 answers.append(known)
                 continue
+            if mirrors:
+                base_offset = next_offset = append.batches[0][0].base_offset
         last_offset = next_offset + append.records_count - 1
         max_timestamp = append.max_timestamp if append_time is None else append_time
         roll = segment.should_roll(
@@ -91,7 +95,11 @@ def plan_append(log: Log, appends: Sequence[PreparedAppend], *, sync: bool) -> A
         )
         if roll is not None:
             break
-        _plan_batches(segment, cursor, producers, append, next_offset, epoch, append_time, log.is_black_hole)
+        if mirrors:
+            assert producers is not None
+            plan_mirrored(segment, cursor, producers, append.batches)
+        else:
+            _plan_batches(segment, cursor, producers, append, next_offset, epoch, append_time, log.is_black_hole)
         # What AppendResult(...) makes, without its Python-level call.
         answers.append(tuple.__new__(AppendResult, (base_offset, last_offset, told_time, log_start_offset)))
         next_offset = last_offset + 1
@@ -136,6 +144,9 @@ def _known_answer(
 ) -> AppendResult | RequestError | Rest | None:
     """None: write it; Rest: write its tail; otherwise the answer to give, because it is stored already or must not be."""
     rest: Rest | None = None
+    is_mirrored = append.origin is AppendOrigin.REPLICATION
+    if (is_mirrored or log.mirror_of) and (refusal := check_may_append(log, append)) is not None:
+        return refusal
     if append.has_producer:
         try:
             stored = _check_producer(log, producers, append)
@@ -157,7 +168,7 @@ def _known_answer(
                 f"{append.expected_offset}. Nothing was appended. Read the new records and decide again",
                 next_offset,
             )
-    if append.size > log.config.segment_bytes:
+    if append.size > log.config.segment_bytes and not log.mirror_of:
         return RecordBatchTooLargeError(
             f"{log.topic_partition}: the append has {append.size} bytes, above segment.bytes={log.config.segment_bytes}"
         )

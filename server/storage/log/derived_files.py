@@ -248,7 +248,7 @@ class DerivedFiles:
 
     def is_stop_due(self, segments: Sequence[LogSegment]) -> bool:
         """Return whether a clean stop of a log that was not changed has something to write."""
-        is_lacking = self._written is None and any(segment.size for segment in segments)
+        is_lacking = self._written is None and any(segment.offset_index.entries for segment in segments)
         return self.is_refused or is_lacking or self.lacks(segments[-1])
 
     def lacks(self, segment: LogSegment) -> bool:
@@ -273,14 +273,14 @@ class DerivedFiles:
         is_stop: bool = False,
     ) -> Procedure[None]:
         """Bring the file up to date, if there is something to say. `must`: raise the OSError when that fails. `is_stop`: write
-        it for every log with records, so that the next start knows whether the file was lost."""
+        it for every log with entries in an offset index, so that the next start knows whether the file was lost."""
         bases = [segment.base_offset for segment in segments]
         self.indexes = {base_offset: self.indexes[base_offset] for base_offset in bases if base_offset in self.indexes}
         kept = bases[-MOST_KNOWN:]
         self.lookups = {base_offset: self.lookups[base_offset] for base_offset in kept if base_offset in self.lookups}
         facts = Facts(log_start_offset, dict(self.indexes), self.dropped, dict(self.lookups))
         is_empty = not self.indexes and not self.lookups and log_start_offset <= bases[0]
-        is_empty = is_empty and not (is_stop and any(segment.size for segment in segments))
+        is_empty = is_empty and not (is_stop and any(segment.offset_index.entries for segment in segments))
         if facts == self._written or (self._written is None and is_empty):
             return
         try:

@@ -102,6 +102,8 @@ class Log:
     """Whether anything was written since the log was opened."""
     doomed: list[Doomed] = attrs.field(factory=list)
     offline: LogOfflineError | None = None
+    mirror_of: str = ""
+    """Source whose log this one mirrors; it then accepts no other appends (see `mirrored`). Empty: none."""
     waiting: WaitsForSpaceError | None = None
     """Why it takes no appends and changes no file until it is opened again; readers are served (see `space_wait`)."""
     _inactive: tuple[tuple[SegmentView, ...], tuple[int, ...], tuple[int, ...]] | None = None

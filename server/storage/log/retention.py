@@ -146,7 +146,7 @@ def is_wanted(log: Log, now_ms: int, *, by_time: bool = True) -> bool:
     """Return whether the oldest segment would expire by its age or the log's size, without any hold."""
     segments, config = log.segments, log.config
     first = segments.first
-    if DELETE not in config.cleanup_policy or not _is_deletable(log, first):
+    if DELETE not in config.cleanup_policy or log.mirror_of or not _is_deletable(log, first):
         return False
     if config.retention_bytes >= 0 and log.size_in_bytes - first.size >= config.retention_bytes:
         return True
@@ -325,7 +325,7 @@ def oldest_first(logs: Sequence[Log], needed_bytes: int, held_from: Sequence[int
 def _expired(log: Log, now_ms: int, *, by_time: bool, held_from: int) -> Procedure[list[LogSegment]]:
     segments = list(log.segments)
     below = count = _count_below(log, log.log_start_offset)
-    if DELETE not in log.config.cleanup_policy:
+    if DELETE not in log.config.cleanup_policy or log.mirror_of:  # a mirror follows the log start of its source
         return segments[:count]
     count = _count_above_size(log, segments, count)
     if by_time and log.config.retention_ms >= 0:

@@ -46,10 +46,12 @@ class StoredBatches(NamedTuple):
 
 
 class AppendOrigin(enum.Enum):
-    """The origin of an append: a client, whose sequences are checked, or one of our coordinators, whose batches carry none."""
+    """The origin of an append: a client, whose sequences are checked; one of our coordinators, whose batches carry none; or
+    another server's log that is mirrored, of which nothing is refused."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
+    REPLICATION = "replication"
 
 
 class ProducerCursor:

@@ -152,7 +152,7 @@ class _Opening:
     def _are_facts_lost(self) -> bool:
         """Return whether a clean stop of this program has left `derived.json`, and nothing can be read of it any more."""
         if self.derived.is_missing:
-            return any(segment.size for segment in self.segments)
+            return any(self.fs.file_size(segment.offset_index.path) for segment in self.segments)
         return self.derived.is_unreadable
 
     def run(self) -> Log:

@@ -254,7 +254,7 @@ class LogSegment:
     ) -> str | None:
         """Why an append of `size` bytes needs a new segment, None when it does not. All comparisons are strict."""
         config = self.config
-        if cursor.size > config.segment_bytes - size:
+        if cursor.size > config.segment_bytes - size and cursor.size:  # a source may have stored a larger batch
             return f"size: {cursor.size} + {size} bytes are above segment.bytes={config.segment_bytes}"
         if cursor.size > 0:
             # Between the segment's first timestamp and the append's; without timestamps, since it was created.

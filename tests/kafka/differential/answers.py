@@ -55,13 +55,14 @@ SYMBOLS: Final[Mapping[str, str]] = {
 
 TRANSACTION_START: Final = "transaction_start_time_ms"
 TIMES: Final = frozenset({"timestamp", "last_timestamp", TRANSACTION_START})
-OUR_TOPIC_KEYS: Final = frozenset(
+OUR_KEYS: Final = frozenset(
     {
         *("durability", "record.validation", "fetch.check.crcs", "disk.full.policy", "disk.full.priority"),
         *("retention.hold.groups", "retention.hold.max.bytes", "retention.hold.max.ms", "gap.policy"),
+        *(f"errors.deadletterqueue.{name}" for name in ("group.enable", "topic.name", "copy.record.enable")),  # Kafka 4.4's
     }
 )
-"""Configurations that only triolog has."""
+"""Configurations that Kafka 4.3 does not have."""
 SORTED_BY: Final = (
     *("name", "topic", "resource_type", "resource_name", "topic_name", "group_id", "key", "transactional_id", "api_key"),
     *("node_id", "broker_id", "partition_index", "partition", "index", "partition_id", "entity_type", "subtopology_id"),
@@ -102,7 +103,7 @@ class Reading:
 
     def _list(self, values: list[Any]) -> list[Any]:
         if values and attrs.has(type(values[0])):
-            values = [value for value in values if getattr(value, "name", None) not in OUR_TOPIC_KEYS]
+            values = [value for value in values if getattr(value, "name", None) not in OUR_KEYS]
             values = sorted(values, key=self._sort_key)
         elif values and isinstance(values[0], int):
             values = sorted(values)

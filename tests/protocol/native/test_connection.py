@@ -315,7 +315,7 @@ RECORDS = memoryview(bytearray(b"r" * 100_000))
     ],
     ids=lambda message: type(message).__name__,
 )
-def test_large_records_are_sent_as_the_buffer_that_came(
+def test_large_records_are_not_copied(
     message: messages.ProduceRequest | messages.StageRequest | messages.FetchResponse,
 ) -> None:
     client, server = pair()

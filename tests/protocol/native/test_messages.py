@@ -291,7 +291,7 @@ def config(count: int) -> dict[str, str]:
         ),
     ],
 )
-def test_as_many_as_the_limit_are_taken_and_one_more_is_refused(
+def test_one_more_than_the_limit_is_refused(
     api: str, make: Callable[[int], dict[str, Any]], limit: int, complaint: str
 ) -> None:
     decode_request(api, 1, make(limit))

@@ -119,9 +119,7 @@ def test_a_count_the_offsets_deny_is_invalid(last_offset_delta: int, count: int,
 
 @pytest.mark.parametrize("compression_type", [CompressionType.NONE, CompressionType.GZIP])
 @pytest.mark.parametrize("deltas", [(0,) * 20, (1, 2, 3), (0, 1, 3), (0, 2, 1), (-1, 0, 1)])
-def test_offset_deltas_that_are_not_consecutive_are_invalid_for_a_producer(
-    deltas: tuple[int, ...], compression_type: CompressionType
-) -> None:
+def test_other_offset_deltas_of_a_producer_are_invalid(deltas: tuple[int, ...], compression_type: CompressionType) -> None:
     records = b"".join(record_bytes(f"00 00 {encode_varint(delta).hex()} 01 01 00") for delta in deltas)
     batch, header = with_records(compress(compression_type, records), count=len(deltas), attributes=compression_type)
     with pytest.raises(InvalidRecordError, match="offset delta"):
@@ -183,7 +181,7 @@ def test_records_beyond_the_limit_are_too_large(compression_type: CompressionTyp
 
 
 @given(record_lists(min_size=1), compression_types(), st.sampled_from(TimestampType))
-def test_a_walk_tells_what_reading_tells(
+def test_walks_are_as_reading(
     records: list[RecordTuple], compression_type: CompressionType, timestamp_type: TimestampType
 ) -> None:
     """Kafka: DefaultRecordBatchTest.testSkipKeyValueIteratorCorrectness."""

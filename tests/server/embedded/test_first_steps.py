@@ -243,9 +243,7 @@ WRITES_ON = """async with opened(sys.argv[1], durability=sys.argv[2], topics=["t
     ids=["in order", "by sys.exit", "by an exception"],
 )
 @STARTS_A_PROGRAM
-def test_a_block_that_ends_is_a_clean_stop_and_says_nothing_of_its_own(
-    tmp_path: Path, face: str, then: str, status: int, told: str
-) -> None:
+def test_the_end_of_a_block_is_a_silent_clean_stop(tmp_path: Path, face: str, then: str, status: int, told: str) -> None:
     ended, said, error = run(program_of(face, APPENDS.format(then=then)), tmp_path)
     assert (ended, said) == (status, ""), error
     assert told in error

@@ -77,7 +77,7 @@ async def ask(api: ControlApi, method: str, path: str, body: object = None) -> t
         ("POST", "/groups/billing/commit", {"topic": "missing", "offset": 1}, 422, "missing"),
     ],
 )
-async def test_what_a_call_does_not_know_is_refused(
+async def test_unknown_arguments_are_refused(
     api: ControlApi, method: str, path: str, body: object, status: int, message: str
 ) -> None:
     found, told = await ask(api, method, path, body)

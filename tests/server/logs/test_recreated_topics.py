@@ -247,7 +247,7 @@ def after_power_cut(fs: CrashFileSystem, path: Path) -> CrashFileSystem:
 
 @pytest.mark.parametrize("durability", ["fsync", "group:50", "os"])
 @pytest.mark.parametrize("cleanly", [False, True])
-async def test_no_offset_is_given_twice_when_power_cuts_take_every_name(
+async def test_no_offset_is_given_twice_if_all_names_are_lost(
     tmp_path: Path, clock: Clock, durability: str, cleanly: bool
 ) -> None:
     """The first cut takes the name of the empty segment that retention leaves, the second that of the one made in its place."""

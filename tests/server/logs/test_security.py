@@ -143,9 +143,7 @@ async def test_strangers_look_like_users(tmp_path: Path, *, stores: bool) -> Non
         assert shapes(await challenges(broker, users)) == shapes(await challenges(broker, STRANGERS)) == expected
 
 
-async def test_a_wrong_password_costs_the_same_for_strangers_and_a_right_one_is_derived_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_wrong_passwords_cost_strangers_the_same_right_ones_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Passwords of HTTP, whose users have a stored credential."""
     derived: list[str] = []
     real = ScramCredential.from_password

@@ -208,7 +208,7 @@ async def test_a_change_cut_off_is_whole_or_absent_and_can_be_made_again(tmp_pat
 
 @pytest.mark.parametrize("directories", [1, 2])
 @pytest.mark.parametrize("name", CHANGES)
-async def test_with_altered_derived_files_a_change_is_whole_or_absent_and_records_are_what_they_were(
+async def test_with_altered_files_a_change_is_whole_or_absent_and_records_stay(
     tmp_path: Path, name: str, directories: int
 ) -> None:
     """Killed, or without power, at any moment of the change. One file gets another content before each of two starts."""

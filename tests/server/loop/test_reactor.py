@@ -196,7 +196,7 @@ async def test_a_connection_that_was_reset_is_gone_and_one_that_was_closed_may_s
             let_go(reactor, peer)
 
 
-async def test_one_that_asks_for_it_in_a_turn_goes_on_in_the_next_one_with_those_that_are_ready(reactor: Reactor) -> None:
+async def test_one_that_asks_for_it_goes_on_in_the_next_turn_with_those_ready(reactor: Reactor) -> None:
     @attrs.define(eq=False)
     class Goes(Peer):
         def on_bytes(self) -> None:
@@ -245,7 +245,7 @@ async def test_those_that_leave_while_they_become_ready_disturb_nobody(reactor: 
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, KeyError, TypeError])
-async def test_a_session_that_raises_is_ended_and_the_others_are_served(reactor: Reactor, error: type[Exception]) -> None:
+async def test_only_the_session_that_raises_is_ended(reactor: Reactor, error: type[Exception]) -> None:
     @attrs.define(eq=False)
     class Broken(Peer):
         def on_bytes(self) -> None:

@@ -243,7 +243,9 @@ BY_NAME: Final[dict[str, Callable[[World], Any]]] = {
     "types_filter": lambda world: world.one_of(("classic", "consumer", "share", "streams", "", "Bogus")),
     "mechanism": lambda world: world.one_of(("PLAIN", "SCRAM-SHA-256", "", 1, 2, 0, 99)),
     "iterations": lambda world: world.mostly(4096, 0, -1, 16_384, INT32_MAX),
-    "feature": lambda world: world.mostly("transaction.version", "group.version", "", "bogus"),
+    "feature": lambda world: world.mostly("transaction.version", "group.version", "share.version", "", "bogus"),
+    "max_version_level": lambda world: world.mostly(1, 0, 2, -1, 99),  # what is disabled is soon enabled again
+    "upgrade_type": lambda world: world.mostly(1, 2, 3, 0),
     "entity_type": lambda world: world.mostly("user", "client-id", "ip", "", "bogus"),
     "match_type": lambda world: world.mostly(0, 1, 2, 7),
     "key": lambda world: world.mostly("producer_byte_rate", "consumer_byte_rate", "request_percentage", world.me.group),

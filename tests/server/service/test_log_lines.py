@@ -215,9 +215,7 @@ async def test_what_cannot_be_read_is_said_once_and_changes_nothing(tmp_path: Pa
     assert ["is not TOML" in each for each in errors()] == [True, False]
 
 
-async def test_a_certificate_that_changes_is_shown_to_new_connections_and_old_ones_stay(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_changed_certificate_is_shown_to_new_connections_only(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """On both doors; a certificate of which only a part is there is not taken."""
     before, after = (make_certificates(tmp_path / name) for name in ("before", "after"))
     file = tmp_path / "server.pem"
@@ -277,9 +275,7 @@ async def test_a_file_that_only_looks_changed_is_no_change(tmp_path: Path) -> No
     assert (tmp_path / "audit").read_text() == ""
 
 
-async def test_what_could_not_be_read_for_want_of_descriptors_is_read_when_there_are_some(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_files_unread_for_want_of_descriptors_are_read_later(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     lacking, tried = True, 0
 
     async def part(config: BrokerConfig) -> Change:

@@ -225,6 +225,8 @@ async def test_what_becomes_of_records_is_counted(broker: Broker, mock_clock: tr
         "renewed": 1,
         "lock_timeouts": 0,
         "archived": 0,
+        "dead_lettered": 0,
+        "dead_letters_failed": 0,
     }
     assert await take(broker, max_records=1) == [(2, 2, 2)]
     mock_clock.jump(LOCK_S + 1)

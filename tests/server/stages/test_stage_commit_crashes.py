@@ -161,9 +161,7 @@ async def cut_off_with_a_hole(folder: Path, holes: set[int], appended: int) -> t
 
 
 @pytest.mark.parametrize(("holes", "appended"), [({0}, 5), ({1}, 5), ({1, 3}, 5), ({0, 1}, 3), ({2}, 4), ({3}, 4), ({1}, 1)])
-async def test_what_a_crash_has_taken_out_of_the_middle_is_appended_behind_the_rest(
-    fast_path: Path, holes: set[int], appended: int
-) -> None:
+async def test_records_that_a_crash_took_are_appended_after_the_rest(fast_path: Path, holes: set[int], appended: int) -> None:
     path, fs, shares = await cut_off_with_a_hole(fast_path, holes, appended)
     view = ReaderView(skip_gaps=True)
     for _ in range(2):

@@ -198,7 +198,7 @@ def test_a_clean_open_and_close_leaves_every_file_as_it_was(tmp_path: Path, part
 
 @pytest.mark.parametrize("with_recovery_point", [False, True], ids=["scan all", "from the checkpoint"])
 @EACH
-def test_an_unclean_open_and_close_leaves_the_files_of_kafkas_clean_stop(
+def test_an_unclean_open_and_close_leaves_kafkas_files(
     tmp_path: Path, partition: TopicPartition, with_recovery_point: bool
 ) -> None:
     driven = opened(tmp_path, "unclean", partition, with_recovery_point=with_recovery_point)

@@ -72,7 +72,7 @@ def test_where_a_sync_leaves_data_in_the_cache_of_the_device_the_full_one_is_use
 
 
 @pytest.mark.parametrize("error", [errno.ENOTSUP, errno.EINVAL, errno.ENOTTY])
-def test_a_file_system_without_a_full_sync_gets_the_ordinary_one(
+def test_an_ordinary_sync_serves_without_a_full_one(
     calls: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
 ) -> None:
     with_full_sync(monkeypatch, calls, error)

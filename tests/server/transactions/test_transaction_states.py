@@ -461,7 +461,7 @@ async def append_without_joining(broker: Broker, partition: TopicPartition = PAR
     await broker.writer.append(partition, batch)
 
 
-async def test_a_partition_that_takes_no_marker_holds_up_no_other_transaction(
+async def test_a_partition_without_markers_holds_up_nothing_else(
     broker: Broker, fs: GateFileSystem, mock_clock: MockClock
 ) -> None:
     for name, partition in (("slow", PARTITION), ("quick", OTHER)):

@@ -14,32 +14,7 @@ from triolog.protocol.types import TopicPartition
 
 from tests.support.logs import START_MS
 
-from ..history import (
-    Acknowledged,
-    ClockMoved,
-    Compacts,
-    Damaged,
-    Ended,
-    Event,
-    Expires,
-    Found,
-    GivenUp,
-    Introduced,
-    LookedUp,
-    Lost,
-    Made,
-    Moved,
-    Polled,
-    Send,
-    Sent,
-    StartForgotten,
-    Stored,
-    Survived,
-    Torn,
-    Trimmed,
-    Trims,
-    key_of,
-)
+from .. import history as h
 
 COPY: Final = "copy of "
 ENDLESS: Final = 2**63
@@ -55,7 +30,7 @@ class Anomaly(NamedTuple):
 class Known(NamedTuple):
     """A record that was sent. `number`: how many were sent before it, by anybody; `index`: of the event."""
 
-    sent: Sent
+    sent: h.Sent
     partition: TopicPartition
     producer: str
     number: int
@@ -66,7 +41,7 @@ class Known(NamedTuple):
     @property
     def key(self) -> str:
         """Empty where it has none."""
-        return self.sent.key or key_of(self.sent.id) or ""
+        return self.sent.key or h.key_of(self.sent.id) or ""
 
 
 class Told(NamedTuple):
@@ -79,12 +54,11 @@ class Told(NamedTuple):
 class Range:
     """The records of a partition at the end, by offset."""
 
-    def __init__(self, stored: Stored) -> None:
+    def __init__(self, stored: h.Stored) -> None:
         self.stored = stored
         self._offsets = [record.offset for record in stored.records]
 
-    def between(self, start: int, stop: int) -> Sequence[Found]:
-        """Those from `start` on and before `stop`."""
+    def between(self, start: int, stop: int) -> Sequence[h.Found]:
         return self.stored.records[bisect_left(self._offsets, start) : bisect_left(self._offsets, stop)]
 
 
@@ -115,7 +89,7 @@ class Facts:
     """Where readers may be told that something is missing, and nothing that was acknowledged may be."""
     can_lose: bool = False
     """Whether there is a loss at all."""
-    losses: list[tuple[int, Lost]] = attrs.field(factory=list)
+    losses: list[tuple[int, h.Lost]] = attrs.field(factory=list)
     """With the index of each event."""
     looked: dict[TopicPartition, int] = attrs.field(factory=dict)
     """Index of the event that last said what is left in a log after a loss."""
@@ -126,7 +100,7 @@ class Facts:
     """Which have lost records or markers of which somebody was told."""
     passed: dict[TopicPartition, int] = attrs.field(factory=lambda: defaultdict(int))
     """Up to which offset anybody has read, or was told of."""
-    missed: dict[str, Lost] = attrs.field(factory=dict)
+    missed: dict[str, h.Lost] = attrs.field(factory=dict)
     """Records that somebody was told of, with the first loss after which they were not there."""
     shaken: set[str] = attrs.field(factory=set)
     """Transactions of which something may have been lost, the outcome too."""
@@ -143,7 +117,7 @@ class Facts:
         transaction = self.sent[record].transaction
         return True if transaction is None else self.outcomes.get(transaction)
 
-    def at_the_end(self, *, committed: bool) -> Iterable[Stored]:
+    def at_the_end(self, *, committed: bool) -> Iterable[h.Stored]:
         return (found.stored for (_, is_committed), found in self.stored.items() if is_committed is committed)
 
     @functools.cached_property
@@ -190,9 +164,9 @@ class Facts:
         return min(shown), max(shown)
 
     @classmethod
-    def of(cls, events: Sequence[Event]) -> Facts:
-        facts = cls(can_lose=any(isinstance(event, Lost) for event in events))
-        ended: dict[str, Ended] = {}
+    def of(cls, events: Sequence[h.Event]) -> Facts:
+        facts = cls(can_lose=any(isinstance(event, h.Lost) for event in events))
+        ended: dict[str, h.Ended] = {}
         for index, event in enumerate(events):
             facts._take(index, event, ended)
         facts._note_shared_identities(events)
@@ -200,9 +174,9 @@ class Facts:
             facts.outcomes[transaction] = None
         return facts
 
-    def _take(self, index: int, event: Event, ended: dict[str, Ended]) -> None:
+    def _take(self, index: int, event: h.Event, ended: dict[str, h.Ended]) -> None:
         match event:
-            case Send():
+            case h.Send():
                 for record in event.records:
                     known = Known(
                         record, event.partition, event.producer, len(self.sent), event.transaction, index, event.at_ms
@@ -211,64 +185,64 @@ class Facts:
                     self.sent[record.id] = known
                 if event.transaction is not None:
                     self.outcomes.setdefault(event.transaction, None)
-            case Acknowledged():
+            case h.Acknowledged():
                 offsets = itertools.count(event.base_offset) if event.base_offset >= 0 else itertools.repeat(-1)
                 self.acknowledged[event.partition].update(zip(event.ids, offsets, strict=False))
                 self.told.update(dict.fromkeys(event.ids, Told(index, event.at_ms)))
                 if self.can_lose and event.base_offset >= 0:
                     self.seen[event.partition].update(enumerate(event.ids, event.base_offset))
-            case Polled() if self.can_lose:
+            case h.Polled() if self.can_lose:
                 self.seen[event.partition].update((record.offset, record.id) for record in event.records)
                 self.passed[event.partition] = max(self.passed[event.partition], event.next_position)
-            case LookedUp() if self.can_lose and event.offset >= 0:
+            case h.LookedUp() if self.can_lose and event.offset >= 0:
                 self.passed[event.partition] = max(self.passed[event.partition], event.offset + 1)
-            case GivenUp(is_refused=True):
+            case h.GivenUp(is_refused=True):
                 self.refused.update(event.ids)
-            case Ended():
+            case h.Ended():
                 self.outcomes[event.transaction] = event.is_committed
                 ended[event.transaction] = event
-            case Trims():
+            case h.Trims():
                 self.trimmed[event.partition] = max(self.trimmed.get(event.partition, 0), event.before_offset)
-            case Trimmed():
+            case h.Trimmed():
                 self.starts[event.partition] = max(self.starts.get(event.partition, 0), event.before_offset)
-            case Moved() if event.is_start and event.position > self.trimmed.get(event.partition, 0):
+            case h.Moved() if event.is_start and event.position > self.trimmed.get(event.partition, 0):
                 self.starts[event.partition] = max(self.starts.get(event.partition, 0), event.position)
-            case StartForgotten():
+            case h.StartForgotten():
                 self.starts.pop(event.partition, None)
-            case Stored():
+            case h.Stored():
                 self.stored[event.partition, event.is_committed] = Range(event)
-            case Expires():
+            case h.Expires():
                 self.expired[event.partition] = event.before_timestamp
-            case Compacts():
+            case h.Compacts():
                 self.compacted.add(event.partition)
-            case Made():
+            case h.Made():
                 self.configs[event.topic] = event.config
-            case ClockMoved():
+            case h.ClockMoved():
                 self.clock.append((event.at_ms, self.clock[-1][1] + event.ms))
-            case Damaged():
+            case h.Damaged():
                 self.damaged[event.partition].append(event.offsets)
-            case Torn():
+            case h.Torn():
                 self.torn[event.partition] += event.gaps
-            case Lost():
+            case h.Lost():
                 self.losses.append((index, event))
                 self._shake(event, ended)
-            case Survived():
+            case h.Survived():
                 self._take_back(index, event)
 
-    def _shake(self, loss: Lost, ended: Mapping[str, Ended]) -> None:
+    def _shake(self, loss: h.Lost, ended: Mapping[str, h.Ended]) -> None:
         """Transactions that were not over so long ago that all of them is on the device."""
         for transaction in self.outcomes:
             end = ended.get(transaction)
             if end is None or loss.window_ms is None or end.at_ms > loss.at_ms - loss.window_ms:
                 self.shaken.add(transaction)
 
-    def _note_shared_identities(self, events: Sequence[Event]) -> None:
+    def _note_shared_identities(self, events: Sequence[h.Event]) -> None:
         """An epoch that was lost is given out again: what its two owners do is one to the server."""
         if not self.losses:
             return
         owners: dict[tuple[str, int, int], set[str]] = defaultdict(set)
         for event in events:
-            if isinstance(event, Introduced):
+            if isinstance(event, h.Introduced):
                 owners[event.transactional_id, event.producer_id, event.epoch].add(event.producer)
         self.doubtful.update(owner for each in owners.values() if len(each) > 1 for owner in each)
         for record, known in self.sent.items() if self.doubtful else ():
@@ -277,7 +251,7 @@ class Facts:
                 if known.transaction is not None:
                     self.shaken.add(known.transaction)
 
-    def _take_back(self, index: int, event: Survived) -> None:
+    def _take_back(self, index: int, event: h.Survived) -> None:
         """What somebody was told of and is not there any more is lost, if that was to be expected."""
         where, seen, acknowledged = event.partition, self.seen[event.partition], self.acknowledged[event.partition]
         synced = self.losses[-1][1].synced.get(where, 0)
@@ -308,13 +282,13 @@ class Facts:
         for record in [record for record, offset in acknowledged.items() if offset < 0]:
             del acknowledged[record]
 
-    def _loss_of(self, where: TopicPartition) -> Lost:
+    def _loss_of(self, where: TopicPartition) -> h.Lost:
         """What may have taken something out of a log that was opened now: nobody was told of anything in it since then."""
         since = self.looked.get(where, -1)
         concerns = (loss for at, loss in self.losses if at > since and (loss.partitions is None or where in loss.partitions))
         return next(concerns, self.losses[-1][1])
 
-    def _judge_loss(self, record: str, offset: int, where: TopicPartition, loss: Lost) -> None:
+    def _judge_loss(self, record: str, offset: int, where: TopicPartition, loss: h.Lost) -> None:
         age_ms = loss.at_ms - self.told[record].at_ms
         said = f"{record}@{offset} of {where}, acknowledged {age_ms:g} ms before"
         if self.configs.get(where.topic, {}).get("flush.messages") == "1":

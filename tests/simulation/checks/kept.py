@@ -71,7 +71,6 @@ class _Places:
         self._found = sorted((offset, record) for record, offset in acknowledged.items() if offset >= 0)
 
     def between(self, start: int, stop: int) -> Sequence[tuple[int, str]]:
-        """Those from `start` on and before `stop`."""
         return self._found[bisect_left(self._found, (start, "")) : bisect_left(self._found, (stop, ""))]
 
 

@@ -10,33 +10,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.types import TopicPartition
 
+from tests.simulation import history as h
 from tests.simulation.checks.facts import ENDLESS, Anomaly, Facts, Known
-from tests.simulation.history import (
-    Acknowledged,
-    Damaged,
-    Event,
-    Found,
-    GivenUp,
-    LookedUp,
-    Lost,
-    Moved,
-    Polled,
-    Stored,
-    Survived,
-)
 
 
-def check_offsets(events: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
+def check_offsets(events: Sequence[h.Event], facts: Facts) -> Iterator[Anomaly]:
     """One record at each offset, one offset for each record, whoever was told of it."""
     at: dict[TopicPartition, dict[int, str]] = {}
     where: dict[str, tuple[TopicPartition, int]] = {}
     for index, event in enumerate(events):
-        if isinstance(event, Survived):
+        if isinstance(event, h.Survived):
             _forget(at.get(event.partition, {}), where, range(dict(facts.ends[event.partition])[index], ENDLESS))
-        elif isinstance(event, Damaged):
+        elif isinstance(event, h.Damaged):
             for offset in event.offsets:
                 where.pop(at.get(event.partition, {}).get(offset, ""), None)
-        if isinstance(event, Acknowledged) and facts.doubtful and facts.sent[event.ids[0]].producer in facts.doubtful:
+        if isinstance(event, h.Acknowledged) and facts.doubtful and facts.sent[event.ids[0]].producer in facts.doubtful:
             continue
         for partition, offset, record in _told(event):
             before = at.setdefault(partition, {}).setdefault(offset, record)
@@ -53,7 +41,7 @@ def _forget(at: dict[int, str], where: dict[str, tuple[TopicPartition, int]], of
         where.pop(at.pop(offset), None)
 
 
-def check_sequences(events: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
+def check_sequences(events: Sequence[h.Event], facts: Facts) -> Iterator[Anomaly]:
     """Who keeps batches in order is never told otherwise, where nothing has taken those that were before away: who is told so
     gives up everything, in other partitions too."""
     damaged: set[TopicPartition] = set()
@@ -61,11 +49,11 @@ def check_sequences(events: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
     given_up: set[str] = set()
     for event in events:
         match event:
-            case Lost():
+            case h.Lost():
                 return
-            case Damaged():
+            case h.Damaged():
                 damaged.add(event.partition)
-            case GivenUp(error=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.name):
+            case h.GivenUp(error=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.name):
                 known = facts.sent[event.ids[0]]
                 holed = _holed(events, facts) if holed is None else holed
                 if known.partition in damaged or _is_forgotten(known, facts):
@@ -85,7 +73,7 @@ def _is_forgotten(known: Known, facts: Facts) -> bool:
     return bool(trimmed) and all(facts.acknowledged[where][each] < trimmed for each in before)
 
 
-def _holed(events: Sequence[Event], facts: Facts) -> set[str]:
+def _holed(events: Sequence[h.Event], facts: Facts) -> set[str]:
     """Producers of whom a batch in some partition is nowhere, and a later one there. Where the first could not be written, the
     log did not know them when the next one came, and took it, as Kafka's does. Of several that were not on the device a power
     cut may take one and leave the next. They give up everything with the one that is not there."""
@@ -101,21 +89,21 @@ def _holed(events: Sequence[Event], facts: Facts) -> set[str]:
     return holed
 
 
-def _told(event: Event) -> Iterator[tuple[TopicPartition, int, str]]:
+def _told(event: h.Event) -> Iterator[tuple[TopicPartition, int, str]]:
     match event:
-        case Acknowledged(base_offset=base) if base >= 0:
+        case h.Acknowledged(base_offset=base) if base >= 0:
             yield from ((event.partition, offset, record) for offset, record in enumerate(event.ids, base))
-        case Polled() | Stored():
+        case h.Polled() | h.Stored():
             yield from ((event.partition, found.offset, found.id) for found in event.records)
 
 
-def check_polls(events: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
+def check_polls(events: Sequence[h.Event], facts: Facts) -> Iterator[Anomaly]:
     """A reader goes on where it was, sees what is there, and of transactions only what was committed."""
     positions: dict[tuple[str, TopicPartition], int] = {}
     for index, event in enumerate(events):
-        if isinstance(event, Moved):
+        if isinstance(event, h.Moved):
             positions[event.who, event.partition] = event.position
-        if not isinstance(event, Polled):
+        if not isinstance(event, h.Polled):
             continue
         place = f"{event.who} in {event.partition}"
         if event.transaction is None:
@@ -137,7 +125,7 @@ def check_polls(events: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
                     )
 
 
-def _skipped(index: int, event: Polled, facts: Facts) -> Iterator[Anomaly]:
+def _skipped(index: int, event: h.Polled, facts: Facts) -> Iterator[Anomaly]:
     stored = facts.stored.get((event.partition, event.is_committed))
     if stored is None:
         return
@@ -149,7 +137,7 @@ def _skipped(index: int, event: Polled, facts: Facts) -> Iterator[Anomaly]:
             yield Anomaly("skipped", f"{event.who} in {event.partition}: {record.id}@{record.offset}")
 
 
-def _unsent(records: Iterable[Found], facts: Facts, partition: TopicPartition) -> Iterator[Anomaly]:
+def _unsent(records: Iterable[h.Found], facts: Facts, partition: TopicPartition) -> Iterator[Anomaly]:
     for record in records:
         known = facts.sent.get(record.id)
         if known is None or known.partition != partition or known.sent.timestamp != record.timestamp:
@@ -158,7 +146,7 @@ def _unsent(records: Iterable[Found], facts: Facts, partition: TopicPartition) -
             yield Anomaly("unsent", f"{partition}: {record}, which its client had refused")
 
 
-def check_stored(_: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
+def check_stored(_: Sequence[h.Event], facts: Facts) -> Iterator[Anomaly]:
     """What is there at the end was sent, in this order, and not aborted."""
     for (partition, is_committed), found in facts.stored.items():
         stored = found.stored
@@ -170,7 +158,7 @@ def check_stored(_: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
                     yield Anomaly("aborted read", f"{partition}: {record.id}@{record.offset} at the end")
 
 
-def _reordered(stored: Stored, facts: Facts) -> Iterator[Anomaly]:
+def _reordered(stored: h.Stored, facts: Facts) -> Iterator[Anomaly]:
     latest: dict[str, int] = {}
     for record in stored.records:
         known = facts.sent.get(record.id)
@@ -185,7 +173,7 @@ def _reordered(stored: Stored, facts: Facts) -> Iterator[Anomaly]:
 class _Scan:
     """What a scan of the log as it is at the end finds."""
 
-    def __init__(self, stored: Stored) -> None:
+    def __init__(self, stored: h.Stored) -> None:
         stamps = sorted([(record.offset, record.timestamp) for record in stored.records] + list(stored.markers))
         self._highest: list[int] = []
         self._places: list[tuple[int, int]] = []
@@ -216,14 +204,14 @@ class _Ends:
         return self._ends[at - 1] if at else 0
 
 
-def check_times(events: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
+def check_times(events: Sequence[h.Event], facts: Facts) -> Iterator[Anomaly]:
     ends: dict[TopicPartition, _Ends] = defaultdict(_Ends)
     scans: dict[TopicPartition, _Scan] = {}
     for event in events:
         match event:
-            case Acknowledged(base_offset=base) if base >= 0:
+            case h.Acknowledged(base_offset=base) if base >= 0:
                 ends[event.partition].take(event.at_ms, base + len(event.ids))
-            case LookedUp() if _is_told_by_the_end(event.partition, facts):
+            case h.LookedUp() if _is_told_by_the_end(event.partition, facts):
                 if event.partition not in scans:
                     scans[event.partition] = _Scan(facts.stored[event.partition, False].stored)
                 yield from _check_answer(event, scans[event.partition], ends[event.partition].before(event.begun_ms))
@@ -236,7 +224,7 @@ def _is_told_by_the_end(partition: TopicPartition, facts: Facts) -> bool:
     return is_whole and not facts.damaged.get(partition) and not facts.has_lost(partition) and not facts.is_compacted(partition)
 
 
-def _check_answer(event: LookedUp, scan: _Scan, known_end: int) -> Iterator[Anomaly]:
+def _check_answer(event: h.LookedUp, scan: _Scan, known_end: int) -> Iterator[Anomaly]:
     first = scan.first(event.timestamp)
     asked = f"{event.who} asked {event.partition} for {event.timestamp}"
     if event.offset < 0:

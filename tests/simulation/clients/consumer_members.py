@@ -33,8 +33,6 @@ LEAVES: Final = -1
 
 @attrs.define(eq=False)
 class ConsumerMember(GroupMember):
-    """See the module."""
-
     lives: int = 0
     doubt_since_ms: int | None = None
     """Since a heartbeat that began then it may have been asked to give something up, for which its time is limited."""
@@ -168,8 +166,6 @@ PROTOCOL: Final = "lots"
 
 @attrs.define(eq=False)
 class ClassicMember(GroupMember):
-    """See the module."""
-
     is_called: bool = False
     """The group rebalances: it has to join again."""
 

@@ -26,8 +26,6 @@ Named = dict[TopicPartition, list[str]]
 
 @attrs.define(eq=False)
 class Driver(Native):
-    """See the module."""
-
     _attempts: int = 0
     _sent: int = 0
 
@@ -97,5 +95,4 @@ class Driver(Native):
             return
 
     async def ask(self) -> None:
-        """Ask once more what was committed last."""
         await self._next_version()

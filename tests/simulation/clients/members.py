@@ -56,8 +56,6 @@ class Member(KafkaInhabitant):
 
 @attrs.define(eq=False)
 class GroupMember(Member):
-    """See the module."""
-
     owned: dict[TopicPartition, int | None] = attrs.field(factory=dict)
     """What it reads, and from where on; None: it has not asked yet."""
     uncommitted: set[TopicPartition] = attrs.field(factory=set)
@@ -210,5 +208,4 @@ async def committed_offset(
 
 
 def everything(partitions: dict[str, int]) -> list[TopicPartition]:
-    """All partitions that groups read."""
     return [TopicPartition(topic, number) for topic in TOPICS for number in range(partitions[topic])]

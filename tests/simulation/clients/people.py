@@ -373,7 +373,6 @@ class Losses:
                 )
 
     def offline(self, broker: Broker) -> Iterator[tuple[TopicPartition, object]]:
-        """Which logs are, and why."""
         for where, actor in self._actors(broker).items():
             if actor.log.offline is not None:
                 yield where, actor.log.offline
@@ -467,7 +466,6 @@ class Remaker(Native):
             self.world.add(Happened(**self.now(), what=f"fill: {exc!r}"))
 
     async def remake(self, count: int, share: float) -> None:
-        """Another life."""
         if self._is_there:
             self._is_there = None
         await self.fill(count, share)

@@ -19,19 +19,8 @@ from triolog.tools.client.admin import Admin
 from triolog.tools.client.connection import Client
 from triolog.tools.client.procedures import groups as group_procedures
 
+from tests.simulation import history as h
 from tests.simulation.clients.inhabitant import Inhabitant, KafkaInhabitant, native_client
-from tests.simulation.history import (
-    CommitsOffset,
-    Found,
-    LookedUp,
-    Moved,
-    OffsetCommitted,
-    OffsetFetched,
-    Polled,
-    Refused,
-    is_tombstone,
-    key_of,
-)
 from tests.simulation.script import Step
 from tests.support.kafka_server import fetch_partition, fetch_request
 
@@ -56,7 +45,7 @@ class Reader(KafkaInhabitant):
             """The log was trimmed meanwhile, or what was read was lost."""
             await self._go_to_start(where)
         elif fetched.error_code == ErrorCode.CORRUPT_MESSAGE:
-            self.world.add(Refused(**self.now(), partition=where, offset=position, is_committed=self.is_committed))
+            self.world.add(h.Refused(**self.now(), partition=where, offset=position, is_committed=self.is_committed))
             self._go_to(where, position + 1)
         elif not fetched.error_code:
             self._positions[where] = fetched.next_position
@@ -79,7 +68,7 @@ class Reader(KafkaInhabitant):
 
     def _go_to(self, where: TopicPartition, position: int, *, is_start: bool = False) -> None:
         self._positions[where] = position
-        self.world.add(Moved(**self.now(), partition=where, position=position, is_start=is_start))
+        self.world.add(h.Moved(**self.now(), partition=where, position=position, is_start=is_start))
 
 
 @attrs.define(eq=False)
@@ -109,13 +98,13 @@ class Group(Native):
         where = TopicPartition(topic, partition)
         self._next += 1
         said = {"group": self.who, "partition": where, "offset": self._next}
-        self.world.add(CommitsOffset(**self.now(), **said))
+        self.world.add(h.CommitsOffset(**self.now(), **said))
         try:
             await self.client.run(group_procedures.commit_offsets(self.who, {where: self._next}))
         except TriologError:
-            self.world.add(OffsetCommitted(**self.now(), **said, is_kept=None))
+            self.world.add(h.OffsetCommitted(**self.now(), **said, is_kept=None))
         else:
-            self.world.add(OffsetCommitted(**self.now(), **said, is_kept=True))
+            self.world.add(h.OffsetCommitted(**self.now(), **said, is_kept=True))
 
     async def resume(self, topic: str, partition: int) -> None:
         where = TopicPartition(topic, partition)
@@ -124,7 +113,7 @@ class Group(Native):
         except TriologError:
             return
         offset = found[where].offset if where in found else -1
-        self.world.add(OffsetFetched(**self.now(), group=self.who, partition=where, offset=offset))
+        self.world.add(h.OffsetFetched(**self.now(), group=self.who, partition=where, offset=offset))
 
 
 @attrs.define(eq=False)
@@ -139,7 +128,7 @@ class Looker(Native):
         except TriologError:
             return
         self.world.add(
-            LookedUp(
+            h.LookedUp(
                 **self.now(),
                 partition=where,
                 timestamp=timestamp,
@@ -168,15 +157,17 @@ class Fetched(NamedTuple):
     """`error_code`: of the partition."""
 
     error_code: int
-    records: tuple[Found, ...] = ()
+    records: tuple[h.Found, ...] = ()
     markers: tuple[tuple[int, int], ...] = ()
     """Offset and timestamp of each."""
     next_position: int = -1
     size_bytes: int = 0
 
-    def polled(self, now: dict[str, Any], where: TopicPartition, position: int, **more: Any) -> Polled:
+    def polled(self, now: dict[str, Any], where: TopicPartition, position: int, **more: Any) -> h.Polled:
         """What a reader that was at `position` notes of it; `more`: fields of the event."""
-        return Polled(**now, partition=where, position=position, records=self.records, next_position=self.next_position, **more)
+        return h.Polled(
+            **now, partition=where, position=position, records=self.records, next_position=self.next_position, **more
+        )
 
 
 async def fetch(
@@ -205,12 +196,12 @@ async def fetch(
 
 def _read(
     data: bytes, position: int, aborted: Iterable[FetchAbortedTransaction]
-) -> tuple[tuple[Found, ...], tuple[tuple[int, int], ...], int]:
+) -> tuple[tuple[h.Found, ...], tuple[tuple[int, int], ...], int]:
     """The records from `position` on but those of aborted transactions: from a first offset to the marker; markers; the end.
     A record's id is the first line of its value."""
     begins = sorted(aborted, key=lambda each: each.first_offset)
     active: set[int] = set()
-    found: list[Found] = []
+    found: list[h.Found] = []
     markers: list[tuple[int, int]] = []
     next_position = position
     for header, batch in iter_batches(data):
@@ -224,14 +215,14 @@ def _read(
         if header.is_transactional and header.producer_id in active:
             continue
         found += [
-            Found(record.offset, _id_of(record), record.timestamp)
+            h.Found(record.offset, _id_of(record), record.timestamp)
             for record in iter_records(batch, header)
             if record.offset >= position
         ]
     return tuple(found), tuple(markers), next_position
 
 
-def records_in(data: bytes, position: int) -> Iterator[Found]:
+def records_in(data: bytes, position: int) -> Iterator[h.Found]:
     """Everything that is good in a file of batches, from an offset on."""
     view, at = memoryview(data), 0
     while at + RECORD_BATCH_OVERHEAD <= len(data):
@@ -250,14 +241,14 @@ def _id_of(record: Record) -> str:
     """The first line of its value; a tombstone has it in a header. A record under another key than the id says nobody sent."""
     value = dict(record.headers)[ID_HEADER] if record.value is None else record.value
     found, key = bytes(value or b"").partition(b"\n")[0].decode(), None if record.key is None else bytes(record.key).decode()
-    return found if key_of(found) in (None, key) else f"{found} under {key}"
+    return found if h.key_of(found) in (None, key) else f"{found} under {key}"
 
 
 def fields_of(record: str) -> tuple[bytes | None, bytes | None, tuple[tuple[str, bytes], ...]]:
     """Key, value and headers of the record with an id."""
-    key = key_of(record)
+    key = h.key_of(record)
     if key is None:
         return None, record.encode(), ()
-    if is_tombstone(record):
+    if h.is_tombstone(record):
         return key.encode(), None, ((ID_HEADER, record.encode()),)
     return key.encode(), record.encode(), ()

@@ -32,8 +32,6 @@ Plan = list[int | None]
 
 @attrs.define(eq=False)
 class ShareMember(Member):
-    """See the module."""
-
     lives: int = 0
     is_unsure: bool = False
     session_epoch: int = 0

@@ -18,21 +18,11 @@ from triolog.tools.client.procedures import groups as group_procedures
 from triolog.tools.client.producer import Producer, SentRecord, open_producer
 from triolog.tools.client.transaction import Transaction
 
+from tests.simulation import history as h
 from tests.simulation.checker import copy_id
 from tests.simulation.clients.inhabitant import Inhabitant, KafkaConnection, native_client
 from tests.simulation.clients.producers import KafkaProducer
 from tests.simulation.clients.readers import fetch, fields_of
-from tests.simulation.history import (
-    KEY_MARK,
-    TOMBSTONE_MARK,
-    Acknowledged,
-    CommitsOffset,
-    Ended,
-    GivenUp,
-    Introduced,
-    Send,
-    Sent,
-)
 from tests.simulation.script import Step
 
 OPTIONS: Final = {
@@ -92,7 +82,7 @@ class Transactional(Inhabitant):
         if identity != self._identity:
             self._identity = identity
             self.world.add(
-                Introduced(
+                h.Introduced(
                     **self.now(),
                     transactional_id=self.transactional_id,
                     producer=self._name,
@@ -144,8 +134,8 @@ class Transactional(Inhabitant):
             for number, (where, identity) in enumerate(records):
                 if number == len(records) // 2:
                     await trio.sleep(pause_ms / 1000)
-                record = Sent(identity, self.a_timestamp())
-                self.world.add(Send(**self.now(), partition=where, producer=self._name, records=(record,), transaction=name))
+                record = h.Sent(identity, self.a_timestamp())
+                self.world.add(h.Send(**self.now(), partition=where, producer=self._name, records=(record,), transaction=name))
                 key, value, headers = fields_of(identity)
                 future = await producer.send(
                     where.topic, value, key=key, headers=headers, partition=where.partition, timestamp_ms=record.timestamp
@@ -153,7 +143,7 @@ class Transactional(Inhabitant):
                 self._on_their_way[identity] = where, future
                 nursery.start_soon(self._await, identity, future)
             for where, offset in offsets.items():
-                self.world.add(CommitsOffset(**self.now(), group=group, partition=where, offset=offset, transaction=name))
+                self.world.add(h.CommitsOffset(**self.now(), group=group, partition=where, offset=offset, transaction=name))
             if offsets:
                 await transaction.send_offsets(group, offsets)
             if end == "abort":
@@ -167,7 +157,7 @@ class Transactional(Inhabitant):
         for identity in list(self._on_their_way):
             self._settle(identity)
         self._on_their_way.clear()
-        self.world.add(Ended(**self.now(), transaction=name, is_committed=outcome))
+        self.world.add(h.Ended(**self.now(), transaction=name, is_committed=outcome))
         return outcome is not None
 
     async def _abort(self, transaction: Transaction) -> bool | None:
@@ -191,9 +181,9 @@ class Transactional(Inhabitant):
         try:
             metadata: Any = future.value()
         except TriologError as exc:
-            self.world.add(GivenUp(**self.now(), ids=(identity,), error=repr(exc)))
+            self.world.add(h.GivenUp(**self.now(), ids=(identity,), error=repr(exc)))
         else:
-            self.world.add(Acknowledged(**self.now(), partition=where, ids=(identity,), base_offset=metadata.offset))
+            self.world.add(h.Acknowledged(**self.now(), partition=where, ids=(identity,), base_offset=metadata.offset))
 
 
 @attrs.define(eq=False)
@@ -251,8 +241,8 @@ TOMBSTONES: Final = 0.15
 
 def with_key(name: str, rng: random.Random) -> str:
     """The id of a record that has a key."""
-    tombstone = TOMBSTONE_MARK if rng.random() < TOMBSTONES else ""
-    return f"{name}{KEY_MARK}k{rng.randrange(KEYS)}{tombstone}"
+    tombstone = h.TOMBSTONE_MARK if rng.random() < TOMBSTONES else ""
+    return f"{name}{h.KEY_MARK}k{rng.randrange(KEYS)}{tombstone}"
 
 
 @attrs.define(eq=False)

@@ -24,19 +24,7 @@ from triolog.protocol.types import TopicPartition
 
 from ..checker import Anomaly
 from ..history import Damaged, Event, Send, Stored
-from .events import (
-    SHARERS,
-    Accepted,
-    Acknowledges,
-    Acquired,
-    Dismissed,
-    Heard,
-    MemberEvent,
-    SessionEnded,
-    ShareGroupIs,
-    StandsAt,
-    Unanswered,
-)
+from . import events as e
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 ENDS: Final = (GAP, ACCEPT, REJECT)
@@ -55,7 +43,7 @@ class _Lock:
 class _Said:
     """Something that a member says."""
 
-    event: Acknowledges
+    event: e.Acknowledges
     locks: list[_Lock] | None
     """Of all its records, if it had them for certain."""
     counts: dict[int, int]
@@ -66,7 +54,7 @@ class _Said:
 class _Share:
     """What is known as events come."""
 
-    config: ShareGroupIs
+    config: e.ShareGroupIs
     locks: dict[Place, _Lock] = attrs.field(factory=dict)
     until_ms: dict[str, int] = attrs.field(factory=lambda: defaultdict(lambda: -1))
     """Before then each member is one for certain."""
@@ -92,25 +80,25 @@ class _Share:
             and lock.session == self.sessions[lock.member]
         )
 
-    def follow(self, number: int, event: MemberEvent) -> Iterator[Anomaly]:
+    def follow(self, number: int, event: e.MemberEvent) -> Iterator[Anomaly]:
         match event:
-            case Heard():
+            case e.Heard():
                 self.until_ms[event.member] = event.until_ms
-            case SessionEnded():
+            case e.SessionEnded():
                 self.sessions[event.member] += 1
-            case Dismissed():
+            case e.Dismissed():
                 self.sessions[event.member] += 1
                 self.until_ms[event.member] = -1
-            case Unanswered():
+            case e.Unanswered():
                 self.unanswered.append(number)
-            case Acquired():
+            case e.Acquired():
                 yield from self._acquired(number, event)
-            case Acknowledges():
+            case e.Acknowledges():
                 self._says(event)
-            case Accepted():
+            case e.Accepted():
                 yield from self._answered(event)
 
-    def _acquired(self, number: int, event: Acquired) -> Iterator[Anomaly]:
+    def _acquired(self, number: int, event: e.Acquired) -> Iterator[Anomaly]:
         count = event.delivery_count
         where = f"{event.partition}@{event.first} to {event.last} for {event.member}"
         if not 1 <= count <= self.config.delivery_limit:
@@ -128,7 +116,7 @@ class _Share:
             self.locks[place] = lock
             self.counts[place] = count, number
 
-    def _says(self, event: Acknowledges) -> None:
+    def _says(self, event: e.Acknowledges) -> None:
         places = [(event.partition, offset) for offset, _ in event.said]
         locks = [self.locks.get(place) for place in places]
         mine = [lock for lock in locks if lock is not None and lock.member == event.member and self.has(lock, event.at_ms)]
@@ -140,7 +128,7 @@ class _Share:
             if kind in ENDS:
                 self.maybe_done.add(place)
 
-    def _answered(self, event: Accepted) -> Iterator[Anomaly]:
+    def _answered(self, event: e.Accepted) -> Iterator[Anomaly]:
         said = self.said[event.member, event.number]
         if event.is_kept is False:
             self.maybe_done.difference_update(
@@ -158,7 +146,7 @@ class _Share:
             elif kind == RELEASE:
                 self.given_back[place] = count, event.at_ms
 
-    def stands(self, event: StandsAt) -> None:
+    def stands(self, event: e.StandsAt) -> None:
         if any(event.offset in damage for damage in self.damaged[event.partition]):
             self.stands_at[event.partition] = event.offset
 
@@ -177,21 +165,20 @@ class _Share:
 
 
 def deliveries(events: Sequence[Event]) -> Iterator[Anomaly]:
-    """See the module."""
     share: _Share | None = None
     sent: dict[str, int] = {}
     stored = {(event.partition, event.is_committed): event for event in events if isinstance(event, Stored)}
     for number, event in enumerate(events):
         match event:
-            case ShareGroupIs():
+            case e.ShareGroupIs():
                 share = _Share(event)
             case Send():
                 sent.update((record.id, number) for record in event.records)
             case Damaged() if share is not None:
                 share.damaged[event.partition].append(event.offsets)
-            case StandsAt() if share is not None:
+            case e.StandsAt() if share is not None:
                 share.stands(event)
-            case MemberEvent() if share is not None and event.group == SHARERS:
+            case e.MemberEvent() if share is not None and event.group == e.SHARERS:
                 yield from share.follow(number, event)
     if share is None:
         return
@@ -204,7 +191,7 @@ def deliveries(events: Sequence[Event]) -> Iterator[Anomaly]:
 def _other_records(events: Sequence[Event], stored: Stored, damaged: Sequence[range]) -> Iterator[Anomaly]:
     there = {record.offset: record.id for record in stored.records}
     for event in events:
-        if isinstance(event, Acquired) and event.partition == stored.partition:
+        if isinstance(event, e.Acquired) and event.partition == stored.partition:
             given = dict(event.ids)
             for offset in range(event.first, event.last + 1):
                 if given.get(offset) != there.get(offset) and not any(offset in damage for damage in damaged):

@@ -34,25 +34,7 @@ from triolog.protocol.types import TopicPartition
 
 from tests.simulation.checker import Anomaly
 from tests.simulation.checks.groups import Commit, Register, times_of
-from tests.simulation.groups.events import (
-    CLASSIC,
-    CONSUMERS,
-    MIXED,
-    SHARERS,
-    Assigns,
-    Commits,
-    Committed,
-    Described,
-    Dismissed,
-    Heard,
-    LetsGo,
-    MemberEvent,
-    MixedCommit,
-    MixedEnd,
-    Resumes,
-    Settled,
-    Told,
-)
+from tests.simulation.groups import events as e
 from tests.simulation.history import Event, Polled, Stored
 
 NEVER: Final = -1
@@ -98,54 +80,53 @@ class _Group:
 
 
 def ownership(events: Sequence[Event]) -> Iterator[Anomaly]:
-    """See the module."""
     groups: dict[str, _Group] = {}
     for number, event in enumerate(events):
-        if isinstance(event, Settled) and event.lacks:
+        if isinstance(event, e.Settled) and event.lacks:
             yield Anomaly("unsettled group", f"{event.group}: {event.lacks}")
-        if isinstance(event, MemberEvent) and event.group in (CLASSIC, CONSUMERS, SHARERS):
-            group = groups.setdefault(event.group, _Group(event.group == CLASSIC))
+        if isinstance(event, e.MemberEvent) and event.group in (e.CLASSIC, e.CONSUMERS, e.SHARERS):
+            group = groups.setdefault(event.group, _Group(event.group == e.CLASSIC))
             yield from _follow(group, number, event)
-        if isinstance(event, Described):
+        if isinstance(event, e.Described):
             yield from _described(groups.setdefault(event.group, _Group(is_classic=False)), event)
 
 
-def _described(group: _Group, event: Described) -> Iterator[Anomaly]:
+def _described(group: _Group, event: e.Described) -> Iterator[Anomaly]:
     newest = group.newest_before(event.begun_ms)
     if event.epoch < newest and group.has_offsets:
         yield Anomaly("epoch went back", f"{event.group} is at {event.epoch}, it was at {newest}")
     group.was_at(event.at_ms, event.epoch)
 
 
-def _follow(group: _Group, number: int, event: MemberEvent) -> Iterator[Anomaly]:
+def _follow(group: _Group, number: int, event: e.MemberEvent) -> Iterator[Anomaly]:
     member = group.members[event.member]
     match event:
-        case Told():
+        case e.Told():
             yield from _told(group, number, event)
-        case Heard():
+        case e.Heard():
             member.until_ms = event.until_ms
             if group.is_classic and event.epoch < (newest := group.newest_before(event.begun_ms)):
                 yield Anomaly("zombie heartbeat", f"{event.member} of generation {event.epoch}, the group was at {newest}")
-        case LetsGo():
+        case e.LetsGo():
             for where in event.partitions:
                 member.held.pop(where, None)
-        case Dismissed():
+        case e.Dismissed():
             if event.at_ms < member.until_ms and not event.is_explained:
                 said = f"{event.error} at {event.at_ms}, it was a member until {member.until_ms}"
                 yield Anomaly("forgotten member", f"{event.member} of {event.group}: {said}")
             member.held.clear()
             member.until_ms = NEVER
-        case Assigns():
+        case e.Assigns():
             group.maybe_begin_anew(event.at_ms)
             for name, partitions in event.assignment:
                 group.assigned[event.epoch, name].add(tuple(sorted(partitions)))
-        case Commits():
+        case e.Commits():
             group.began[event.member, event.number] = number, group.newest_before(math.inf)
-        case Committed(is_kept=True):
+        case e.Committed(is_kept=True):
             yield from _kept(group, event)
 
 
-def _told(group: _Group, number: int, event: Told) -> Iterator[Anomaly]:
+def _told(group: _Group, number: int, event: e.Told) -> Iterator[Anomaly]:
     member = group.members[event.member]
     for where in event.partitions:
         for name, other in group.members.items():
@@ -165,7 +146,7 @@ def _told(group: _Group, number: int, event: Told) -> Iterator[Anomaly]:
     member.until_ms = event.until_ms
 
 
-def _kept(group: _Group, event: Committed) -> Iterator[Anomaly]:
+def _kept(group: _Group, event: e.Committed) -> Iterator[Anomaly]:
     group.has_offsets = True
     began, newest = group.began[event.member, event.number]
     if group.is_classic and event.epoch < newest:
@@ -182,9 +163,9 @@ def processed(events: Sequence[Event]) -> Iterator[Anomaly]:
     read: dict[tuple[str, TopicPartition], set[int]] = defaultdict(set)
     committed: dict[tuple[str, TopicPartition], int] = {}
     for event in events:
-        if isinstance(event, Polled) and (group := event.who.split()[0]) in (CLASSIC, CONSUMERS):
+        if isinstance(event, Polled) and (group := event.who.split()[0]) in (e.CLASSIC, e.CONSUMERS):
             read[group, event.partition].update(record.offset for record in event.records)
-        if isinstance(event, Resumes) and event.group in (CLASSIC, CONSUMERS):
+        if isinstance(event, e.Resumes) and event.group in (e.CLASSIC, e.CONSUMERS):
             committed[event.group, event.partition] = event.offset
     stored = {event.partition: event for event in events if isinstance(event, Stored) and event.is_committed}
     for (group, where), offset in committed.items():
@@ -197,20 +178,19 @@ NOTHING: Final = -1
 
 
 def offsets(events: Sequence[Event]) -> Iterator[Anomaly]:
-    """See the module."""
     registers: dict[tuple[str, TopicPartition], Register] = defaultdict(Register)
     commits: dict[tuple[str, str, int], Commit] = {}
     for number, event in enumerate(events):
         match event:
-            case Commits():
+            case e.Commits():
                 commit = commits[event.group, event.member, event.number] = Commit(number, event.offset, event.member)
                 registers[event.group, event.partition].commits.append(commit)
-            case Committed(is_kept=False):
+            case e.Committed(is_kept=False):
                 registers[event.group, event.partition].commits.remove(commits[event.group, event.member, event.number])
-            case Committed(is_kept=True):
+            case e.Committed(is_kept=True):
                 commit = commits[event.group, event.member, event.number]
                 commit.ended, commit.is_certain = number, True
-            case Told():
+            case e.Told():
                 for where in event.partitions:
                     for commit in registers[event.group, where].commits:
                         if commit.who != event.member and commit.ended > number:
@@ -219,7 +199,7 @@ def offsets(events: Sequence[Event]) -> Iterator[Anomaly]:
         register.finish(())
     times = times_of(events)
     for number, event in enumerate(events):
-        if isinstance(event, Resumes) and event.group != MIXED:
+        if isinstance(event, e.Resumes) and event.group != e.MIXED:
             register, begun = registers[event.group, event.partition], bisect_left(times, event.begun_ms)
             if not register.may_be(event.offset, begun, number):
                 allowed = register.allowed(begun, number)
@@ -228,22 +208,22 @@ def offsets(events: Sequence[Event]) -> Iterator[Anomaly]:
 
 def mixed_offsets(events: Sequence[Event]) -> Iterator[Anomaly]:
     """The same for a group whose offsets one client commits, inside and outside of transactions: the newest that counts."""
-    commits: list[MixedCommit] = []
+    commits: list[e.MixedCommit] = []
     outcomes: dict[int, bool | None] = {}
     for event in events:
         match event:
-            case MixedCommit():
+            case e.MixedCommit():
                 commits.append(event)
-            case MixedEnd():
+            case e.MixedEnd():
                 outcomes[event.transaction] = event.is_committed
-            case Resumes() if event.group == MIXED:
+            case e.Resumes() if event.group == e.MIXED:
                 allowed = _newest(commits, outcomes)
                 if event.offset not in allowed:
                     said = f"group {event.group} at {event.partition}: {event.offset}, may be {sorted(allowed)}"
                     yield Anomaly("offset went back", said)
 
 
-def _newest(commits: Sequence[MixedCommit], outcomes: dict[int, bool | None]) -> set[int]:
+def _newest(commits: Sequence[e.MixedCommit], outcomes: dict[int, bool | None]) -> set[int]:
     """Down to the newest that counts for certain; one without an answer, outside of a transaction, may count later, too."""
     allowed = {commit.offset for commit in commits if commit.transaction is None and commit.is_kept is None}
     for commit in reversed(commits):

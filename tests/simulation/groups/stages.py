@@ -49,7 +49,6 @@ def _meet(damage: range, place: tuple[int, int] | None) -> bool:
 
 
 def stages(events: Sequence[Event]) -> Iterator[Anomaly]:
-    """See the module."""
     versions: dict[int, _Version] = defaultdict(_Version)
     known: list[tuple[int, int]] = []
     damaged: dict[TopicPartition, list[range]] = defaultdict(list)

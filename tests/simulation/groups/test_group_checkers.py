@@ -10,66 +10,38 @@ from triolog.protocol.types import TopicPartition
 from tests.simulation.verdict import check_groups
 
 from ..history import Damaged, Event, Found, Polled, Send, Sent, Stored
-from .events import (
-    CLASSIC,
-    CONSUMERS,
-    MIXED,
-    SHARERS,
-    Accepted,
-    Acknowledges,
-    Acquired,
-    Assigns,
-    Commits,
-    CommitsStage,
-    Committed,
-    Described,
-    Dismissed,
-    Heard,
-    LastCommit,
-    LetsGo,
-    MixedCommit,
-    MixedEnd,
-    Resumes,
-    SessionEnded,
-    Settled,
-    ShareGroupIs,
-    StageCommitted,
-    Staged,
-    StandsAt,
-    Told,
-    Unanswered,
-)
+from . import events as e
 
 P: Final = TopicPartition("in", 0)
 Q: Final = TopicPartition("in", 1)
 ACCEPT, RELEASE, RENEW = 1, 2, 4
 
 
-def of(member: str, at_ms: int, epoch: int = 1, group: str = CONSUMERS) -> dict[str, Any]:
+def of(member: str, at_ms: int, epoch: int = 1, group: str = e.CONSUMERS) -> dict[str, Any]:
     return {"at_ms": at_ms, "who": f"{group} 0", "group": group, "member": member, "epoch": epoch}
 
 
-def told(member: str, at_ms: int, *partitions: TopicPartition, until_ms: int = 100, **who: Any) -> Told:
-    return Told(**of(member, at_ms, **who), partitions=partitions, until_ms=until_ms)
+def told(member: str, at_ms: int, *partitions: TopicPartition, until_ms: int = 100, **who: Any) -> e.Told:
+    return e.Told(**of(member, at_ms, **who), partitions=partitions, until_ms=until_ms)
 
 
-def lets_go(member: str, at_ms: int, *partitions: TopicPartition) -> LetsGo:
-    return LetsGo(**of(member, at_ms), partitions=partitions)
+def lets_go(member: str, at_ms: int, *partitions: TopicPartition) -> e.LetsGo:
+    return e.LetsGo(**of(member, at_ms), partitions=partitions)
 
 
-def heard(member: str, at_ms: int, until_ms: int, begun_ms: int = 0, **who: Any) -> Heard:
-    return Heard(**of(member, at_ms, **who), begun_ms=begun_ms, until_ms=until_ms)
+def heard(member: str, at_ms: int, until_ms: int, begun_ms: int = 0, **who: Any) -> e.Heard:
+    return e.Heard(**of(member, at_ms, **who), begun_ms=begun_ms, until_ms=until_ms)
 
 
 def commit(
     member: str, at_ms: int, offset: int, *, number: int = 1, is_kept: bool | None = True, where: TopicPartition = P, **who: Any
 ) -> list[Event]:
     said = {"number": number, "partition": where, "offset": offset}
-    return [Commits(**of(member, at_ms, **who), **said), Committed(**of(member, at_ms, **who), **said, is_kept=is_kept)]
+    return [e.Commits(**of(member, at_ms, **who), **said), e.Committed(**of(member, at_ms, **who), **said, is_kept=is_kept)]
 
 
-def resumes(offset: int, at_ms: int = 90, begun_ms: int = 80, group: str = CONSUMERS) -> Resumes:
-    return Resumes(at_ms=at_ms, who="x", group=group, partition=P, offset=offset, begun_ms=begun_ms)
+def resumes(offset: int, at_ms: int = 90, begun_ms: int = 80, group: str = e.CONSUMERS) -> e.Resumes:
+    return e.Resumes(at_ms=at_ms, who="x", group=group, partition=P, offset=offset, begun_ms=begun_ms)
 
 
 def generations(*epochs: int) -> list[Event]:
@@ -78,39 +50,44 @@ def generations(*epochs: int) -> list[Event]:
         event
         for epoch in epochs
         for event in (
-            Assigns(**of(f"m{epoch}", 10 * epoch, epoch, CLASSIC), assignment=((f"m{epoch}", (P,)),)),
-            told(f"m{epoch}", 10 * epoch + 1, P, until_ms=10 * epoch + 2, epoch=epoch, group=CLASSIC),
-            *commit(f"m{epoch}", 10 * epoch + 3, epoch, epoch=epoch, group=CLASSIC),
+            e.Assigns(**of(f"m{epoch}", 10 * epoch, epoch, e.CLASSIC), assignment=((f"m{epoch}", (P,)),)),
+            told(f"m{epoch}", 10 * epoch + 1, P, until_ms=10 * epoch + 2, epoch=epoch, group=e.CLASSIC),
+            *commit(f"m{epoch}", 10 * epoch + 3, epoch, epoch=epoch, group=e.CLASSIC),
         )
     ]
 
 
 def mixed(*commits: tuple[str, int], end: bool | None = True) -> list[Event]:
     return [
-        *(MixedCommit(at_ms=1, who="x", offset=o, transaction=0 if kind == "t" else None, is_kept=True) for kind, o in commits),
-        MixedEnd(at_ms=2, who="x", transaction=0, is_committed=end),
+        *(
+            e.MixedCommit(at_ms=1, who="x", offset=o, transaction=0 if kind == "t" else None, is_kept=True)
+            for kind, o in commits
+        ),
+        e.MixedEnd(at_ms=2, who="x", transaction=0, is_committed=end),
     ]
 
 
-SHARE: Final = ShareGroupIs(at_ms=0, who="x", group=SHARERS, topics=("in",), is_committed=False, lock_ms=50, delivery_limit=2)
+SHARE: Final = e.ShareGroupIs(
+    at_ms=0, who="x", group=e.SHARERS, topics=("in",), is_committed=False, lock_ms=50, delivery_limit=2
+)
 
 
 def beats(*members: str) -> list[Event]:
-    return [heard(member, 1, until_ms=1000, group=SHARERS) for member in members]
+    return [heard(member, 1, until_ms=1000, group=e.SHARERS) for member in members]
 
 
-def acquired(member: str, at_ms: int, count: int = 1, record: str | None = "a", last: int = 0) -> Acquired:
+def acquired(member: str, at_ms: int, count: int = 1, record: str | None = "a", last: int = 0) -> e.Acquired:
     ids = () if record is None else ((0, record),)
-    return Acquired(
-        **of(member, at_ms, group=SHARERS), partition=P, first=0, last=last, delivery_count=count, begun_ms=at_ms - 1, ids=ids
+    return e.Acquired(
+        **of(member, at_ms, group=e.SHARERS), partition=P, first=0, last=last, delivery_count=count, begun_ms=at_ms - 1, ids=ids
     )
 
 
 def says(member: str, at_ms: int, kind: int, *, is_kept: bool | None = True, error: str = "", number: int = 1) -> list[Event]:
-    who = of(member, at_ms, group=SHARERS)
+    who = of(member, at_ms, group=e.SHARERS)
     return [
-        Acknowledges(**who, number=number, partition=P, said=((0, kind),)),
-        Accepted(**who, number=number, is_kept=is_kept, error=error),
+        e.Acknowledges(**who, number=number, partition=P, said=((0, kind),)),
+        e.Accepted(**who, number=number, is_kept=is_kept, error=error),
     ]
 
 
@@ -131,48 +108,48 @@ def damaged(offset: int) -> Damaged:
     return Damaged(at_ms=50, who="operator", partition=P, first_offset=offset, next_offset=offset + 1)
 
 
-def stands_at(offset: int) -> StandsAt:
-    return StandsAt(at_ms=95, who="x", group=SHARERS, partition=P, offset=offset)
+def stands_at(offset: int) -> e.StandsAt:
+    return e.StandsAt(at_ms=95, who="x", group=e.SHARERS, partition=P, offset=offset)
 
 
 def staged(attempt: str, *ids: str, version: int = 0) -> list[Event]:
     """And about to be committed."""
     who = {"at_ms": 1, "who": "x", "application": "app", "version": version, "attempt": attempt}
-    return [Staged(**who, ids=ids), CommitsStage(**who, ids=((P, ids),))]
+    return [e.Staged(**who, ids=ids), e.CommitsStage(**who, ids=((P, ids),))]
 
 
-def was_committed(attempt: str, *, is_mine: bool = True, base: int = 0, end: int = 2, version: int = 0) -> StageCommitted:
+def was_committed(attempt: str, *, is_mine: bool = True, base: int = 0, end: int = 2, version: int = 0) -> e.StageCommitted:
     who = {"at_ms": 2, "who": "x", "application": "app", "version": version, "attempt": attempt}
-    return StageCommitted(**who, is_mine=is_mine, places=((P, base, end),))
+    return e.StageCommitted(**who, is_mine=is_mine, places=((P, base, end),))
 
 
-def dismissed(at_ms: int, *, is_explained: bool = False) -> Dismissed:
-    return Dismissed(**of("a", at_ms), error="UNKNOWN_MEMBER_ID", is_explained=is_explained)
+def dismissed(at_ms: int, *, is_explained: bool = False) -> e.Dismissed:
+    return e.Dismissed(**of("a", at_ms), error="UNKNOWN_MEMBER_ID", is_explained=is_explained)
 
 
-def described(epoch: int, at_ms: int) -> Described:
-    return Described(at_ms=at_ms, who="x", group=CONSUMERS, epoch=epoch, begun_ms=at_ms - 1)
+def described(epoch: int, at_ms: int) -> e.Described:
+    return e.Described(at_ms=at_ms, who="x", group=e.CONSUMERS, epoch=epoch, begun_ms=at_ms - 1)
 
 
-def assigns(a: TopicPartition, b: TopicPartition) -> Assigns:
-    return Assigns(**of("a", 0, 1, CLASSIC), assignment=(("a", (a,)), ("b", (b,))))
+def assigns(a: TopicPartition, b: TopicPartition) -> e.Assigns:
+    return e.Assigns(**of("a", 0, 1, e.CLASSIC), assignment=(("a", (a,)), ("b", (b,))))
 
 
 def polled(*read: Found) -> Polled:
-    return Polled(at_ms=1, who=f"{CONSUMERS} 0", partition=P, is_committed=True, position=0, records=read, next_position=2)
+    return Polled(at_ms=1, who=f"{e.CONSUMERS} 0", partition=P, is_committed=True, position=0, records=read, next_position=2)
 
 
 def answers(offset: int, *events: Event) -> list[Event]:
-    return [*events, resumes(offset, group=MIXED)]
+    return [*events, resumes(offset, group=e.MIXED)]
 
 
-def last_commit(at_ms: int) -> LastCommit:
-    return LastCommit(at_ms=at_ms, who="x", application="app", version=-1, begun_ms=at_ms - 1)
+def last_commit(at_ms: int) -> e.LastCommit:
+    return e.LastCommit(at_ms=at_ms, who="x", application="app", version=-1, begun_ms=at_ms - 1)
 
 
 TAKEN_OVER: Final = [told("a", 1, P, until_ms=2), told("b", 3, P)]
-LATE_COMMIT: Final = commit("m1", 90, 5, number=2, epoch=1, group=CLASSIC)
-LATE_BEAT: Final = heard("m1", 99, until_ms=100, begun_ms=98, epoch=1, group=CLASSIC)
+LATE_COMMIT: Final = commit("m1", 90, 5, number=2, epoch=1, group=e.CLASSIC)
+LATE_BEAT: Final = heard("m1", 99, until_ms=100, begun_ms=98, epoch=1, group=e.CLASSIC)
 READ: Final = (Found(0, "a", 1), Found(1, "b", 1))
 ENDS_AT_2: Final = [
     *(*commit("a", 2, 2), resumes(2)),
@@ -187,9 +164,12 @@ MEMBERS: Final[list[Row]] = [
     ("", [told("a", 1, P), lets_go("a", 2, P), told("b", 3, P)]),
     ("", [told("a", 1, P, until_ms=5), told("b", 9, P)]),
     ("", [told("a", 1, P), told("b", 9, P, until_ms=5)]),
-    ("owned twice", [assigns(P, P), *(told(each, at, P, until_ms=at + 1, group=CLASSIC) for each, at in (("a", 1), ("b", 5)))]),
-    ("", [assigns(P, Q), told("a", 1, P, group=CLASSIC), told("b", 1, Q, group=CLASSIC)]),
-    ("another assignment", [assigns(P, Q), told("a", 1, Q, group=CLASSIC)]),
+    (
+        "owned twice",
+        [assigns(P, P), *(told(each, at, P, until_ms=at + 1, group=e.CLASSIC) for each, at in (("a", 1), ("b", 5)))],
+    ),
+    ("", [assigns(P, Q), told("a", 1, P, group=e.CLASSIC), told("b", 1, Q, group=e.CLASSIC)]),
+    ("another assignment", [assigns(P, Q), told("a", 1, Q, group=e.CLASSIC)]),
     ("forgotten member", [heard("a", 1, until_ms=5), dismissed(4)]),
     ("", [heard("a", 1, until_ms=5), dismissed(6)]),
     ("", [heard("a", 1, until_ms=5), dismissed(4, is_explained=True)]),
@@ -206,7 +186,7 @@ MEMBERS: Final[list[Row]] = [
     ("epoch went back", [*commit("a", 1, 1), told("a", 2, P, epoch=3), described(2, 9)]),
     # without offsets a group without members is forgotten
     ("", [described(3, 5), described(2, 9)]),
-    ("unsettled group", [Settled(at_ms=1, who="x", group=CLASSIC, lacks="a member")]),
+    ("unsettled group", [e.Settled(at_ms=1, who="x", group=e.CLASSIC, lacks="a member")]),
     ("", [polled(*READ), *ENDS_AT_2]),
     ("unprocessed", [polled(READ[0]), *ENDS_AT_2]),
 ]
@@ -236,7 +216,7 @@ DELIVERIES: Final[list[Row]] = [
     ("", share(FIRST, *says("m", 6, ACCEPT, is_kept=None))),
     ("given twice", share(FIRST, *LAST)),
     ("", share(FIRST, *AGAIN)),
-    ("", share(FIRST, SessionEnded(**of("m", 6, group=SHARERS)), *LAST)),
+    ("", share(FIRST, e.SessionEnded(**of("m", 6, group=e.SHARERS)), *LAST)),
     ("", share(FIRST, *says("m", 6, RELEASE), *LAST)),
     ("given twice", share(FIRST, *says("m", 50, RENEW), *AGAIN)),
     ("given again", share(FIRST, *says("m", 6, ACCEPT), AGAIN[0])),
@@ -252,7 +232,7 @@ DELIVERIES: Final[list[Row]] = [
     ("unconsumed", share()),
     ("unconsumed", share(FIRST)),
     ("", share(FIRST, acquired("n", 60, count=2))),
-    ("", share(FIRST, Unanswered(**of("n", 60, group=SHARERS)))),
+    ("", share(FIRST, e.Unanswered(**of("n", 60, group=e.SHARERS)))),
     # a share group does not pass damage that it was told of
     ("unconsumed", share(FIRST, *says("m", 6, ACCEPT), ids="abc")),
     ("unconsumed", share(FIRST, *says("m", 6, ACCEPT), damaged(1), ids="abc")),
@@ -264,7 +244,7 @@ STAGED: Final = staged("a", "1", "2")
 COMMITTED: Final = [*STAGED, was_committed("a")]
 COMPETING: Final = [
     *(*STAGED, *staged("b", "4")),
-    Staged(at_ms=1, who="x", application="app", version=0, attempt="a", ids=("3",)),
+    e.Staged(at_ms=1, who="x", application="app", version=0, attempt="a", ids=("3",)),
     was_committed("a"),
 ]
 STAGES: Final[list[Row]] = [

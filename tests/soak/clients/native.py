@@ -49,7 +49,6 @@ class TrioApi:
 
 
 async def look(work: Work, api: TrioApi) -> None:
-    """Lookups by time."""
     while not work.orders.is_quiet:
         where, timestamp = work.to_look_up()
         begun = time.monotonic_ns()

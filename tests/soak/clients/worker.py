@@ -268,9 +268,6 @@ def _play(part: Part, work: Work) -> None:
         os._exit(1)
 
 
-Line = dict[str, Any]
-
-
 class Notes:
     """The file of a process. Its threads share it."""
 

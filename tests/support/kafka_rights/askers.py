@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 import attrs
 from triolog.protocol.kafka.apis import ApiKey
-from triolog.protocol.kafka.authorization import CLUSTER_NAME, DENIED, AclPermission, PatternType
-from triolog.protocol.kafka.messages.security import CreateAclsAclCreation, CreateAclsRequest
+from triolog.protocol.kafka.authorization import CLUSTER_NAME, DENIED
 
 from tests.support.kafka_rights import cases
+from tests.support.kafka_wire import ask
 
 from .case import AWAY, CLUSTER, THERE, TOPIC, TRANSACTION, Case, Right
 from .hidden import HIDDEN, Hidden
@@ -91,7 +91,7 @@ def askers() -> tuple[Asker, ...]:
     return tuple(found)
 
 
-def acls_of(asking: Iterable[Asker]) -> CreateAclsRequest:
+def acls_of(asking: Iterable[Asker]) -> Any:
     """The rights of all."""
     rights = {
         (asker.user, operation, kind, CLUSTER_NAME if kind is CLUSTER else name)
@@ -99,17 +99,8 @@ def acls_of(asking: Iterable[Asker]) -> CreateAclsRequest:
         for operation, kind in asker.has
         for name in asker.names
     }
-    return CreateAclsRequest(
-        creations=[
-            CreateAclsAclCreation(
-                resource_type=kind,
-                resource_name=name,
-                resource_pattern_type=PatternType.LITERAL,
-                principal=f"User:{user}",
-                host="*",
-                operation=operation,
-                permission_type=AclPermission.ALLOW,
-            )
-            for user, operation, kind, name in sorted(rights)
-        ]
-    )
+    acls = [
+        {**cases.ACL, "resource_type": kind, "resource_name": name, "principal": f"User:{user}", "operation": operation}
+        for user, operation, kind, name in sorted(rights)
+    ]
+    return ask("CreateAcls", creations=acls)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import attrs
@@ -43,7 +43,24 @@ class Names:
     topic_id: bytes
 
 
-Fields = Callable[[Names], dict[str, Any]]
+Fields = Mapping[str, Any]
+"""The fields of a request, in which OF and OF_ID stand for the names."""
+OF: Final = "{of}"
+OF_ID: Final = object()
+
+
+def filled(value: Any, names: Names) -> Any:
+    """The fields of a request about these names."""
+    if isinstance(value, Mapping):
+        return {name: filled(each, names) for name, each in value.items()}
+    if isinstance(value, list):
+        return [filled(each, names) for each in value]
+    if isinstance(value, str):
+        return value.replace(OF, names.of)
+    return names.topic_id if value is OF_ID else value
+
+
+Step = tuple[ApiKey, int, Fields]
 
 
 @attrs.frozen
@@ -55,13 +72,13 @@ class Case:
     version: int
     fields: Fields
     rights: tuple[Right, ...]
-    before: tuple[tuple[ApiKey, int, Fields], ...] = ()
+    before: tuple[Step, ...] = ()
     """What the same client has sent before, whatever it is told."""
     is_about_new: bool = False
     """It makes what it names, which must not be there."""
 
     def request(self, names: Names) -> tuple[Any, int]:
-        return ask(APIS[self.key].name, **self.fields(names)), self.version
+        return ask(APIS[self.key].name, **filled(self.fields, names)), self.version
 
     @property
     def is_by_id(self) -> bool:
@@ -72,7 +89,7 @@ class Case:
 
     def prepared(self, names: Names) -> Iterator[tuple[Any, int]]:
         for key, version, fields in self.before:
-            yield ask(APIS[key].name, **fields(names)), version
+            yield ask(APIS[key].name, **filled(fields, names)), version
 
 
 ON: Final[dict[str, Right]] = {
@@ -82,12 +99,18 @@ ON: Final[dict[str, Right]] = {
 }
 
 
-def case(key: ApiKey, version: int, rights: str, fields: Fields, *, way: str = "", **more: Any) -> Case:
-    """`rights`: as in docs/reference/rights.md, with commas between them."""
+def case(
+    key: ApiKey,
+    version: int,
+    rights: str,
+    /,
+    *,
+    way: str = "",
+    before: tuple[Step, ...] = (),
+    makes: bool = False,
+    **fields: Any,
+) -> Case:
+    """`rights`: as in docs/reference/rights.md, with commas between them. `makes`: what it names, which must not be there."""
     needs = tuple(ON[each.strip()] for each in rights.split(",") if each.strip())
-    return Case(" ".join([APIS[key].name, f"v{version}", *([way] if way else [])]), key, version, fields, needs, **more)
-
-
-def in_topic(**partition: Any) -> Callable[[Names], list[dict[str, Any]]]:
-    """A list with one topic, which has a list with one partition."""
-    return lambda names: [{"name": names.of, "partitions": [partition]}]
+    label = " ".join([APIS[key].name, f"v{version}", *([way] if way else [])])
+    return Case(label, key, version, fields, needs, before, makes)

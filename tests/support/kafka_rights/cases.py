@@ -9,55 +9,27 @@ from typing import Any, Final
 from triolog.protocol.kafka.apis import ApiKey as K
 from triolog.protocol.kafka.authorization import AclPermission, PatternType
 
-from tests.support.kafka_rights.case import (
-    IN_TRANSACTION,
-    MEMBER,
-    PLAIN_BATCH,
-    TOPIC,
-    UNKNOWN_ID,
-    Case,
-    Fields,
-    Names,
-    Op,
-    case,
-    in_topic,
-)
+from .case import IN_TRANSACTION, MEMBER, OF, OF_ID, PLAIN_BATCH, TOPIC, UNKNOWN_ID, Case, Fields, Op, case
+
+WAIT: Final = {"timeout_ms": 30_000}
 
 
-def _produce(records: bytes, *, in_transaction: bool = False, by_id: bool = False) -> Fields:
-    return lambda names: {
-        "transactional_id": names.of if in_transaction else None,
-        "acks": -1,
-        "timeout_ms": 30_000,
-        "topic_data": [
-            {
-                **({"topic_id": names.topic_id} if by_id else {"name": names.of}),
-                "partition_data": [{"index": 0, "records": records}],
-            }
-        ],
-    }
+def named(**partition: Any) -> list[dict[str, Any]]:
+    """A list with the topic, which has a list with one partition."""
+    return [{"name": OF, "partitions": [partition]}]
 
 
-def _fetch(*, by_id: bool = False) -> Fields:
+def _produced(records: bytes, **topic: Any) -> Fields:
+    return {"topic_data": [{**topic, "partition_data": [{"index": 0, "records": records}]}], "acks": -1, **WAIT}
+
+
+def _fetched(**topic: Any) -> Fields:
     part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}
-    return lambda names: {
-        "min_bytes": 0,
-        "max_bytes": 1000,
-        "session_epoch": -1,
-        "topics": [{**({"topic_id": names.topic_id} if by_id else {"topic": names.of}), "partitions": [part]}],
-    }
+    return {"topics": [{**topic, "partitions": [part]}], "min_bytes": 0, "max_bytes": 1000, "session_epoch": -1}
 
 
-def _new_topic(names: Names) -> dict[str, Any]:
-    return {"topics": [{"name": names.of, "num_partitions": 1, "replication_factor": 1}], "timeout_ms": 30_000}
-
-
-def _metadata(*, makes: bool = False, by_id: bool = False) -> Fields:
-    return lambda names: {
-        "topics": [{"topic_id": names.topic_id, "name": None} if by_id else {"name": names.of}],
-        "allow_auto_topic_creation": makes,
-    }
-
+NEW_TOPIC: Final = {"topics": [{"name": OF, "num_partitions": 1, "replication_factor": 1}], **WAIT}
+MADE: Final = {"topics": [{"name": OF}], "allow_auto_topic_creation": True, "makes": True}
 
 CONFIGURED: Final[dict[str, tuple[int, str]]] = {
     "TOPIC": (2, "retention.ms"),
@@ -67,271 +39,143 @@ CONFIGURED: Final[dict[str, tuple[int, str]]] = {
 """What has a configuration -> its type, and a key of it."""
 
 
-def _resource(kind: str, names: Names) -> dict[str, Any]:
-    number, _ = CONFIGURED[kind]
-    return {"resource_type": number, "resource_name": "" if kind == "CLUSTER" else names.of}
-
-
-def _described(kind: str) -> Fields:
-    return lambda names: {"resources": [{**_resource(kind, names), "configuration_keys": [CONFIGURED[kind][1]]}]}
+def _resource(kind: str) -> dict[str, Any]:
+    return {"resource_type": CONFIGURED[kind][0], "resource_name": "" if kind == "CLUSTER" else OF}
 
 
 def _altered(kind: str, **operation: int) -> Fields:
     value = {"name": CONFIGURED[kind][1], "value": "50000" if kind != "CLUSTER" else "1", **operation}
-    return lambda names: {"resources": [{**_resource(kind, names), "configs": [value]}], "validate_only": True}
+    return {"resources": [{**_resource(kind), "configs": [value]}], "validate_only": True, "way": kind.lower()}
 
+
+def _described(kind: str) -> Fields:
+    return {"resources": [{**_resource(kind), "configuration_keys": [CONFIGURED[kind][1]]}], "way": kind.lower()}
+
+
+IN_ONE: Final = {**_produced(IN_TRANSACTION, name=OF), "transactional_id": OF, "way": "in one"}
+BY_ID: Final = {"topics": [{"topic_id": OF_ID, "name": None}]}
+EPOCH: Final = {"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}
+ENDS: Final = named(partition_index=0, current_leader_epoch=-1, timestamp=-1)
 
 OF_TOPICS: Final[list[Case]] = [
-    case(K.PRODUCE, 12, "WRITE TOPIC", _produce(PLAIN_BATCH)),
-    case(K.PRODUCE, 13, "WRITE TOPIC", _produce(PLAIN_BATCH, by_id=True)),
-    case(K.PRODUCE, 12, "WRITE TRANSACTIONAL_ID, WRITE TOPIC", _produce(IN_TRANSACTION, in_transaction=True), way="in one"),
-    case(K.FETCH, 12, "READ TOPIC", _fetch()),
-    case(K.FETCH, 17, "READ TOPIC", _fetch(by_id=True)),
-    case(
-        K.LIST_OFFSETS,
-        10,
-        "DESCRIBE TOPIC",
-        lambda names: {"topics": in_topic(partition_index=0, current_leader_epoch=-1, timestamp=-1)(names), "replica_id": -1},
-    ),
-    case(
-        K.OFFSET_FOR_LEADER_EPOCH,
-        4,
-        "DESCRIBE TOPIC",
-        lambda names: {
-            "replica_id": -1,
-            "topics": [{"topic": names.of, "partitions": [{"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}]}],
-        },
-    ),
-    case(
-        K.DELETE_RECORDS,
-        2,
-        "DELETE TOPIC",
-        lambda names: {"topics": in_topic(partition_index=0, offset=0)(names), "timeout_ms": 30_000},
-    ),
-    case(K.METADATA, 12, "DESCRIBE TOPIC", _metadata()),
-    case(K.METADATA, 13, "DESCRIBE TOPIC", _metadata(by_id=True), way="by id"),
-    case(K.METADATA, 12, "DESCRIBE TOPIC, CREATE TOPIC", _metadata(makes=True), way="makes one", is_about_new=True),
-    case(
-        K.METADATA,
-        12,
-        "DESCRIBE TOPIC, CREATE CLUSTER",
-        _metadata(makes=True),
-        way="makes one by right of the cluster",
-        is_about_new=True,
-    ),
-    case(
-        K.DESCRIBE_TOPIC_PARTITIONS,
-        0,
-        "DESCRIBE TOPIC",
-        lambda names: {"topics": [{"name": names.of}], "response_partition_limit": 10, "cursor": None},
-    ),
-    case(K.CREATE_TOPICS, 7, "CREATE TOPIC", _new_topic, is_about_new=True),
-    case(K.CREATE_TOPICS, 7, "CREATE CLUSTER", _new_topic, way="by right of the cluster", is_about_new=True),
-    case(K.DELETE_TOPICS, 5, "DELETE TOPIC", lambda names: {"topic_names": [names.of], "timeout_ms": 30_000}),
-    case(
-        K.DELETE_TOPICS,
-        6,
-        "DELETE CLUSTER",
-        lambda names: {"topics": [{"name": names.of, "topic_id": bytes(16)}], "timeout_ms": 30_000},
-    ),
-    case(
-        K.DELETE_TOPICS,
-        6,
-        "DELETE TOPIC",
-        lambda names: {"topics": [{"name": None, "topic_id": names.topic_id}], "timeout_ms": 30_000},
-        way="by id",
-    ),
-    case(
-        K.CREATE_PARTITIONS,
-        3,
-        "ALTER TOPIC",
-        lambda names: {"topics": [{"name": names.of, "count": 2, "assignments": None}], "timeout_ms": 30_000},
-    ),
-    *(case(K.DESCRIBE_CONFIGS, 4, f"DESCRIBE_CONFIGS {kind}", _described(kind), way=kind.lower()) for kind in CONFIGURED),
-    *(case(K.ALTER_CONFIGS, 2, f"ALTER_CONFIGS {kind}", _altered(kind), way=kind.lower()) for kind in CONFIGURED),
+    case(K.PRODUCE, 12, "WRITE TOPIC", **_produced(PLAIN_BATCH, name=OF), transactional_id=None),
+    case(K.PRODUCE, 13, "WRITE TOPIC", **_produced(PLAIN_BATCH, topic_id=OF_ID), transactional_id=None),
+    case(K.PRODUCE, 12, "WRITE TRANSACTIONAL_ID, WRITE TOPIC", **IN_ONE),
+    case(K.FETCH, 12, "READ TOPIC", **_fetched(topic=OF)),
+    case(K.FETCH, 17, "READ TOPIC", **_fetched(topic_id=OF_ID)),
+    case(K.LIST_OFFSETS, 10, "DESCRIBE TOPIC", topics=ENDS, replica_id=-1),
+    case(K.OFFSET_FOR_LEADER_EPOCH, 4, "DESCRIBE TOPIC", topics=[{"topic": OF, "partitions": [EPOCH]}], replica_id=-1),
+    case(K.DELETE_RECORDS, 2, "DELETE TOPIC", topics=named(partition_index=0, offset=0), **WAIT),
+    case(K.METADATA, 12, "DESCRIBE TOPIC", topics=[{"name": OF}], allow_auto_topic_creation=False),
+    case(K.METADATA, 13, "DESCRIBE TOPIC", way="by id", **BY_ID, allow_auto_topic_creation=False),
+    case(K.METADATA, 12, "DESCRIBE TOPIC, CREATE TOPIC", way="makes one", **MADE),
+    case(K.METADATA, 12, "DESCRIBE TOPIC, CREATE CLUSTER", way="makes one by right of the cluster", **MADE),
+    case(K.DESCRIBE_TOPIC_PARTITIONS, 0, "DESCRIBE TOPIC", topics=[{"name": OF}], response_partition_limit=10, cursor=None),
+    case(K.CREATE_TOPICS, 7, "CREATE TOPIC", **NEW_TOPIC, makes=True),
+    case(K.CREATE_TOPICS, 7, "CREATE CLUSTER", **NEW_TOPIC, way="by right of the cluster", makes=True),
+    case(K.DELETE_TOPICS, 5, "DELETE TOPIC", topic_names=[OF], **WAIT),
+    case(K.DELETE_TOPICS, 6, "DELETE CLUSTER", topics=[{"name": OF, "topic_id": bytes(16)}], **WAIT),
+    case(K.DELETE_TOPICS, 6, "DELETE TOPIC", **BY_ID, **WAIT, way="by id"),
+    case(K.CREATE_PARTITIONS, 3, "ALTER TOPIC", topics=[{"name": OF, "count": 2, "assignments": None}], **WAIT),
+    *(case(K.DESCRIBE_CONFIGS, 4, f"DESCRIBE_CONFIGS {kind}", **_described(kind)) for kind in CONFIGURED),
+    *(case(K.ALTER_CONFIGS, 2, f"ALTER_CONFIGS {kind}", **_altered(kind)) for kind in CONFIGURED),
     *(
-        case(K.INCREMENTAL_ALTER_CONFIGS, 1, f"ALTER_CONFIGS {kind}", _altered(kind, config_operation=0), way=kind.lower())
+        case(K.INCREMENTAL_ALTER_CONFIGS, 1, f"ALTER_CONFIGS {kind}", **_altered(kind, config_operation=0))
         for kind in CONFIGURED
     ),
-    case(K.LIST_CONFIG_RESOURCES, 1, "DESCRIBE_CONFIGS CLUSTER", lambda _: {"resource_types": [2]}),
+    case(K.LIST_CONFIG_RESOURCES, 1, "DESCRIBE_CONFIGS CLUSTER", resource_types=[2]),
 ]
 
 
 COMMITTED: Final = {"partition_index": 0, "committed_offset": 0, "committed_leader_epoch": -1, "committed_metadata": ""}
-
-JOIN: Final = {"member_id": "", "member_epoch": 0, "rebalance_timeout_ms": 60_000, "topic_partitions": []}
-
-_TASKS: Final[dict[str, Any]] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
-
-
-def _share_fetch(names: Names) -> dict[str, Any]:
-    parts = [{"partition_index": 0, "acknowledgement_batches": []}]
-    return {
-        "group_id": names.of,
-        "member_id": MEMBER,
-        "max_bytes": 1000,
-        "max_records": 10,
-        "batch_size": 10,
-        "topics": [{"topic_id": names.topic_id, "partitions": parts}],
-    }
+COMMIT: Final = {
+    "group_id": OF,
+    "generation_id_or_member_epoch": -1,
+    "member_id": "",
+    "topics": [{"name": OF, "partitions": [COMMITTED]}],
+}
+READ: Final = [{"name": OF, "partition_indexes": [0]}]
+ME: Final = {"group_id": OF, "member_id": MEMBER}
+SHARING: Final = {**ME, "subscribed_topic_names": [OF]}
+CONSUMING: Final = {**SHARING, "member_epoch": 0, "rebalance_timeout_ms": 60_000, "topic_partitions": []}
+CLASSIC: Final = {"session_timeout_ms": 30_000, "rebalance_timeout_ms": 30_000, "protocol_type": "consumer"}
 
 
-def _share_acknowledge(names: Names) -> dict[str, Any]:
-    done = {"first_offset": 0, "last_offset": 0, "acknowledge_types": [1]}
-    parts = [{"partition_index": 0, "acknowledgement_batches": [done]}]
-    return {
-        "group_id": names.of,
-        "member_id": MEMBER,
-        "share_session_epoch": 1,
-        "topics": [{"topic_id": names.topic_id, "partitions": parts}],
-    }
+def _shared(**partition: Any) -> Fields:
+    return {**ME, "topics": [{"topic_id": OF_ID, "partitions": [{"partition_index": 0, **partition}]}]}
+
+
+SHARE_FETCH: Final = {**_shared(acknowledgement_batches=[]), "max_bytes": 1000, "max_records": 10, "batch_size": 10}
+DONE: Final = _shared(acknowledgement_batches=[{"first_offset": 0, "last_offset": 0, "acknowledge_types": [1]}])
+ALTER_SHARE_OFFSETS: Final = {
+    "group_id": OF,
+    "topics": [{"topic_name": OF, "partitions": [{"partition_index": 0, "start_offset": 0}]}],
+}
+SHARE_OFFSETS: Final = {"groups": [{"group_id": OF, "topics": [{"topic_name": OF, "partitions": [0]}]}]}
 
 
 def streams(*, makes: bool) -> Fields:
-    def fields(names: Names) -> dict[str, Any]:
-        kept = [{"name": f"{names.of}-store-changelog", "partitions": 0, "replication_factor": 0, "topic_configs": []}]
-        part = {"subtopology_id": "0", "source_topics": [names.of], "state_changelog_topics": kept if makes else []}
-        return {
-            "group_id": names.of,
-            "member_id": MEMBER,
-            "rebalance_timeout_ms": 60_000,
-            "process_id": "process",
-            "topology": {"epoch": 0, "subtopologies": [part]},
-            **_TASKS,
-        }
-
-    return fields
-
-
-def commit_offsets(names: Names) -> dict[str, Any]:
-    return {
-        "group_id": names.of,
-        "generation_id_or_member_epoch": -1,
-        "member_id": "",
-        "topics": [{"name": names.of, "partitions": [COMMITTED]}],
-    }
-
-
-def alter_share_offsets(names: Names) -> dict[str, Any]:
-    parts = [{"partition_index": 0, "start_offset": 0}]
-    return {"group_id": names.of, "topics": [{"topic_name": names.of, "partitions": parts}]}
-
-
-def of_groups(names: Names) -> dict[str, Any]:
-    return {"group_ids": [names.of]}
+    kept = [{"name": f"{OF}-store-changelog", "partitions": 0, "replication_factor": 0, "topic_configs": []}]
+    part = {"subtopology_id": "0", "source_topics": [OF], "state_changelog_topics": kept if makes else []}
+    tasks: dict[str, Any] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+    topology = {"epoch": 0, "subtopologies": [part]}
+    return {**ME, "rebalance_timeout_ms": 60_000, "process_id": "process", "topology": topology, **tasks}
 
 
 OF_GROUPS: Final[list[Case]] = [
     *(
-        case(K.FIND_COORDINATOR, 3, f"DESCRIBE {kind}", lambda names, n=n: {"key": names.of, "key_type": n}, way=kind.lower())
-        for n, kind in enumerate(("GROUP", "TRANSACTIONAL_ID"))
+        case(K.FIND_COORDINATOR, version, f"DESCRIBE {kind}", **asked, key_type=number, way=kind.lower())
+        for version, asked in ((3, {"key": OF}), (6, {"coordinator_keys": [OF]}))
+        for number, kind in enumerate(("GROUP", "TRANSACTIONAL_ID"))
     ),
-    *(
-        case(
-            K.FIND_COORDINATOR,
-            6,
-            f"DESCRIBE {kind}",
-            lambda names, n=n: {"coordinator_keys": [names.of], "key_type": n},
-            way=kind.lower(),
-        )
-        for n, kind in enumerate(("GROUP", "TRANSACTIONAL_ID"))
-    ),
-    case(
-        K.JOIN_GROUP,
-        9,
-        "READ GROUP",
-        lambda names: {
-            "group_id": names.of,
-            "session_timeout_ms": 30_000,
-            "rebalance_timeout_ms": 30_000,
-            "protocol_type": "consumer",
-            "protocols": [{"name": "range", "metadata": b""}],
-        },
-    ),
-    case(
-        K.SYNC_GROUP,
-        5,
-        "READ GROUP",
-        lambda names: {
-            "group_id": names.of,
-            "generation_id": 1,
-            "member_id": MEMBER,
-            "protocol_type": "consumer",
-            "protocol_name": "range",
-        },
-    ),
-    case(K.HEARTBEAT, 4, "READ GROUP", lambda names: {"group_id": names.of, "generation_id": 1, "member_id": MEMBER}),
-    case(K.LEAVE_GROUP, 5, "READ GROUP", lambda names: {"group_id": names.of, "members": [{"member_id": MEMBER}]}),
-    case(K.OFFSET_COMMIT, 9, "READ GROUP, READ TOPIC", commit_offsets),
+    case(K.JOIN_GROUP, 9, "READ GROUP", group_id=OF, **CLASSIC, protocols=[{"name": "range", "metadata": b""}]),
+    case(K.SYNC_GROUP, 5, "READ GROUP", **ME, generation_id=1, protocol_type="consumer", protocol_name="range"),
+    case(K.HEARTBEAT, 4, "READ GROUP", **ME, generation_id=1),
+    case(K.LEAVE_GROUP, 5, "READ GROUP", group_id=OF, members=[{"member_id": MEMBER}]),
+    case(K.OFFSET_COMMIT, 9, "READ GROUP, READ TOPIC", **COMMIT),
     case(
         K.OFFSET_FETCH,
         9,
         "DESCRIBE GROUP, DESCRIBE TOPIC",
-        lambda names: {
-            "groups": [{"group_id": names.of, "member_id": None, "topics": [{"name": names.of, "partition_indexes": [0]}]}]
-        },
+        groups=[{"group_id": OF, "member_id": None, "topics": READ}],
     ),
+    case(K.OFFSET_FETCH, 7, "DESCRIBE GROUP, DESCRIBE TOPIC", group_id=OF, topics=READ, way="of one group"),
+    case(K.OFFSET_DELETE, 0, "DELETE GROUP, READ TOPIC", group_id=OF, topics=named(partition_index=0)),
+    case(K.DESCRIBE_GROUPS, 6, "DESCRIBE GROUP", groups=[OF]),
+    case(K.LIST_GROUPS, 5, ""),
+    case(K.DELETE_GROUPS, 2, "DELETE GROUP", groups_names=[OF]),
+    case(K.CONSUMER_GROUP_HEARTBEAT, 1, "READ GROUP, DESCRIBE TOPIC", **CONSUMING),
+    case(K.CONSUMER_GROUP_DESCRIBE, 1, "DESCRIBE GROUP", group_ids=[OF]),
+    case(K.SHARE_GROUP_HEARTBEAT, 1, "READ GROUP, DESCRIBE TOPIC", **SHARING),
+    case(K.SHARE_GROUP_DESCRIBE, 1, "DESCRIBE GROUP", group_ids=[OF]),
+    case(K.SHARE_FETCH, 1, "READ GROUP, READ TOPIC", **SHARE_FETCH),
     case(
-        K.OFFSET_FETCH,
-        7,
-        "DESCRIBE GROUP, DESCRIBE TOPIC",
-        lambda names: {"group_id": names.of, "topics": [{"name": names.of, "partition_indexes": [0]}]},
-        way="of one group",
-    ),
-    case(
-        K.OFFSET_DELETE,
-        0,
-        "DELETE GROUP, READ TOPIC",
-        lambda names: {"group_id": names.of, "topics": in_topic(partition_index=0)(names)},
-    ),
-    case(K.DESCRIBE_GROUPS, 6, "DESCRIBE GROUP", lambda names: {"groups": [names.of]}),
-    case(K.LIST_GROUPS, 5, "", lambda _: {}),
-    case(K.DELETE_GROUPS, 2, "DELETE GROUP", lambda names: {"groups_names": [names.of]}),
-    case(
-        K.CONSUMER_GROUP_HEARTBEAT,
+        K.SHARE_ACKNOWLEDGE,
         1,
-        "READ GROUP, DESCRIBE TOPIC",
-        lambda names: {**JOIN, "member_id": MEMBER, "group_id": names.of, "subscribed_topic_names": [names.of]},
+        "READ GROUP, READ TOPIC",
+        **DONE,
+        share_session_epoch=1,
+        before=((K.SHARE_FETCH, 1, SHARE_FETCH),),
     ),
-    case(K.CONSUMER_GROUP_DESCRIBE, 1, "DESCRIBE GROUP", of_groups),
-    case(
-        K.SHARE_GROUP_HEARTBEAT,
-        1,
-        "READ GROUP, DESCRIBE TOPIC",
-        lambda names: {"group_id": names.of, "member_id": MEMBER, "subscribed_topic_names": [names.of]},
-    ),
-    case(K.SHARE_GROUP_DESCRIBE, 1, "DESCRIBE GROUP", of_groups),
-    case(K.SHARE_FETCH, 1, "READ GROUP, READ TOPIC", _share_fetch),
-    case(K.SHARE_ACKNOWLEDGE, 1, "READ GROUP, READ TOPIC", _share_acknowledge, before=((K.SHARE_FETCH, 1, _share_fetch),)),
-    case(
-        K.DESCRIBE_SHARE_GROUP_OFFSETS,
-        0,
-        "DESCRIBE GROUP, DESCRIBE TOPIC",
-        lambda names: {"groups": [{"group_id": names.of, "topics": [{"topic_name": names.of, "partitions": [0]}]}]},
-    ),
-    case(K.ALTER_SHARE_GROUP_OFFSETS, 0, "READ GROUP, READ TOPIC", alter_share_offsets),
-    case(
-        K.DELETE_SHARE_GROUP_OFFSETS,
-        0,
-        "DELETE GROUP, READ TOPIC",
-        lambda names: {"group_id": names.of, "topics": [{"topic_name": names.of}]},
-    ),
-    case(K.STREAMS_GROUP_HEARTBEAT, 0, "READ GROUP, DESCRIBE TOPIC", streams(makes=False)),
+    case(K.DESCRIBE_SHARE_GROUP_OFFSETS, 0, "DESCRIBE GROUP, DESCRIBE TOPIC", **SHARE_OFFSETS),
+    case(K.ALTER_SHARE_GROUP_OFFSETS, 0, "READ GROUP, READ TOPIC", **ALTER_SHARE_OFFSETS),
+    case(K.DELETE_SHARE_GROUP_OFFSETS, 0, "DELETE GROUP, READ TOPIC", group_id=OF, topics=[{"topic_name": OF}]),
+    case(K.STREAMS_GROUP_HEARTBEAT, 0, "READ GROUP, DESCRIBE TOPIC", **streams(makes=False)),
     *(
         case(
             K.STREAMS_GROUP_HEARTBEAT,
             0,
             f"READ GROUP, DESCRIBE TOPIC, {right}",
-            streams(makes=True),
             way=f"{right.lower()} for a changelog",
+            **streams(makes=True),
         )
         for right in ("CREATE TOPIC", "CREATE CLUSTER")
     ),
-    case(K.STREAMS_GROUP_DESCRIBE, 0, "DESCRIBE GROUP", of_groups),
+    case(K.STREAMS_GROUP_DESCRIBE, 0, "DESCRIBE GROUP", group_ids=[OF]),
 ]
 
 
-_ACL: Final = {
+ACL: Final = {
     "resource_type": TOPIC,
     "resource_name": "of-nobody",
     "resource_pattern_type": PatternType.LITERAL,
@@ -340,7 +184,7 @@ _ACL: Final = {
     "operation": Op.READ,
     "permission_type": AclPermission.ALLOW,
 }
-_FILTER: Final = {
+FILTER: Final = {
     "resource_type_filter": TOPIC,
     "resource_name_filter": "of-nobody",
     "pattern_type_filter": PatternType.LITERAL,
@@ -350,147 +194,71 @@ _FILTER: Final = {
     "permission_type": AclPermission.ANY,
 }
 
-_PRODUCER: Final = {"producer_id": 7, "producer_epoch": 0}
-_V3: Final = "v3_and_below_"
+PRODUCER: Final = {"producer_id": 7, "producer_epoch": 0}
+OLD_ADD: Final = {"transactional_id": OF, **PRODUCER, "topics": [{"name": OF, "partitions": [0]}]}
+INTRODUCED: Final = {"transactional_id": OF, "transaction_timeout_ms": 60_000}
+IN_GROUP: Final = {"transactional_id": OF, "group_id": OF, **PRODUCER}
+PARTITION: Final = [{"topic": OF, "partitions": [0]}]
+QUOTA: Final = {"key": "producer_byte_rate", "value": 1e6, "remove": False}
+QUOTAS: Final = [{"entity": [{"entity_type": "user", "entity_name": "nobody"}], "ops": [QUOTA]}]
+FEATURE: Final = {"feature": "group.version", "max_version_level": 1, "upgrade_type": 1}
+UNASSIGNED: Final = named(partition_index=0, replicas=None)
+QUORUM: Final = [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
+NOBODY: Final = {"entity_type": "user", "match_type": 0, "match": "nobody"}
+FORGET: Final = [{"name": "nobody", "mechanism": 1}]
 
 OF_CLUSTER: Final[list[Case]] = [
-    case(
-        K.INIT_PRODUCER_ID,
-        4,
-        "WRITE TRANSACTIONAL_ID",
-        lambda names: {"transactional_id": names.of, "transaction_timeout_ms": 60_000},
-    ),
+    case(K.INIT_PRODUCER_ID, 4, "WRITE TRANSACTIONAL_ID", **INTRODUCED),
     *(
-        case(
-            K.INIT_PRODUCER_ID,
-            4,
-            right,
-            lambda _: {"transactional_id": None, "transaction_timeout_ms": 60_000},
-            way=right.lower(),
-        )
+        case(K.INIT_PRODUCER_ID, 4, right, transactional_id=None, transaction_timeout_ms=60_000, way=right.lower())
         for right in ("WRITE TOPIC", "IDEMPOTENT_WRITE CLUSTER")
     ),
     case(
         K.ADD_PARTITIONS_TO_TXN,
         3,
         "WRITE TRANSACTIONAL_ID, WRITE TOPIC",
-        lambda names: {
-            f"{_V3}transactional_id": names.of,
-            **{f"{_V3}{name}": value for name, value in _PRODUCER.items()},
-            f"{_V3}topics": [{"name": names.of, "partitions": [0]}],
-        },
+        **{f"v3_and_below_{name}": value for name, value in OLD_ADD.items()},
     ),
-    case(
-        K.ADD_OFFSETS_TO_TXN,
-        4,
-        "WRITE TRANSACTIONAL_ID, READ GROUP",
-        lambda names: {"transactional_id": names.of, "group_id": names.of, **_PRODUCER},
-    ),
+    case(K.ADD_OFFSETS_TO_TXN, 4, "WRITE TRANSACTIONAL_ID, READ GROUP", **IN_GROUP),
     case(
         K.TXN_OFFSET_COMMIT,
         4,
         "WRITE TRANSACTIONAL_ID, READ GROUP, READ TOPIC",
-        lambda names: {
-            "transactional_id": names.of,
-            "group_id": names.of,
-            **_PRODUCER,
-            "topics": [{"name": names.of, "partitions": [COMMITTED]}],
-        },
+        **IN_GROUP,
+        topics=[{"name": OF, "partitions": [COMMITTED]}],
     ),
-    case(K.END_TXN, 4, "WRITE TRANSACTIONAL_ID", lambda names: {"transactional_id": names.of, **_PRODUCER, "committed": True}),
+    case(K.END_TXN, 4, "WRITE TRANSACTIONAL_ID", transactional_id=OF, **PRODUCER, committed=True),
     *(
         case(
             K.WRITE_TXN_MARKERS,
             1,
             right,
-            lambda names: {
-                "markers": [
-                    {**_PRODUCER, "transaction_result": False, "topics": [{"name": names.of, "partition_indexes": [0]}]}
-                ]
-            },
+            markers=[{**PRODUCER, "transaction_result": False, "topics": READ}],
             way=right.lower(),
         )
         for right in ("ALTER CLUSTER", "CLUSTER_ACTION CLUSTER")
     ),
-    case(K.DESCRIBE_PRODUCERS, 0, "READ TOPIC", lambda names: {"topics": [{"name": names.of, "partition_indexes": [0]}]}),
-    case(K.DESCRIBE_TRANSACTIONS, 0, "DESCRIBE TRANSACTIONAL_ID", lambda names: {"transactional_ids": [names.of]}),
-    case(K.LIST_TRANSACTIONS, 1, "", lambda _: {"duration_filter": -1}),
-    case(K.DESCRIBE_ACLS, 3, "DESCRIBE CLUSTER", lambda _: dict(_FILTER)),
-    case(K.CREATE_ACLS, 3, "ALTER CLUSTER", lambda _: {"creations": [dict(_ACL)]}),
-    case(K.DELETE_ACLS, 3, "ALTER CLUSTER", lambda _: {"filters": [dict(_FILTER)]}),
-    case(K.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, "DESCRIBE CLUSTER", lambda _: {"users": [{"name": "nobody"}]}),
+    case(K.DESCRIBE_PRODUCERS, 0, "READ TOPIC", topics=READ),
+    case(K.DESCRIBE_TRANSACTIONS, 0, "DESCRIBE TRANSACTIONAL_ID", transactional_ids=[OF]),
+    case(K.LIST_TRANSACTIONS, 1, "", duration_filter=-1),
+    case(K.DESCRIBE_ACLS, 3, "DESCRIBE CLUSTER", **FILTER),
+    case(K.CREATE_ACLS, 3, "ALTER CLUSTER", creations=[ACL]),
+    case(K.DELETE_ACLS, 3, "ALTER CLUSTER", filters=[FILTER]),
+    case(K.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, "DESCRIBE CLUSTER", users=[{"name": "nobody"}]),
+    case(K.ALTER_USER_SCRAM_CREDENTIALS, 0, "ALTER CLUSTER", deletions=FORGET, upsertions=[]),
+    case(K.DESCRIBE_CLIENT_QUOTAS, 1, "DESCRIBE_CONFIGS CLUSTER", components=[NOBODY], strict=False),
+    case(K.ALTER_CLIENT_QUOTAS, 1, "ALTER_CONFIGS CLUSTER", entries=QUOTAS, validate_only=True),
+    case(K.DESCRIBE_LOG_DIRS, 4, "DESCRIBE CLUSTER", topics=PARTITION),
     case(
-        K.ALTER_USER_SCRAM_CREDENTIALS,
-        0,
-        "ALTER CLUSTER",
-        lambda _: {"deletions": [{"name": "nobody", "mechanism": 1}], "upsertions": []},
+        K.ALTER_REPLICA_LOG_DIRS, 2, "ALTER CLUSTER", dirs=[{"path": "/nowhere", "topics": [{"name": OF, "partitions": [0]}]}]
     ),
-    case(
-        K.DESCRIBE_CLIENT_QUOTAS,
-        1,
-        "DESCRIBE_CONFIGS CLUSTER",
-        lambda _: {"components": [{"entity_type": "user", "match_type": 0, "match": "nobody"}], "strict": False},
-    ),
-    case(
-        K.ALTER_CLIENT_QUOTAS,
-        1,
-        "ALTER_CONFIGS CLUSTER",
-        lambda _: {
-            "entries": [
-                {
-                    "entity": [{"entity_type": "user", "entity_name": "nobody"}],
-                    "ops": [{"key": "producer_byte_rate", "value": 1e6, "remove": False}],
-                }
-            ],
-            "validate_only": True,
-        },
-    ),
-    case(K.DESCRIBE_LOG_DIRS, 4, "DESCRIBE CLUSTER", lambda names: {"topics": [{"topic": names.of, "partitions": [0]}]}),
-    case(
-        K.ALTER_REPLICA_LOG_DIRS,
-        2,
-        "ALTER CLUSTER",
-        lambda names: {"dirs": [{"path": "/nowhere", "topics": [{"name": names.of, "partitions": [0]}]}]},
-    ),
-    case(
-        K.ELECT_LEADERS,
-        2,
-        "ALTER CLUSTER",
-        lambda names: {"election_type": 0, "topic_partitions": [{"topic": names.of, "partitions": [0]}], "timeout_ms": 30_000},
-    ),
-    case(
-        K.ALTER_PARTITION_REASSIGNMENTS,
-        0,
-        "ALTER CLUSTER",
-        lambda names: {
-            "topics": [{"name": names.of, "partitions": [{"partition_index": 0, "replicas": None}]}],
-            "timeout_ms": 30_000,
-        },
-    ),
-    case(
-        K.LIST_PARTITION_REASSIGNMENTS,
-        0,
-        "DESCRIBE CLUSTER",
-        lambda names: {"topics": [{"name": names.of, "partition_indexes": [0]}], "timeout_ms": 30_000},
-    ),
-    case(
-        K.DESCRIBE_QUORUM,
-        2,
-        "DESCRIBE CLUSTER",
-        lambda _: {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]},
-    ),
-    case(
-        K.UPDATE_FEATURES,
-        1,
-        "ALTER CLUSTER",
-        lambda _: {
-            "feature_updates": [{"feature": "group.version", "max_version_level": 1, "upgrade_type": 1}],
-            "timeout_ms": 30_000,
-            "validate_only": True,
-        },
-    ),
-    case(K.API_VERSIONS, 3, "", lambda _: {"client_software_name": "rights", "client_software_version": "1"}),
-    case(K.DESCRIBE_CLUSTER, 1, "", lambda _: {"endpoint_type": 1}),
-    case(K.GET_TELEMETRY_SUBSCRIPTIONS, 0, "", lambda _: {"client_instance_id": UNKNOWN_ID}),
-    case(K.PUSH_TELEMETRY, 0, "", lambda _: {"client_instance_id": UNKNOWN_ID, "subscription_id": 1, "terminating": False}),
+    case(K.ELECT_LEADERS, 2, "ALTER CLUSTER", election_type=0, topic_partitions=PARTITION, **WAIT),
+    case(K.ALTER_PARTITION_REASSIGNMENTS, 0, "ALTER CLUSTER", topics=UNASSIGNED, **WAIT),
+    case(K.LIST_PARTITION_REASSIGNMENTS, 0, "DESCRIBE CLUSTER", topics=READ, **WAIT),
+    case(K.DESCRIBE_QUORUM, 2, "DESCRIBE CLUSTER", topics=QUORUM),
+    case(K.UPDATE_FEATURES, 1, "ALTER CLUSTER", feature_updates=[FEATURE], **WAIT, validate_only=True),
+    case(K.API_VERSIONS, 3, "", client_software_name="rights", client_software_version="1"),
+    case(K.DESCRIBE_CLUSTER, 1, "", endpoint_type=1),
+    case(K.GET_TELEMETRY_SUBSCRIPTIONS, 0, "", client_instance_id=UNKNOWN_ID),
+    case(K.PUSH_TELEMETRY, 0, "", client_instance_id=UNKNOWN_ID, subscription_id=1, terminating=False),
 ]

@@ -15,13 +15,14 @@ from typing import Any, Final, TypeVar
 import attrs
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.apis import APIS, ApiKey
-from triolog.protocol.kafka.authorization import DENIED, AclOperation, AclPermission, PatternType, ResourceType
-from triolog.protocol.kafka.messages.security import DescribeAclsRequest, SaslAuthenticateRequest, SaslHandshakeRequest
+from triolog.protocol.kafka.authorization import DENIED, PatternType, ResourceType
+from triolog.protocol.kafka.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
 from triolog.protocol.kafka.messages.topics import MetadataRequest
 
 from tests.support.kafka_admin import create_topics, new_topic
 from tests.support.kafka_rights.askers import CASES, Asker, acls_of, askers
-from tests.support.kafka_rights.case import AWAY, THERE, UNKNOWN_ID, Case, Names
+from tests.support.kafka_rights.case import AWAY, THERE, UNKNOWN_ID, Case, Names, filled
+from tests.support.kafka_rights.cases import FILTER
 from tests.support.kafka_rights.hidden import Hidden
 from tests.support.kafka_wire import KafkaWire, ask
 
@@ -119,7 +120,7 @@ class World:
         producer: dict[str, int] = {}
         with self.as_user(ADMIN) as admin:
             for key, version, fields in hidden.made:
-                body = ask(APIS[key].name, **{**fields(names), **producer})
+                body = ask(APIS[key].name, **{**filled(fields, names), **producer})
                 answer: Any = _until(lambda body=body, version=version: _served(admin.call(body, version)))
                 if key is ApiKey.INIT_PRODUCER_ID:
                     producer = {f"v3_and_below_{name}": getattr(answer, name) for name in ("producer_id", "producer_epoch")}
@@ -153,15 +154,8 @@ def _topic_ids(admin: KafkaWire, names: Sequence[str]) -> dict[str, bytes] | Non
 
 
 def _acl_count(admin: KafkaWire) -> int:
-    everything = DescribeAclsRequest(
-        resource_type_filter=ResourceType.ANY,
-        resource_name_filter=None,
-        pattern_type_filter=PatternType.ANY,
-        principal_filter=None,
-        host_filter=None,
-        operation=AclOperation.ANY,
-        permission_type=AclPermission.ANY,
-    )
+    any_one = {"resource_type_filter": ResourceType.ANY, "resource_name_filter": None, "pattern_type_filter": PatternType.ANY}
+    everything = ask("DescribeAcls", **{**FILTER, **any_one})
     return sum(len(resource.acls) for resource in admin.call(everything, 3).resources)
 
 

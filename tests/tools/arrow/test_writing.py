@@ -27,7 +27,7 @@ from triolog.tools.arrow.writing.encoders import json_rows
 from triolog.tools.client.sending.partitioner import partition_for_key
 
 from tests.support.golden import GOLDEN
-from tests.tools.arrow.test_reading_files import partitions_in, rows_of
+from tests.tools.arrow.test_reading import partitions_in, rows_of
 
 FLIGHTS: Final = pa.table(
     {

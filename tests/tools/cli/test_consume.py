@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import math
 import signal
 import time
@@ -9,11 +10,13 @@ from typing import Any, Final
 
 import pytest
 import trio
+import triolog
+from google.protobuf import struct_pb2
 from trio.testing import MockClock
 from triolog.protocol.errors import InvalidRequestError
 from triolog.protocol.native.messages import CommitOffsetsRequest, PlainRecord
 from triolog.protocol.types import Record, TopicPartition
-from triolog.server.embedded import BlockingBroker
+from triolog.server.embedded import MEMORY, BlockingBroker
 from triolog.tools.cli.consume import COMMIT_INTERVAL_S, LAST_COMMIT_S, Printer, Selection, _print_all
 from triolog.tools.cli.terminal.record_formats import formatter
 from triolog.tools.client.connection import connect
@@ -21,8 +24,8 @@ from triolog.tools.client.consumer import open_consumer
 from triolog.tools.client.procedures.topics import EARLIEST
 
 from tests.support.native_server import NativeServer
-
-from .conftest import Cli
+from tests.support.registry_client import RegistryClient, record
+from tests.tools.cli.conftest import Cli
 
 START_MS = 1_372_910_400_000
 
@@ -49,9 +52,7 @@ def test_json_lines_have_all_of_a_record(cli: Cli, broker: BlockingBroker) -> No
     assert cli.lines("consume", "t") == cli.lines("consume", "t", "--json")
 
 
-def test_raw_is_the_bytes_of_values_and_the_table_escapes_what_would_speak_to_the_terminal(
-    cli: Cli, broker: BlockingBroker
-) -> None:
+def test_raw_is_the_bytes_of_values_and_the_table_escapes_control_characters(cli: Cli, broker: BlockingBroker) -> None:
     broker.create_topic("t")
     broker.append("t", [b"a", b"\xff\x1b[31m", (START_MS, b"k", None, ())])
     assert cli.call("consume", "t", "--format", "raw").stdout_bytes == b"a\n\xff\x1b[31m\n\n"
@@ -169,9 +170,7 @@ async def follow(server: NativeServer, printer: Printer, seconds: float = math.i
             await _print_all(consumer, printer, commits=True)
 
 
-async def test_a_follower_commits_what_it_printed_though_nothing_more_comes(
-    followed: NativeServer, autojump_clock: MockClock
-) -> None:
+async def test_a_follower_commits_printed_records_while_none_come(followed: NativeServer, autojump_clock: MockClock) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(follow, followed, Printer(formatter("raw", UTC), SOME))
         await trio.sleep(COMMIT_INTERVAL_S + 1)
@@ -194,9 +193,7 @@ async def test_what_was_not_printed_to_its_end_is_not_committed(
 
 
 @pytest.mark.parametrize("fault", ["drop", trio.Event(), InvalidRequestError("no")])
-async def test_a_last_commit_that_fails_holds_up_nobody_for_long(
-    followed: NativeServer, autojump_clock: MockClock, fault: Any
-) -> None:
+async def test_a_last_commit_that_fails_does_not_block(followed: NativeServer, autojump_clock: MockClock, fault: Any) -> None:
     followed.faults.append(lambda one: fault if isinstance(one, CommitOffsetsRequest) else None)
     began = trio.current_time()
     with pytest.raises(KeyboardInterrupt):
@@ -215,3 +212,135 @@ def test_a_follower_prints_what_comes_and_ends_quietly_with_ctrl_c_and_a_commit(
         assert (process.communicate(), process.returncode) == ((b"", b""), 130)
     (kept,) = cli.json("groups", "describe", "g")["offsets"]
     assert kept["offset"] in (2, 3)
+
+
+MIDNIGHT_MS = 1_372_910_400_000
+
+
+def fill_both(broker: BlockingBroker) -> None:
+    broker.create_topic("t", 2)
+    broker.create_topic("u")
+    for minute in range(3):
+        broker.append("t", [(MIDNIGHT_MS + minute * 60_000, None, b"v", ())], partition=1)
+
+
+def test_a_time_has_an_offset_in_each_partition(cli: Cli, broker: BlockingBroker) -> None:
+    fill_both(broker)
+    zone = ("--timezone", "America/New_York")
+    found = cli.json("offsets", "t", "u", "--at", "2013-07-04T00:00:30", *zone)
+    nothing = {"offset": None, "timestamp": None, "time": None}
+    there = {"offset": 1, "timestamp": MIDNIGHT_MS + 60_000, "time": "2013-07-04T00:01:00.000-04:00"}
+    assert found == [
+        {"topic": "t", "partition": 0, **nothing},
+        {"topic": "t", "partition": 1, **there},
+        {"topic": "u", "partition": 0, **nothing},
+    ]
+    lines = cli.ok("offsets", "t", "--at", str(MIDNIGHT_MS), *zone).splitlines()
+    assert lines[0] == "first records at or after 2013-07-04T00:00:00.000-04:00"
+    rows = [line.split() for line in lines]
+    assert ["t", "0", "none", "-", "-"] in rows
+    assert ["t", "1", "0", "2013-07-04T00:00:00.000-04:00", str(MIDNIGHT_MS)] in rows
+
+
+def test_special_times_have_names_and_what_is_no_time_or_topic_is_refused(cli: Cli, broker: BlockingBroker) -> None:
+    fill_both(broker)
+
+    def offset(at: str) -> int:
+        return int(cli.json("offsets", "t", "--at", at)[1]["offset"])
+
+    assert [offset(at) for at in ("earliest", "latest", "LATEST", "max")] == [0, 3, 3, 2]
+    assert cli.json("offsets", "t")[1]["offset"] == 3
+    assert cli.ok("offsets", "t", "--at", "max").startswith("max\n")
+    assert "'noon' is not a position. Write start" in cli.refused("offsets", "t", "--at", "noon", code=2)
+    assert "there is no time zone 'Mars'" in cli.refused("offsets", "t", "--timezone", "Mars", code=2)
+    assert "there is no topic 'nope'" in cli.refused("offsets", "t", "nope")
+
+
+pytest.importorskip("avro", reason="the extra registry is not installed")
+
+ORDER: Final = record(
+    "shop.Order", "table: int", "drink: Drink", {"name": "raw", "type": ["null", "bytes", {"type": "map", "values": "bytes"}]}
+)
+DRINK: Final = record("shop.Drink", "name: string")
+PROTO: Final = """syntax = "proto3";
+import "google/protobuf/struct.proto";
+import "drink.proto";
+message Other {}
+message Order { message Line { Drink drink = 1; google.protobuf.Value more = 2; } }
+"""
+
+
+def head(schema_id: int) -> bytes:
+    return b"\0" + schema_id.to_bytes(4)
+
+
+@pytest.fixture
+def registry(broker: BlockingBroker) -> RegistryClient:
+    broker.create_topic("t")
+    return RegistryClient(broker.schema_registry_url)
+
+
+def consumed(cli: Cli, registry: RegistryClient, *arguments: str) -> list[tuple[Any, Any]]:
+    lines = cli.lines("consume", "t", "--schema-registry", registry.url, *arguments)
+    return [(each["key"], each["value"]) for each in lines]
+
+
+def test_values_of_avro_come_as_json(cli: Cli, broker: BlockingBroker, registry: RegistryClient) -> None:
+    registry.register("drink", DRINK)
+    reference = {"name": "shop.Drink", "subject": "drink", "version": 1}
+    order, text = registry.register("t-value", ORDER, references=[reference]), registry.register("t-key", '"string"')
+    values = [b"\x0e\x02x\x00", b"\x0e\x02x\x02\x04\xff\xfe", b"\x0e\x02x\x04\x02\x02k\x02b\x00"]
+    broker.append("t", [(None, head(text) + b"\x02k", head(order) + each, ()) for each in values])
+    broker.append("t", [(None, b"plain", b"\1plain", ()), (None, None, None, ())])
+    common = {"table": 7, "drink": {"name": "x"}}
+    assert consumed(cli, registry) == [
+        ("k", {**common, "raw": None}),
+        ("k", {**common, "raw": {"base64": "//4="}}),
+        ("k", {**common, "raw": {"k": "b"}}),
+        ("plain", "\1plain"),
+        (None, None),
+    ]
+    raw = cli.ok("consume", "t", "--schema-registry", registry.url, "--format", "raw", "--max", "1")
+    assert json.loads(raw) == {**common, "raw": None}
+    assert '"table":7' in cli.ok("consume", "t", "--schema-registry", registry.url, "--format", "table", "--max", "1")
+
+
+def test_values_of_json_schema_and_protobuf_come_as_json(cli: Cli, broker: BlockingBroker, registry: RegistryClient) -> None:
+    registry.register("drink", 'syntax = "proto3"; message Drink { string long_name = 1; }', schemaType="PROTOBUF")
+    references = [{"name": "drink.proto", "subject": "drink", "version": 1}]
+    proto = registry.register("line", PROTO, schemaType="PROTOBUF", references=references)
+    plain = registry.register("json", '{"type":"object"}', schemaType="JSON")
+    more = struct_pb2.Value(number_value=7).SerializeToString()
+    message = b"\x0a\x03\x0a\x01x" + b"\x12" + bytes([len(more)]) + more
+    broker.append("t", [(None, None, head(proto) + b"\x04\x02\x00" + message, ()), (None, None, head(proto) + b"\0", ())])
+    broker.append("t", [(None, None, head(plain) + b'{"a": [1]}', ())])
+    assert [value for _, value in consumed(cli, registry)] == [{"drink": {"long_name": "x"}, "more": 7.0}, {}, {"a": [1]}]
+
+
+@pytest.mark.parametrize("value", [b"", b"\x0e", b"\x0e\x80", b"\x0e\x01", b"\x0e\x02x\x7f"])
+def test_a_value_that_does_not_fit_its_schema_ends_with_the_reason(
+    cli: Cli, broker: BlockingBroker, registry: RegistryClient, value: bytes
+) -> None:
+    registry.register("drink", DRINK)
+    reference = {"name": "shop.Drink", "subject": "drink", "version": 1}
+    broker.append("t", [(None, None, head(registry.register("t-value", ORDER, references=[reference])) + value, ())])
+    assert "cannot be decoded by schema 2" in cli.refused("consume", "t", "--schema-registry", registry.url)
+
+
+def test_unknown_schema_or_missing_registry_is_reported(cli: Cli, broker: BlockingBroker, registry: RegistryClient) -> None:
+    broker.append("t", [(None, None, head(7) + b"x", ())])
+    assert "Schema 7 not found" in cli.refused("consume", "t", "--schema-registry", registry.url)
+    missing = cli.refused("consume", "t", "--schema-registry", "http://127.0.0.1:1", code=3)
+    assert "no response from the schema registry at 127.0.0.1:1" in missing
+    assert "expected a URL" in cli.refused("consume", "t", "--schema-registry", "127.0.0.1:8081", code=2)
+
+
+def test_a_user_of_the_url_logs_in(cli: Cli, broker: BlockingBroker, registry: RegistryClient) -> None:
+    """At a registry with users, which another broker has."""
+    with triolog.blocking.open(MEMORY, kafka="127.0.0.1:0", users={"bob": "x:y/z"}) as other:
+        url = other.schema_registry_url
+        schema_id = RegistryClient(url, "bob", "x:y/z").register("s", '"int"')
+        broker.append("t", [(None, None, head(schema_id) + b"\x0e", ())])
+        assert "Unauthorized" in cli.refused("consume", "t", "--schema-registry", url)
+        lines = cli.lines("consume", "t", "--schema-registry", url.replace("://", "://bob:x%3Ay%2Fz@"))
+        assert [each["value"] for each in lines] == [7]

@@ -3,6 +3,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.feather as pf
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from triolog.protocol.errors import RequestError
@@ -12,9 +15,8 @@ from triolog.server.embedded import BlockingBroker
 from triolog.tools.cli.main import main
 
 from tests.support.native_server_thread import serving
-
-from ..client.doors import faults_on
-from .conftest import Cli
+from tests.tools.cli.conftest import Cli
+from tests.tools.client.doors import faults_on
 
 MIDNIGHT_MS = 1_372_910_400_000
 
@@ -62,9 +64,7 @@ def test_what_was_consumed_as_json_is_produced_again_as_it_was(cli: Cli, broker:
     assert records[0].headers == headers
 
 
-def test_a_bad_row_stops_with_its_file_and_line_or_is_skipped_and_counted(
-    cli: Cli, broker: BlockingBroker, tmp_path: Path
-) -> None:
+def test_a_bad_row_stops_with_file_and_line_or_is_skipped_and_counted(cli: Cli, broker: BlockingBroker, tmp_path: Path) -> None:
     broker.create_topic("t")
     path = tmp_path / "rows.jsonl"
     path.write_text('{"value":"a"}\nnonsense\n{"value":"b"}\n')
@@ -85,9 +85,7 @@ def test_a_bad_row_stops_with_its_file_and_line_or_is_skipped_and_counted(
     assert "; 12 bad rows skipped" in cli.call("produce", "t", "--format", "json", "--on-error", "skip", stdin=rows).stdout
 
 
-def test_a_row_for_a_partition_that_is_not_there_is_a_bad_row_and_what_the_server_refuses_fails(
-    cli: Cli, broker: BlockingBroker
-) -> None:
+def test_a_row_for_a_missing_partition_is_bad_and_what_the_server_refuses_fails(cli: Cli, broker: BlockingBroker) -> None:
     broker.create_topic("t")
     rows = '{"value":"a","partition":7}\n{"value":"b","partition":0}\n'
     assert "line 1: no partition 7 of t, which has 0 to 0" in cli.refused("produce", "t", "--format", "json", stdin=rows)
@@ -201,3 +199,31 @@ def test_an_input_is_appended_at_the_expected_offset_or_not_at_all(cli: Cli, bro
     assert [record.value for record in stored(broker, 1)] == [b"a", b"b", b"c"]
     assert (stored(broker, 1)[2].key, stored(broker, 1)[2].timestamp) == (b"k", 5)
     assert cli.json("produce", "t", *expected, "9", stdin=b"")["records"] == 0
+
+
+TABLE = pa.table({"tail": ["N1", "N2"], "delay": [5, None], "at": pa.array([1_000, 2_000], pa.timestamp("ms", "UTC"))})
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_rows_of_a_file_become_records_or_one_line(cli: Cli, broker: BlockingBroker, tmp_path: Path, kind: str) -> None:
+    broker.create_topic("t", config={"retention.ms": "-1"})
+    path = tmp_path / "table"
+    if kind == "parquet":
+        pq.write_table(TABLE, path)
+    else:
+        pf.write_feather(TABLE, path, compression="uncompressed")
+    summary = cli.json("produce", "t", str(path), "--format", kind, "--key", "tail", "--timestamp", "at")
+    assert summary["records"] == 2
+    assert summary["partitions"] == [{"partition": 0, "records": 2, "first_offset": 0, "last_offset": 1}]
+    records = broker.fetch("t", 0)
+    assert [(record.key, record.timestamp) for record in records] == [(b"N1", 1_000), (b"N2", 2_000)]
+    assert json.loads(records[1].value or b"") == {"tail": "N2", "delay": None, "at": "1970-01-01T00:00:02.000Z"}
+    assert cli.ok("produce", "t", str(path), "--format", kind, "--value", "tail").startswith("produced 2 records to t in ")
+    path = tmp_path / "table.parquet"
+    pq.write_table(TABLE, path)
+    asked = ("--format", "parquet")
+    assert "has no column no, only tail, delay, at" in cli.refused("produce", "t", str(path), *asked, "--key", "no")
+    assert "has no topic other" in cli.refused("produce", "other", str(path), *asked)
+    assert "cannot read standard input" in cli.refused("produce", "t", "-", *asked)
+    path.write_bytes(b"noise")
+    assert "table.parquet: " in cli.refused("produce", "t", str(path), *asked)

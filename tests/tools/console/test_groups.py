@@ -36,7 +36,6 @@ async def running() -> AsyncIterator[Shown]:
 
 
 async def join_consumer(shown: Shown, group: str) -> None:
-    """A member of a group of KIP-848."""
     member = {"group_id": group, "member_id": "member", "client_id": "reader", "client_host": "/127.0.0.1"}
     heartbeat = ConsumerHeartbeat(**member, rebalance_timeout_ms=30_000, topic_names=("t",), owned=frozenset())
     await shown.broker.core.groups.consumers.heartbeat(heartbeat)

@@ -16,7 +16,7 @@ from triolog.tools.console.views.topics import Bar, merged
 from triolog.tools.console.watching.history import CountedBefore, wear_series
 
 from tests.support.damaged_batches import damage_batch
-from tests.tools.cli.top.test_wear import NOTHING_TOLD
+from tests.tools.cli.top.test_command import NOTHING_TOLD
 from tests.tools.console.conftest import Shown, shown_broker, told
 
 

@@ -47,7 +47,7 @@ def topic_id(broker: BlockingBroker, topic: str = TOPIC) -> str:
 
 @settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(records=RECORDS)
-def test_records_are_the_same_upstream_field_by_field(
+def test_all_fields_of_records_are_the_same_upstream(
     pair: Forwarding, records: list[tuple[int, bytes, bytes, tuple[()]]]
 ) -> None:
     begin = len(pair.records()) if TOPIC in pair.upstream.topics() else 0

@@ -13,20 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from triolog.protocol.types import TopicPartition
 from triolog.tools.client.procedures.groups import CommittedOffset
+from triolog.tools.forward import pacing
 from triolog.tools.forward.errors import LinkStoppedError, TopicStoppedError
 from triolog.tools.forward.link import Claims, Link
 from triolog.tools.forward.memory import BURST_S, FIRST_PAUSE_S, LONGEST_PAUSE_S, Caution, RateCap, Troubles, Wishes
-from triolog.tools.forward.pacing import (
-    FIRST_BYTES,
-    LEAST_BYTES,
-    SLOW_S,
-    Failure,
-    Retry,
-    Stretch,
-    StretchSize,
-    opens_in_s,
-    parse_window,
-)
 from triolog.tools.forward.progress import TRANSITIONS, LinkEvent, LinkProgress, LinkState, next_state
 from triolog.tools.forward.settings.forward_settings import read_link
 from triolog.tools.forward.source.source import Gap, OffsetRange, SourceTopic
@@ -190,21 +180,21 @@ def test_a_link_whose_run_fails_is_the_only_one_that_fails(caplog: pytest.LogCap
     assert "link=link failed" in caplog.text
 
 
-def pauses(failure: Failure, *, is_awaited: bool = False, count: int = 12) -> list[float]:
-    retry = Retry(random.Random(1))
+def pauses(failure: pacing.Failure, *, is_awaited: bool = False, count: int = 12) -> list[float]:
+    retry = pacing.Retry(random.Random(1))
     return [retry.pause_s(failure, is_awaited=is_awaited) for _ in range(count)]
 
 
 @pytest.mark.parametrize(
     ("failure", "is_awaited", "longest_s"),
     [
-        (Failure.PASSING, False, 10),
-        (Failure.REFUSED, False, 60),
-        (Failure.PASSING, True, 1),
-        (Failure.REFUSED, True, 60),  # a login that is refused once a second is soon locked
+        (pacing.Failure.PASSING, False, 10),
+        (pacing.Failure.REFUSED, False, 60),
+        (pacing.Failure.PASSING, True, 1),
+        (pacing.Failure.REFUSED, True, 60),  # a login that is refused once a second is soon locked
     ],
 )
-def test_pauses_double_up_to_what_the_failure_deserves(failure: Failure, is_awaited: bool, longest_s: float) -> None:
+def test_pauses_double_up_to_what_the_failure_deserves(failure: pacing.Failure, is_awaited: bool, longest_s: float) -> None:
     found = pauses(failure, is_awaited=is_awaited)
     assert 0.4 <= found[0] <= 0.6
     assert all(longest_s * 0.8 <= pause_s <= longest_s * 1.2 for pause_s in found[8:])
@@ -212,13 +202,13 @@ def test_pauses_double_up_to_what_the_failure_deserves(failure: Failure, is_awai
 
 
 def test_what_worked_forgets_failures_of_every_kind_and_one_reason_is_said_less_and_less_often() -> None:
-    retry = Retry(random.Random(1))
-    for failure in Failure:
+    retry = pacing.Retry(random.Random(1))
+    for failure in pacing.Failure:
         for _ in range(8):
             retry.pause_s(failure, is_awaited=False)
-    assert retry.pause_s(Failure.PASSING, is_awaited=True) <= 1.2, "nor does one who comes to wait find a long pause"
+    assert retry.pause_s(pacing.Failure.PASSING, is_awaited=True) <= 1.2, "nor does one who comes to wait find a long pause"
     retry.reset()
-    assert max(retry.pause_s(failure, is_awaited=False) for failure in Failure) <= 0.6
+    assert max(retry.pause_s(failure, is_awaited=False) for failure in pacing.Failure) <= 0.6
     said = [number for number in range(1, 20) if retry.is_news("nobody is there")]
     assert said == [1, 2, 4, 8, 16]
     assert retry.is_news("no right")
@@ -231,29 +221,29 @@ MOST = 16 * 1024 * 1024
 
 
 def test_stretches_grow_up_to_their_limit_while_the_link_is_fast() -> None:
-    size = StretchSize(MOST)
+    size = pacing.StretchSize(MOST)
     size.went(1000, 0.1)
-    assert size.bytes == FIRST_BYTES, "one that was not full says nothing"
+    assert size.bytes == pacing.FIRST_BYTES, "one that was not full says nothing"
     for _ in range(10):
         size.went(size.bytes, 0.1)
     assert size.bytes == MOST
 
 
 def test_on_a_slow_link_they_shrink_until_one_takes_no_longer_than_is_well() -> None:
-    size, rate = StretchSize(MOST), 50_000
+    size, rate = pacing.StretchSize(MOST), 50_000
     for _ in range(20):
         size.went(size.bytes, size.bytes / rate)
-    assert LEAST_BYTES <= size.bytes <= 2 * SLOW_S * rate
-    size = StretchSize(MOST)
+    assert pacing.LEAST_BYTES <= size.bytes <= 2 * pacing.SLOW_S * rate
+    size = pacing.StretchSize(MOST)
     size.failed()
-    assert size.bytes == FIRST_BYTES // 2
+    assert size.bytes == pacing.FIRST_BYTES // 2
     for _ in range(20):
         size.failed()
-    assert size.bytes == LEAST_BYTES, "one that failed is smaller the next time but never nothing"
+    assert size.bytes == pacing.LEAST_BYTES, "one that failed is smaller the next time but never nothing"
 
 
 def test_a_stretch_is_full_by_bytes_by_records_or_by_age() -> None:
-    stretch = Stretch(begun_s=10.0, max_bytes=1000, max_records=5, max_delay_s=0.5)
+    stretch = pacing.Stretch(begun_s=10.0, max_bytes=1000, max_records=5, max_delay_s=0.5)
     assert not stretch.is_full(10.4)
     assert stretch.is_full(10.5)
     stretch.bytes = 1000
@@ -354,30 +344,30 @@ def at(text: str, zone: ZoneInfo | None = None) -> float:
     ],
 )
 def test_a_link_waits_for_its_window(window: str, now: str, hours: float) -> None:
-    assert opens_in_s([parse_window(window)], at(now), UTC) == hours * 3600
+    assert pacing.opens_in_s([pacing.parse_window(window)], at(now), UTC) == hours * 3600
 
 
 def test_the_first_of_several_windows_counts_and_without_any_it_may_always_send() -> None:
-    windows = [parse_window("06:00-07:00"), parse_window("03:00-04:00")]
-    assert opens_in_s(windows, at("2026-11-25T01:00"), UTC) == 2 * 3600
-    assert opens_in_s([], at("2026-11-25T12:00"), UTC) == 0
+    windows = [pacing.parse_window("06:00-07:00"), pacing.parse_window("03:00-04:00")]
+    assert pacing.opens_in_s(windows, at("2026-11-25T01:00"), UTC) == 2 * 3600
+    assert pacing.opens_in_s([], at("2026-11-25T12:00"), UTC) == 0
     before = at("2026-03-28T23:00", BERLIN)  # the night has one hour less
-    assert opens_in_s(windows[:1], before, BERLIN) == 6 * 3600
+    assert pacing.opens_in_s(windows[:1], before, BERLIN) == 6 * 3600
 
 
 @given(minutes=st.integers(0, 14 * 24 * 60))
 def test_a_window_that_is_waited_for_is_open_then(minutes: int) -> None:
-    windows = [parse_window("tue,thu 23:00-02:30"), parse_window("sun 04:00-05:00")]
+    windows = [pacing.parse_window("tue,thu 23:00-02:30"), pacing.parse_window("sun 04:00-05:00")]
     now_s = at("2026-03-16T00:00", BERLIN) + minutes * 60  # two weeks with a change of the clocks
-    wait_s = opens_in_s(windows, now_s, BERLIN)
-    assert opens_in_s(windows, now_s + wait_s, BERLIN) == 0
-    assert wait_s == 0 or opens_in_s(windows, now_s + wait_s - 1, BERLIN) == 1
+    wait_s = pacing.opens_in_s(windows, now_s, BERLIN)
+    assert pacing.opens_in_s(windows, now_s + wait_s, BERLIN) == 0
+    assert wait_s == 0 or pacing.opens_in_s(windows, now_s + wait_s - 1, BERLIN) == 1
 
 
 def test_what_is_no_window_is_refused() -> None:
     for text in ("", "25:00-26:00", "22:00", "22:00-22:00", "monday 01:00-02:00", "mon tue", "01:60-02:00", "24:00-24:00"):
         with pytest.raises(ValueError, match=r"not a window|not a span|not a day"):
-            parse_window(text)
+            pacing.parse_window(text)
 
 
 READINGS = TopicPartition("readings", 2)
@@ -425,9 +415,7 @@ def test_an_upstream_that_has_forgotten_leaves_what_the_source_has_noted() -> No
         (offset_at(501), r"has partition 2 up to 501 and the source ends at 500.*-o end"),
     ],
 )
-def test_a_topic_that_was_made_anew_or_is_behind_is_not_gone_on_with(
-    known: CommittedOffset, reason: str, is_upstreams: bool
-) -> None:
+def test_a_topic_that_was_created_again_or_is_behind_stops(known: CommittedOffset, reason: str, is_upstreams: bool) -> None:
     with pytest.raises(TopicStoppedError, match=reason):
         resumed(*((known, None) if is_upstreams else (None, known)))
 

@@ -401,7 +401,7 @@ LEFT_OUT = {ReadMode.PERMISSIVE: (), ReadMode.DROPMALFORMED: (10, 11)}
 )
 @example(mode=ReadMode.PERMISSIVE, offset=1 << 20, chunk_bytes=6 * 117)
 @example(mode=ReadMode.DROPMALFORMED, offset=11, chunk_bytes=6 * 117 + 60)
-def test_a_wrong_offset_is_seen(
+def test_wrong_offsets_are_seen(
     tmp_path_factory: pytest.TempPathFactory, mode: ReadMode, offset: int, chunk_bytes: int
 ) -> None:
     written = write_log(tmp_path_factory.mktemp("log") / "topic-0", [uniform(10), uniform(2)])
@@ -416,9 +416,7 @@ def test_a_wrong_offset_is_seen(
 @pytest.mark.parametrize("mode", [*LEFT_OUT, ReadMode.FAILFAST])
 @pytest.mark.parametrize("tail", [b"", bytes(70), bytes(7)], ids=len)
 @pytest.mark.parametrize(("at", "damage"), [(16, b"\x7f"), (0, b"\x00\x00\x01")], ids=["magic", "offset"])
-def test_a_last_batch_with_damaged_first_bytes_is_read(
-    tmp_path: Path, at: int, damage: bytes, tail: bytes, mode: ReadMode
-) -> None:
+def test_a_last_batch_with_a_damaged_start_is_read(tmp_path: Path, at: int, damage: bytes, tail: bytes, mode: ReadMode) -> None:
     written = write_log(tmp_path / "topic-0", [uniform(10)])
     with written.log_path.open("ab") as file:
         file.write(tail)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -17,14 +17,18 @@ from ..report import ArrowError
 from .json_values import JsonParser, infer_json
 from .object_values import AvroParser, MsgpackParser, TextParser, infer_msgpack
 
-KINDS: Final = ("utf8", "json", "msgpack", "avro")
+if TYPE_CHECKING:
+    from ...schemas.registry_values import RegistryValues
+
+KINDS: Final = ("utf8", "json", "msgpack", "avro", "registry")
 
 Sample = Callable[[], pa.Array]
 """Reads some values, none of them null."""
 
 
-def parser_of(values: str, schema: Any, sample: Sample) -> Parser:
-    """ArrowError for a kind of values that is unknown, a schema that does not fit, and a sample without a type."""
+def parser_of(values: str, schema: Any, sample: Sample, registry: RegistryValues | None = None) -> Parser:
+    """ArrowError for a kind of values that is unknown, a schema that does not fit, and a sample without a type. `registry`
+    decodes values of the kind of that name."""
     if values not in KINDS:
         raise ArrowError(f"values is {values!r}, expected {', '.join(KINDS)}")
     if values == "utf8":
@@ -35,6 +39,14 @@ def parser_of(values: str, schema: Any, sample: Sample) -> Parser:
         if schema is None:
             raise ArrowError('values="avro" needs the schema that the values were written with')
         return AvroParser(schema)
+    if values == "registry":
+        if registry is None:
+            raise ArrowError('values="registry" needs the URL of a schema registry')
+        from .schema_values import SchemaParser, decoded_sample  # with the packages of the extra
+
+        if schema is not None:
+            return SchemaParser(registry, JsonParser(_struct(schema)))
+        return SchemaParser(registry, JsonParser(_inferred("json", decoded_sample(registry, sample()))))
     kind = _inferred(values, sample()) if schema is None else _struct(schema)
     return JsonParser(kind) if values == "json" else MsgpackParser(kind)
 
@@ -44,6 +56,9 @@ def narrowed(parser: Parser, names: Sequence[str]) -> Parser:
     kind = pa.struct([parser.type.field(name) for name in names])
     if isinstance(parser, JsonParser):
         return JsonParser(kind)
+    if (narrow := getattr(parser, "narrowed", None)) is not None:
+        narrower: Parser = narrow(kind)
+        return narrower
     parser.type = kind
     return parser
 

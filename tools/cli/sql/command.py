@@ -18,6 +18,7 @@ from ..terminal.remote import ServerAddress, access, server_option
 from ..terminal.times import Zone
 
 if TYPE_CHECKING:
+    from ...schemas.registry_values import RegistryValues
     from ...sql.options import SqlOptions
     from ...sql.session import Answer
 
@@ -60,7 +61,15 @@ def _read_interval(ctx: click.Context, param: click.Parameter, value: str | None
     "--follow", callback=_read_interval, metavar="5s", help="Repeat the query this long after each result, until Ctrl-C."
 )
 @click.option(
-    "--values", multiple=True, metavar="[TOPIC=]KIND", help="Format of values: auto, json, msgpack, avro, raw. [default: auto]"
+    "--values",
+    multiple=True,
+    metavar="[TOPIC=]KIND",
+    help="Format of values: auto, json, msgpack, avro, registry, raw. [default: auto]",
+)
+@click.option(
+    "--schema-registry",
+    metavar="URL",
+    help="Decode values that begin with the id of a schema by this registry.  [default: only as --values says]",
 )
 @click.option(
     "--schema",
@@ -108,6 +117,7 @@ def command(
     explain: bool,
     follow: float | None,
     values: tuple[str, ...],
+    schema_registry: str | None,
     schemas: tuple[str, ...],
     errors: Any,
     isolation: str,
@@ -139,6 +149,7 @@ def command(
     options = SqlOptions(
         values=kinds,
         schemas=_schemas(_by_topic(schemas), kinds),
+        registry=None if schema_registry is None else _registry(schema_registry),
         errors=errors,
         isolation=Isolation(isolation),
         login=login,
@@ -154,6 +165,12 @@ def command(
         if follow is None:
             return
         time.sleep(follow)
+
+
+def _registry(url: str) -> RegistryValues:
+    from ..terminal.schema_values import registry_at  # with the packages of the extra
+
+    return registry_at(url)
 
 
 def _answer(
@@ -180,7 +197,10 @@ def _answer(
                 _write(answer, format_name, output, rows)
     except TriologError as exc:
         raise FailedError(
-            str(exc).replace('errors="null"', "--errors null").replace("give a schema", "--schema gives one")
+            str(exc)
+            .replace('errors="null"', "--errors null")
+            .replace("give a schema", "--schema gives one")
+            .replace('values="registry" needs the URL of a schema registry', "--values registry needs --schema-registry URL")
         ) from exc
 
 

@@ -15,6 +15,8 @@ import json
 import logging
 import math
 import socket
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final
 
 import trio
@@ -30,11 +32,21 @@ REQUEST_S: Final = 10.0
 POLL_S: Final = 0.02
 BACKLOG: Final = 16
 
+Answering = Callable[[bytes], Awaitable[dict[str, Any]]]
+"""From the line of a request to the answer."""
+
 
 async def serve_control(
     link: LinkLoop, place: LinkPlace, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
     """Answer until cancelled. Only the owner of the directory may ask."""
+    await serve_requests(place, partial(_answer, link, place), task_status=task_status)
+
+
+async def serve_requests(
+    place: LinkPlace, answer: Answering, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Answer each line with what `answer` makes of it, until cancelled."""
     path = str(place.control)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         place.control.unlink(missing_ok=True)
@@ -43,7 +55,7 @@ async def serve_control(
         listener = trio.SocketListener(trio.socket.from_stdlib_socket(listening.dup()))
 
         async def handle(stream: trio.SocketStream) -> None:
-            await _handle(link, place, stream)
+            await _handle(answer, place, stream)
 
         await trio.serve_listeners(handle, [listener], task_status=_Ready(task_status))
 
@@ -58,16 +70,16 @@ class _Ready(trio.TaskStatus[Any]):
         self._task_status.started()
 
 
-async def _handle(link: LinkLoop, place: LinkPlace, stream: trio.SocketStream) -> None:
+async def _handle(answering: Answering, place: LinkPlace, stream: trio.SocketStream) -> None:
     """Serve one request. A slow or lost peer affects only itself."""
     async with stream:
         try:
             with trio.fail_after(REQUEST_S):
                 line = await _read_line(stream)
             try:
-                answer = await _answer(link, place, line)
+                answer = await answering(line)
             except Exception as exc:  # one who asks, and no link, is to suffer from it
-                LOGGER.exception("unhandled exception: command for link %s", link.settings.name)
+                LOGGER.exception("unhandled exception: command for link %s", place.folder.name)
                 answer = {"error": f"unhandled exception: {type(exc).__name__}"}
             with trio.fail_after(REQUEST_S):
                 await stream.send_all(json.dumps(answer).encode() + b"\n")

@@ -21,9 +21,14 @@ from triolog.protocol.coordinator.classic_group_records import (
 from triolog.protocol.errors import ErrorCode, RequestError, UnknownTopicOrPartitionError
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker, Join, ShareHeartbeat, Sync
+from triolog.server.config.broker_config import Address
 from triolog.server.embedded import MEMORY, EmbeddedBroker
 from triolog.server.fake.faults.rules import RuleError
 
+from tests.server.listeners.kafka.test_mixed_groups import CONSUMER, GROUP, JOIN, Classic
+from tests.support.kafka_server import TOPIC
+from tests.support.kafka_stream import connected
+from tests.support.kafka_wire import ask
 from tests.support.share_groups import KeptShareStates
 from tests.support.streams_groups import joining
 
@@ -253,3 +258,19 @@ async def test_a_partition_without_a_commit_counts_as_in_the_waits() -> None:
         assert await broker.groups.lag(READERS) == await broker.groups.lag(READERS, READ_TOPIC) == 3
         await broker.groups.commit(READERS, {SECOND: 2})
         assert await broker.groups.lag(READERS) == 1
+
+
+async def test_members_of_both_protocols_of_a_mixed_group_join_again() -> None:
+    async with triolog.open(MEMORY, topics={TOPIC: 2}, kafka=Address("127.0.0.1", 0)) as broker:
+        assert broker.kafka is not None
+        async with connected(broker.kafka) as client:
+            classic = Classic(client)
+            await classic.form(0, 1)
+            epoch = (await client.call(JOIN, 1)).member_epoch
+            rule = broker.groups.rebalance(GROUP)
+            beat = ask("ConsumerGroupHeartbeat", group_id=GROUP, member_id=CONSUMER, member_epoch=epoch)
+            codes = [await classic.beat(), (await client.call(beat, 1)).error_code]
+            assert codes == [ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.FENCED_MEMBER_EPOCH]
+            assert rule.fired == 2
+            rule.remove()
+            assert (await client.call(JOIN, 1)).error_code == 0

@@ -63,6 +63,19 @@ def the_topic(broker: Broker) -> frozenset[tuple[bytes, int]]:
     return frozenset((topic.topic_id, number) for number in range(len(topic.leader_epochs)))
 
 
+async def test_a_partition_that_is_added_to_a_topic_is_read_from_its_first_record_on(
+    broker: Broker, states: KeptShareStates
+) -> None:
+    """As in Kafka 4.4: records that come before its state are not passed over."""
+    await heartbeat(broker)
+    before = the_topic(broker)
+    await broker.topics.create_partitions(TOPIC, len(before) + 2)
+    await heartbeat(broker, BEAT)
+    added = the_topic(broker) - before
+    starts = {each[1:]: summary.start_offset for each, summary in states.states.items()}
+    assert starts == {**dict.fromkeys(before, -1), **dict.fromkeys(added, 0)}
+
+
 async def test_a_state_that_could_not_be_made_is_made_with_the_next_heartbeat(broker: Broker, states: KeptShareStates) -> None:
     broker.groups.share.states = None
     assert (await refusal(broker))[0] is ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -190,9 +190,7 @@ def test_every_state_is_reached_and_what_has_stopped_takes_no_more_requests() ->
 
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize(("event", "call"), CALLS)
-async def test_a_session_follows_the_table_and_refuses_other_events(
-    state: State, event: Event, call: Callable[[Session[Any]], None]
-) -> None:
+async def test_a_session_follows_the_table_alone(state: State, event: Event, call: Callable[[Session[Any]], None]) -> None:
     async with session_of() as served:
         session = served.session
         session.state = state
@@ -207,7 +205,7 @@ async def test_a_session_follows_the_table_and_refuses_other_events(
 
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("may_receive", [True, False])
-async def test_only_a_session_that_takes_requests_is_held_and_resumes(
+async def test_only_a_reading_session_is_held_and_resumes(
     state: State, may_receive: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(NativeConnection, "can_receive_more", may_receive)

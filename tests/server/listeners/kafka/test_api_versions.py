@@ -73,7 +73,7 @@ async def test_features_whose_lowest_level_is_0_are_not_told_below_version_4(cli
     assert {each.name for each in since.supported_features} == {each.name for each in before.finalized_features}
     assert all(each.min_version == 0 for each in since.supported_features)
     levels = {each.name: each.max_version_level for each in since.finalized_features}
-    assert (levels["share.version"], levels["streams.version"]) == (1, 1)
+    assert (levels["share.version"], levels["streams.version"]) == (2, 1)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ async def test_features_whose_lowest_level_is_0_are_not_told_below_version_4(cli
         ("4.0", {"group.version": 1, "transaction.version": 2}),
         ("4.1", {"group.version": 1, "transaction.version": 2}),
         ("4.2", {"group.version": 1, "share.version": 1, "streams.version": 1, "transaction.version": 2}),
-        ("4.4", {"group.version": 1, "share.version": 1, "streams.version": 1, "transaction.version": 2}),
+        ("4.4", {"group.version": 1, "share.version": 2, "streams.version": 1, "transaction.version": 2}),
     ],
 )
 async def test_features_are_those_of_the_emulated_release(kafka: KafkaServer, release: str, features: dict[str, int]) -> None:

@@ -20,9 +20,9 @@ from triolog.server.listeners.kafka.door import KafkaDoor
 
 from tests.support.brokers import actor_of, running_broker
 from tests.support.kafka_admin import error_names
-from tests.support.kafka_server import TOPIC, KafkaServer, batch, produced
+from tests.support.kafka_server import TOPIC, KafkaServer, batch, kafka_server, produced
 from tests.support.kafka_stream import KafkaStream, connected
-from tests.support.kafka_wire import ask
+from tests.support.kafka_wire import api_of, ask
 
 PREFERRED, UNCLEAN = 0, 1
 QUORUM_TOPIC = "__cluster_metadata"
@@ -107,23 +107,130 @@ async def test_nothing_moves(client: KafkaStream, topics: list[str] | None) -> N
     assert (answer.error_code, answer.topics) == (0, [])
 
 
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+
+
+def updating(*updates: tuple[str, int, int], validate_only: bool = False) -> Any:
+    """(feature, level, type) of each update."""
+    named = [{"feature": name, "max_version_level": level, "upgrade_type": kind} for name, level, kind in updates]
+    return ask("UpdateFeatures", feature_updates=named, validate_only=validate_only)
+
+
+async def levels(client: KafkaStream) -> dict[str, int]:
+    answer = await client.call(ask("ApiVersions", client_software_name="t", client_software_version="1"), 4)
+    assert all(each.min_version_level == each.max_version_level for each in answer.finalized_features)
+    return {each.name: each.max_version_level for each in answer.finalized_features}
+
+
+HIGHEST = {"group.version": 1, "share.version": 2, "streams.version": 1, "transaction.version": 2}
+
+
+@pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize(
-    ("updates", "error"),
+    ("updates", "left"),
     [
-        ({"group.version": 1}, "NONE"),
-        ({}, "NONE"),
-        ({"group.version": 0}, "INVALID_UPDATE_VERSION"),
-        ({"group.version": 9}, "INVALID_UPDATE_VERSION"),
-        ({"group.version": 1, "no.such.version": 1}, "INVALID_UPDATE_VERSION"),
+        ([("group.version", 1, UPGRADE)], {}),
+        ([], {}),
+        ([("share.version", 0, SAFE_DOWNGRADE)], {"share.version": None}),
+        (
+            [("share.version", 1, UNSAFE_DOWNGRADE), ("transaction.version", 0, SAFE_DOWNGRADE)],
+            {"share.version": 1, "transaction.version": None},
+        ),
+        ([("group.version", 0, SAFE_DOWNGRADE), ("group.version", 1, UPGRADE)], {}),
+        ([("streams.version", 1, UNSAFE_DOWNGRADE)], {}),
     ],
     ids=str,
 )
-async def test_levels_of_features_stay(client: KafkaStream, updates: dict[str, int], error: str) -> None:
-    asked = [{"feature": name, "max_version_level": level, "allow_downgrade": True} for name, level in updates.items()]
-    for version in range(3):
-        answer = await client.call(ask("UpdateFeatures", feature_updates=asked, validate_only=False), version)
-        expected = list(updates) if error == "NONE" and version < 2 else []
-        assert (error_names([answer]), [each.feature for each in answer.results]) == ([error], expected), version
+async def test_levels_of_features_are_set_together(
+    client: KafkaStream, updates: list[tuple[str, int, int]], left: dict[str, int | None], version: int
+) -> None:
+    """As Kafka 4.3.1 and 4.4.0 answer: `kafka/test_broker_answers.py`."""
+    assert (await client.call(updating(*updates, validate_only=True), version)).error_code == 0
+    assert await levels(client) == HIGHEST
+    answer = await client.call(updating(*updates), version)
+    expected = [name for name, *_ in updates] if version == 1 else []
+    assert (answer.error_code, [each.feature for each in answer.results]) == (0, expected)
+    assert await levels(client) == {name: level for name, level in {**HIGHEST, **left}.items() if level is not None}
+    back = [(name, HIGHEST[name], UPGRADE) for name in left]
+    assert (await client.call(updating(*back), version)).error_code == 0
+    assert await levels(client) == HIGHEST
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        ("group.version", 0, UPGRADE),
+        ("group.version", 9, UPGRADE),
+        ("group.version", -1, SAFE_DOWNGRADE),
+        ("group.version", 0, 0),
+        ("transaction.version", 1, 4),
+        ("share.version", 3, SAFE_DOWNGRADE),
+        ("no.such.version", 1, UPGRADE),
+        ("", 0, SAFE_DOWNGRADE),
+    ],
+    ids=str,
+)
+async def test_one_wrong_level_changes_none(client: KafkaStream, update: tuple[str, int, int]) -> None:
+    answer = await client.call(updating(("share.version", 1, SAFE_DOWNGRADE), update), 2)
+    assert error_names([answer]) == ["INVALID_UPDATE_VERSION"]
+    assert f"for feature {update[0]}" in answer.error_message
+    assert await levels(client) == HIGHEST
+
+
+async def test_without_types_a_level_can_only_go_up(client: KafkaStream) -> None:
+    """Kafka ignores `allow_downgrade` too."""
+    down = [{"feature": "share.version", "max_version_level": 1, "allow_downgrade": True}]
+    assert error_names([await client.call(ask("UpdateFeatures", feature_updates=down), 0)]) == ["INVALID_UPDATE_VERSION"]
+    assert (await client.call(updating(("share.version", 1, SAFE_DOWNGRADE)), 1)).error_code == 0
+    up = [{"feature": "share.version", "max_version_level": 2}]
+    assert (await client.call(ask("UpdateFeatures", feature_updates=up), 0)).error_code == 0
+    refused = await client.call(updating(("share.version", 1, SAFE_DOWNGRADE), ("share.version", 2, UNSAFE_DOWNGRADE)), 2)
+    assert refused.error_code == 0
+
+
+async def test_the_epoch_of_features_goes_up_and_levels_stay_after_a_restart(tmp_path: Path) -> None:
+    """A Java client keeps the features with the highest epoch."""
+    epochs = []
+    request = ask("ApiVersions", client_software_name="t", client_software_version="1")
+    for expected in (2, 1, 1):
+        async with kafka_server(tmp_path) as server, server.connected() as client:
+            assert (await levels(client))["share.version"] == expected
+            epochs.append((await client.call(request, 4)).finalized_features_epoch)
+            assert (await client.call(updating(("share.version", 1, SAFE_DOWNGRADE)), 2)).error_code == 0
+    assert epochs[0] < epochs[1] == epochs[2]
+
+
+OF_SHARE_VERSION: dict[str, dict[str, Any]] = {
+    "ShareGroupHeartbeat": {"group_id": "g", "member_id": "m", "member_epoch": 0, "subscribed_topic_names": [TOPIC]},
+    "ShareGroupDescribe": {"group_ids": ["g", "h"], "include_authorized_operations": False},
+    "ShareFetch": {"group_id": "g", "member_id": "m", "topics": [], "forgotten_topics_data": []},
+    "ShareAcknowledge": {"group_id": "g", "member_id": "m", "topics": []},
+    "DescribeShareGroupOffsets": {"groups": [{"group_id": "g", "topics": None}]},
+    "AlterShareGroupOffsets": {"group_id": "g", "topics": [{"topic_name": TOPIC, "partitions": []}]},
+    "DeleteShareGroupOffsets": {"group_id": "g", "topics": [{"topic_name": TOPIC}]},
+}
+OF_OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "ConsumerGroupHeartbeat": ("group.version", {"group_id": "g", "member_id": "m", "member_epoch": 0}),
+    "ConsumerGroupDescribe": ("group.version", {"group_ids": ["g"]}),
+    "StreamsGroupHeartbeat": ("streams.version", {"group_id": "g", "member_id": "m", "member_epoch": 0}),
+    "StreamsGroupDescribe": ("streams.version", {"group_ids": ["g"]}),
+}
+OF_FEATURES = {name: ("share.version", fields) for name, fields in OF_SHARE_VERSION.items()} | OF_OTHERS
+
+
+@pytest.mark.parametrize("name", OF_FEATURES)
+async def test_a_disabled_feature_has_no_apis_and_comes_back(client: KafkaStream, name: str) -> None:
+    feature, fields = OF_FEATURES[name]
+    request = ask(name, **fields)
+    version = api_of(request).highest
+    assert (await client.call(updating((feature, 0, SAFE_DOWNGRADE)), 2)).error_code == 0
+    answer = await client.call(request, version)
+    groups = getattr(answer, "groups", None)
+    expected = len(groups) if groups else 1
+    assert error_names(groups or [answer]) == ["UNSUPPORTED_VERSION"] * expected
+    assert (await client.call(updating((feature, HIGHEST[feature], UPGRADE)), 2)).error_code == 0
+    answer = await client.call(request, version)
+    assert "UNSUPPORTED_VERSION" not in error_names(getattr(answer, "groups", None) or [answer])
 
 
 def asking_for_quorum(*named: tuple[str, list[int]]) -> Any:

@@ -160,7 +160,7 @@ LENIENT = [
 
 
 @pytest.mark.parametrize("topic", LENIENT, ids=["replicas", "assigned", "keys"])
-async def test_a_lenient_server_makes_what_tests_ask_for_and_says_so(
+async def test_a_lenient_server_serves_tests_and_says_so(
     fast_path: Path, topic: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -223,7 +223,7 @@ async def test_a_topic_of_the_server_stays(kafka: KafkaServer, client: KafkaStre
 
 
 @pytest.mark.parametrize(("version", "next_error"), [(12, "UNKNOWN_TOPIC_OR_PARTITION"), (13, "UNKNOWN_TOPIC_ID")])
-async def test_a_waiting_fetch_learns_that_its_topic_is_gone(
+async def test_a_waiting_fetch_ends_with_its_topic(
     kafka: KafkaServer, client: KafkaStream, version: int, next_error: str
 ) -> None:
     async with kafka.connected() as waiting:

@@ -173,9 +173,22 @@ async def test_a_request_may_ask_for_ten_thousand_partitions_in_all(kafka: Kafka
     assert set(kafka.broker.topics.names()) == {TOPIC}
 
 
-@pytest.mark.parametrize(("count", "is_taken"), [(MAX_ELEMENTS, True), (MAX_ELEMENTS + 1, False)])
-async def test_a_request_has_a_limit_of_elements(client: KafkaStream, count: int, is_taken: bool) -> None:
-    topics = [{"topic": TOPIC, "partitions": [0] * (count - 1)}]
+LONG: Final = "t" * 200
+"""Topics with such names take more than BYTES_PER_ELEMENT each."""
+
+
+@pytest.mark.parametrize(
+    ("names", "count", "is_taken"),
+    [
+        ([TOPIC], MAX_ELEMENTS, True),
+        ([TOPIC], MAX_ELEMENTS + 1, False),
+        ([TOPIC, *[LONG] * 20_000], MAX_ELEMENTS + 20_001, True),
+    ],
+    ids=["most", "above", "more in a larger request"],
+)
+async def test_a_request_has_a_limit_of_elements(client: KafkaStream, names: list[str], count: int, is_taken: bool) -> None:
+    topics: list[dict[str, Any]] = [{"topic": TOPIC, "partitions": [0] * (count - len(names))}]
+    topics += [{"topic": name, "partitions": []} for name in names[1:]]
     await client.send(ask("DescribeLogDirs", topics=topics), 4)
     if is_taken:
         [directory] = (await client.receive()).results

@@ -143,9 +143,7 @@ async def refused(client: KafkaStream, **changes: Any) -> str:
     return message
 
 
-async def test_a_group_changes_to_the_consumer_protocol_and_back_member_by_member(
-    kafka: KafkaServer, client: KafkaStream, classic: Classic
-) -> None:
+async def test_a_group_changes_its_protocol_member_by_member(kafka: KafkaServer, client: KafkaStream, classic: Classic) -> None:
     answer = await client.call(JOIN, 1)
     assert (answer.error_code, answer.member_epoch, answer.assignment.topic_partitions) == (0, 2, [])
     assert await listed(client) == ("consumer", "consumer", "Reconciling")
@@ -217,7 +215,7 @@ async def test_a_sync_of_another_protocol_is_refused(client: KafkaStream, classi
         {"protocols": [{"name": "range", "metadata": b"\0"}]},
     ],
 )
-async def test_a_classic_member_with_other_protocols_does_not_get_in(
+async def test_a_classic_member_of_other_protocols_fails(
     client: KafkaStream, classic: Classic, changes: dict[str, Any]
 ) -> None:
     await client.call(JOIN, 1)
@@ -327,7 +325,7 @@ async def test_a_static_member_takes_its_place_over_in_the_other_protocol_and_th
     assert (await client.call(gone, 1)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-async def test_a_static_member_that_comes_back_with_another_subscription_makes_the_group_rebalance(
+async def test_a_static_member_that_returns_with_another_subscription_rebalances(
     kafka: KafkaServer, client: KafkaStream
 ) -> None:
     await kafka.broker.topics.create("other", 1)

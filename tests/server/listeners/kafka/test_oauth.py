@@ -139,7 +139,7 @@ REFUSED: Final = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-async def test_a_refused_token_is_kafkas_error_and_one_line_without_the_token(
+async def test_a_refused_token_is_kafkas_error_and_one_line(
     tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     token = REFUSED[name]()

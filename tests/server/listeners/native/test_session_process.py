@@ -96,9 +96,7 @@ def large(client: WireClient, topic: str) -> str:
 
 
 @pytest.mark.parametrize("long_polls", [False, True], ids=["at once", "long polls"])
-def test_unread_answers_take_bounded_memory_and_block_nobody(
-    server: ServerProcess, client: WireClient, large: str, long_polls: bool
-) -> None:
+def test_unread_answers_take_bounded_memory(server: ServerProcess, client: WireClient, large: str, long_polls: bool) -> None:
     wait = {"max_wait_ms": FOREVER_MS, "min_bytes": 16_500_000} if long_polls else {}
     server.forget_peak_memory()
     before = server.memory_bytes()

@@ -34,8 +34,9 @@ from triolog.server.sharing.state.values import (
 
 MEMBERS: Final = ("one", "two", "three")
 CONFIG: Final = ShareConfig(record_lock_duration_ms=100, delivery_count_limit=3, partition_max_record_locks=30)
-KINDS: Final = {0: RecordState.ARCHIVED, 1: RecordState.ACKNOWLEDGED, 2: RecordState.AVAILABLE, 3: RecordState.ARCHIVED}
-RENEW: Final = 4
+WITH_QUEUE: Final = attrs.evolve(CONFIG, dead_letter_topic="dlq")
+KINDS: Final = {0: RecordState.ARCHIVED, 1: RecordState.ACKNOWLEDGED}
+RELEASED, REJECTED, RENEW = 2, 3, 4
 
 
 @attrs.define
@@ -56,8 +57,8 @@ class Record:
     def is_done(self) -> bool:
         return self.state.is_terminal and self.target is None
 
-    def given_back(self) -> RecordState:
-        return RecordState.ARCHIVED if self.count >= CONFIG.delivery_count_limit else RecordState.AVAILABLE
+    def given_back(self, given_up: RecordState) -> RecordState:
+        return given_up if self.count >= CONFIG.delivery_count_limit else RecordState.AVAILABLE
 
     def settle(self, state: RecordState) -> None:
         self.state, self.member, self.deadline_ms, self.target = state, None, None, None
@@ -83,6 +84,8 @@ class SharePartitionMachine(RuleBasedStateMachine):
         self.open: list[Open] = []
         self.stored: StoredShare = applied(None, plan_initial(None, state_epoch=0, start_offset=0, now_ms=0))
         self.kept: dict[int, tuple[RecordState, int]] = {}
+        self.given_up = RecordState.ARCHIVED
+        """The state of records that no member gets any more."""
 
     @rule(size=st.integers(1, 5), hole=st.sampled_from([0, 0, 0, 3]), is_aborted=st.sampled_from([False] * 4 + [True]))
     def append(self, size: int, hole: int, is_aborted: bool) -> None:
@@ -211,7 +214,8 @@ class SharePartitionMachine(RuleBasedStateMachine):
                 if kind == RENEW:
                     record.deadline_ms = self.now_ms + CONFIG.record_lock_duration_ms
                     continue
-                record.target = record.given_back() if kind == 2 else KINDS[kind]
+                target = self.given_up if kind == REJECTED else KINDS.get(kind)
+                record.target = record.given_back(self.given_up) if target is None else target
                 records.append(record)
         return None
 
@@ -219,7 +223,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
     def leave(self, member: str) -> None:
         records = [each for each in self.records.values() if each.member == member and each.target is None]
         for record in records:
-            record.target = record.given_back()
+            record.target = record.given_back(self.given_up)
         self.open.append(Open(self.state.release(member), records))
 
     @precondition(lambda self: self.open)
@@ -244,8 +248,27 @@ class SharePartitionMachine(RuleBasedStateMachine):
         expired = self.state.expire(self.now_ms)
         for record in self.records.values():
             if record.target is None and record.deadline_ms is not None and record.deadline_ms <= self.now_ms:
-                record.settle(record.given_back())
+                record.settle(record.given_back(self.given_up))
         self.store(expired)
+        self.forget()
+
+    @rule(has_queue=st.booleans())
+    def configure(self, has_queue: bool) -> None:
+        self.state.config = WITH_QUEUE if has_queue else CONFIG
+        self.given_up = RecordState.ARCHIVING if has_queue else RecordState.ARCHIVED
+
+    @precondition(lambda self: self.state.dead_letters)
+    @rule(data=st.data())
+    def write_dead_letters(self, data: st.DataObject) -> None:
+        some = data.draw(st.lists(st.sampled_from(self.state.dead_letters), min_size=1, unique=True))
+        self.state.dead_letters = [each for each in self.state.dead_letters if each not in some]
+        for first, last, count, was_rejected in some:
+            for offset in range(max(first, self.start), last + 1):
+                record = self.records[offset]
+                assert (record.state, record.count, record.target) == (RecordState.ARCHIVING, count, None)
+                assert was_rejected or count >= CONFIG.delivery_count_limit
+                record.settle(RecordState.ARCHIVED)
+        self.store(self.state.archive_dead(some))
         self.forget()
 
     def store(self, batches: list[StateBatch]) -> None:
@@ -270,7 +293,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
             for each in range(batch.first_offset, batch.last_offset + 1)
         }
         assert stored == self.kept
-        self.state = SharePartitionState.restored(self.stored.start_offset, self.stored.batches, CONFIG)
+        self.state = SharePartitionState.restored(self.stored.start_offset, self.stored.batches, self.state.config)
         self.open.clear()
         self.start = self.stored.start_offset
         self.next = max(stored, default=self.start - 1) + 1
@@ -297,6 +320,8 @@ class SharePartitionMachine(RuleBasedStateMachine):
         assert (self.state.start_offset, self.state.next_offset) == (self.start, self.next)
         assert self.state.acquired_count == sum(each.state is RecordState.ACQUIRED for each in found.values())
         assert self.state.delivery_complete_count == sum((each.target or each.state).is_terminal for each in found.values())
+        dead = [each for first, last, *_ in self.state.dead_letters for each in range(max(first, self.start), last + 1)]
+        assert sorted(dead) == [each for each, record in found.items() if record.state is RecordState.ARCHIVING]
         deadlines = [each.deadline_ms for each in found.values() if each.deadline_ms is not None and each.target is None]
         assert not deadlines or (self.state.next_deadline_ms or self.now_ms) <= min(deadlines)
 
@@ -453,7 +478,7 @@ def test_how_many_are_done_with_is_known_where_the_start_is(start_offset: int, d
     assert value.delivery_complete_count == done
 
 
-@pytest.mark.parametrize(("state", "last", "count"), [(1, 1, 1), (3, 1, 1), (0, -1, 1), (0, 1, -1)])
+@pytest.mark.parametrize(("state", "last", "count"), [(1, 1, 1), (5, 1, 1), (0, -1, 1), (0, 1, -1)])
 def test_states_that_are_none_are_refused(state: int, last: int, count: int) -> None:
     batch = ShareStateBatch(first_offset=0, last_offset=last, delivery_state=state, delivery_count=count)
     with pytest.raises(InvalidRecordError, match="of a share-partition are in state"):

@@ -363,9 +363,7 @@ def _state(records: Sequence[Record]) -> dict[bytes | None, bytes]:
     segment_bytes=st.sampled_from([250, 500, 100_000]),
     timestamp_type=st.sampled_from(TimestampType),
 )
-def test_a_reader_sees_the_last_value_of_every_key_whatever_was_compacted(
-    steps: list[Any], segment_bytes: int, timestamp_type: TimestampType
-) -> None:
+def test_a_reader_sees_the_last_value_of_every_key(steps: list[Any], segment_bytes: int, timestamp_type: TimestampType) -> None:
     with tempfile.TemporaryDirectory() as directory:
         config = LogConfig(
             cleanup_policy=("compact",),

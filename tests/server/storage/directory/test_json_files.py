@@ -405,7 +405,7 @@ def test_a_directory_whose_files_were_torn_by_a_power_cut_is_left_over(tmp_path:
     ],
     ids=["a record", "behind zeros", "a later start", "producers", "deleted", "set aside"],
 )
-def test_a_directory_that_holds_or_held_a_record_is_not_left_over(
+def test_a_directory_with_a_record_is_not_left_over(
     tmp_path: Path, topic_id: uuid.UUID | None, files: dict[str, bytes]
 ) -> None:
     assert not is_left(make(tmp_path / "topic-3", topic_id, **files))

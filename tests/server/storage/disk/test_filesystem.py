@@ -150,9 +150,7 @@ def test_a_map_shows_later_writes_and_cannot_be_written(fd: int) -> None:
         view[0:1] = b"x"  # type: ignore[index]
 
 
-def test_without_fdatasync_the_whole_file_is_synced_and_without_fallocate_it_has_its_length(
-    fd: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_fdatasync_and_fallocate_a_file_is_synced_and_has_its_length(fd: int, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
     real = os.fsync
     monkeypatch.setattr(os, "fsync", lambda fd: synced.append(fd) or real(fd))  # type: ignore[func-returns-value]

@@ -435,7 +435,7 @@ def test_the_rest_of_an_append_cut_by_a_crash_follows_its_beginning_or_fails(dri
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(1, 3), st.booleans()), max_size=12))
-def test_any_group_of_appends_is_as_one_after_the_other(
+def test_any_group_of_appends_is_a_sequence(
     tmp_path_factory: pytest.TempPathFactory, drawn: list[tuple[int, int, bool]]
 ) -> None:
     driven = open_driven(tmp_path_factory.mktemp("expected"))
@@ -629,9 +629,7 @@ def test_what_is_accepted_is_what_the_long_way_makes_of_it(records: bytes, confi
 
 
 @given(st.data(), batches(), configs(), st.booleans())
-def test_damage_is_never_accepted_where_the_long_way_refuses_it(
-    data: st.DataObject, records: bytes, config: LogConfig, repaired: bool
-) -> None:
+def test_damage_is_refused_as_on_the_long_way(data: st.DataObject, records: bytes, config: LogConfig, repaired: bool) -> None:
     broken = data.draw(damaged(records))
     check(patched(broken) if repaired and len(broken) > 61 else broken, config)
 

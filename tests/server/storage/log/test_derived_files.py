@@ -157,9 +157,7 @@ def test_what_kafka_wrote_is_known_once_it_is_adopted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("slot", range(3))
-def test_a_segment_that_kafka_wrote_on_is_not_judged_by_what_was_known_of_it(
-    tmp_path: Path, slot: int, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_segment_that_kafka_wrote_on_is_read_anew(tmp_path: Path, slot: int, caplog: pytest.LogCaptureFixture) -> None:
     """Kafka appends to the active segment, compaction shrinks the others: here both are taken from a log that went on."""
     driven, other = log_of(tmp_path / NAME), log_of(tmp_path / "other-0")
     driven.close()
@@ -238,15 +236,18 @@ def test_records_that_were_deleted_stay_so_without_their_line_in_the_checkpoint(
     assert again.reopen(was_clean=True, log_start_offset=0).offsets() == list(range(9, 20))
 
 
-@pytest.mark.parametrize("interval", [0, 4096], ids=["index entries", "no index entries"])
-def test_deleted_records_stay_deleted_where_the_file_is_lost(tmp_path: Path, interval: int) -> None:
+@pytest.mark.parametrize(("interval", "offsets"), [(0, [3, 4]), (4096, [0, 1, 2, 3, 4])])
+def test_deleted_records_come_back_where_the_file_is_lost_only_without_index_entries(
+    tmp_path: Path, interval: int, offsets: list[int]
+) -> None:
+    """A clean stop writes the file for every log with index entries."""
     driven = open_driven(tmp_path / NAME, config=LogConfig(index_interval_bytes=interval))
     for _ in range(5):
         driven.append(batch())
     driven.run(increment_log_start_offset(driven.log, 3))
     driven.close()
     (tmp_path / NAME / FILE_NAME).unlink()
-    assert driven.reopen(was_clean=True, stopped_here=True, log_start_offset=3).offsets() == [3, 4]
+    assert driven.reopen(was_clean=True, stopped_here=True, log_start_offset=3).offsets() == offsets
 
 
 def test_what_kafkas_checkpoint_said_is_known_once_it_is_adopted(tmp_path: Path) -> None:
@@ -316,19 +317,15 @@ def test_retention_goes_on_where_the_file_cannot_be_written_and_it_is_tried_agai
     assert driven.run(take_out_below(driven.log, 3, most=9)) == 3
 
 
-def test_the_file_is_written_at_a_clean_stop_of_a_log_with_records(tmp_path: Path) -> None:
-    """Until then one without index entries, aborted transactions and deleted records has nothing to say; an empty one never."""
+def test_a_log_without_aborted_transactions_or_deleted_records_has_no_file(tmp_path: Path) -> None:
     driven = open_driven(tmp_path / NAME)
-    driven.close()
-    assert not (tmp_path / NAME / FILE_NAME).exists()
-    driven = driven.reopen(was_clean=True)
     driven.append(batch())
     send(driven, 0)
     end_transaction(driven, 1, commit=True)
     driven.roll()
-    assert not (tmp_path / NAME / FILE_NAME).exists()
     driven.close()
-    assert (tmp_path / NAME / FILE_NAME).exists()
+    driven.reopen(was_clean=False).close()
+    assert not (tmp_path / NAME / FILE_NAME).exists()
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"format_version": 2}', b'{"format_version": 1, "crc32c": 1}'])
@@ -396,7 +393,7 @@ def reopened(driven: DrivenLog) -> DrivenLog:
     return driven.reopen(was_clean=True, recovery_point=driven.log.log_end_offset)
 
 
-def test_retention_reads_the_largest_timestamp_from_the_batches_where_no_checksum_is_known(
+def test_without_checksums_retention_reads_timestamps_from_the_batches(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     driven = shortened(stored(tmp_path))
@@ -429,9 +426,7 @@ def test_compaction_leaves_young_records_by_their_batches(tmp_path: Path) -> Non
     assert chosen.end_offset == len(TIMES)
 
 
-def test_a_changed_entry_in_the_middle_is_found_before_the_first_lookup_and_the_index_rebuilt(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_changed_entry_is_found_before_the_first_lookup_and_rebuilt(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     driven = stored(tmp_path)
     path = tmp_path / TIME_INDEX
     whole = path.read_bytes()

@@ -117,7 +117,7 @@ def test_gaps_are_found_by_offset() -> None:
         ([(5, 8, "a", 1, 2), (5, 9, "b", 3)], [(5, 8, "a", 1, 2), (8, 9, "b", 3)]),
     ],
 )
-def test_gaps_that_share_offsets_do_so_once_and_what_is_found_around_an_accepted_one_is_not_accepted(
+def test_gaps_that_share_offsets_do_so_once_and_those_around_an_accepted_one_are_open(
     gaps: list[Any], merged: list[Any]
 ) -> None:
     assert merge_gaps(OffsetGap(*gap) for gap in gaps) == tuple(OffsetGap(*gap) for gap in merged)

@@ -600,9 +600,7 @@ def test_a_log_that_was_cut_below_its_start_begins_there_after_a_power_cut() -> 
     st.lists(st.integers(1, 7), min_size=1),
     st.booleans(),
 )
-def test_a_group_writes_and_answers_what_its_appends_would_one_by_one(
-    config: LogConfig, drawn: Group, sizes: list[int], sync: bool
-) -> None:
+def test_a_group_writes_and_answers_what_its_appends_do(config: LogConfig, drawn: Group, sizes: list[int], sync: bool) -> None:
     config = attrs.evolve(config, segment_jitter_ms=0)
     alone, grouped = _crashing(config), _crashing(config)
     appends, told = [alone.prepared(append) for append in drawn], []

@@ -135,9 +135,7 @@ def test_a_compacted_log_lets_nothing_go_for_age_or_size(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("start", "gone"), [(4, 0), (5, 1), (9, 1), (10, 2), (14, 2), (15, 2)])
-def test_the_log_start_takes_whole_segments_only_whatever_the_policy_and_never_the_active_one(
-    tmp_path: Path, start: int, gone: int
-) -> None:
+def test_the_log_start_takes_whole_closed_segments_whatever_the_policy(tmp_path: Path, start: int, gone: int) -> None:
     """Kafka: UnifiedLogTest.shouldDeleteStartOffsetBreachedSegmentsWhenPolicyDoesNotIncludeDelete."""
     driven = log_of(tmp_path, 15)
     configure(driven, cleanup_policy=("compact",))
@@ -236,9 +234,7 @@ def test_taking_many_segments_out_is_one_operation(tmp_path: Path) -> None:
 
 
 @given(st.integers(0, 2**32), st.integers(0, 60))
-def test_without_a_checkpoint_a_power_cut_at_any_moment_leaves_a_log_that_starts_further_up_and_has_no_hole(
-    seed: int, changes: int
-) -> None:
+def test_without_a_checkpoint_a_power_cut_leaves_a_log_that_starts_later_and_has_no_hole(seed: int, changes: int) -> None:
     fs = CrashFileSystem()
     make_on_device(fs, "/data/topic-0")
     driven = log_of("/data/topic-0", 33, fs=fs, retention_bytes=8 * SIZE)

@@ -112,7 +112,7 @@ def test_the_first_unstable_offset_is_not_below_the_log_start_offset(driven: Dri
     assert driven.read(5, isolation=COMMITTED).records == b""
 
 
-def test_the_name_of_a_new_transaction_index_is_synced_before_the_recovery_point_leaves_its_segment(
+def test_the_name_of_a_new_transaction_index_is_synced_before_the_recovery_point_passes(
     tmp_path: Path, driven: DrivenLog
 ) -> None:
     driven.flush()

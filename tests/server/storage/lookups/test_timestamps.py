@@ -564,7 +564,7 @@ def test_a_lookup_without_index_steps_has_its_answer_alone(stamped: DrivenLog) -
         assert bool(walk["reads"]) is (timestamp == -3)
 
 
-def test_all_segments_are_told_when_they_are_wanted_and_of_many_neighbours_together(
+def test_all_segments_are_told_on_request_and_many_neighbours_together(
     stamped: DrivenLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     by_offset(stamped, 15)  # maps the index

@@ -138,9 +138,7 @@ def test_a_transaction_that_opens_and_ends_on_one_cursor_is_complete(state: Prod
     st.integers(INT32_MAX - 20, INT32_MAX),
 )
 @example(sends=[(1, 1, 0)] * 6 + [(1, 1, back) for back in range(1, 7)], first_sequence=INT32_MAX - 2)
-def test_the_last_five_batches_of_a_producer_are_known_again_and_no_others(
-    sends: Sequence[tuple[int, int, int]], first_sequence: int
-) -> None:
+def test_only_the_last_five_batches_of_a_producer_are_known(sends: Sequence[tuple[int, int, int]], first_sequence: int) -> None:
     """Against a list of everything that was stored: a batch is new exactly when it follows, a duplicate among the last five
     is answered with its first offset, all else is out of order."""
     state, offset = ProducerState(), 0

@@ -289,7 +289,7 @@ def test_without_the_file_the_log_tells_the_same(tmp_path: Path, is_damaged: boo
         answered_again(driven, answers)
 
 
-def test_of_the_log_no_more_than_its_end_is_read_for_that_and_with_the_file_nothing(
+def test_only_the_end_of_the_log_is_read_for_that_and_with_the_file_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(producer_snapshots, "TAIL_BYTES", 32 << 10)
@@ -310,9 +310,7 @@ def test_of_the_log_no_more_than_its_end_is_read_for_that_and_with_the_file_noth
 
 
 @pytest.mark.parametrize("damage", ["a bit", "a cut", "nothing in it", "of another snapshot"])
-def test_a_file_that_does_not_belong_to_its_snapshot_is_passed_over_and_said(
-    tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_file_of_another_snapshot_is_skipped_and_said(tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture) -> None:
     driven, answers = stopped(tmp_path / NAME)
     path = Path(batches_path(driven.log.directory, driven.log.log_end_offset))
     data = path.read_bytes()

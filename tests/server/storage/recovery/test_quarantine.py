@@ -402,7 +402,7 @@ def test_a_batch_in_a_record_is_not_taken_for_one_of_the_log(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("ends_the_record", [False, True])
-def test_a_batch_in_a_record_is_not_taken_for_one_of_the_log_when_what_follows_is_damaged_too(
+def test_a_batch_in_a_record_is_not_taken_for_one_of_the_log_if_the_next_is_damaged(
     tmp_path: Path, ends_the_record: bool
 ) -> None:
     """Then nothing confirms where the damaged batch ends; inside of what it claims only its successor may start. In the last

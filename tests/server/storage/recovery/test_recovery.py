@@ -146,7 +146,7 @@ def test_indexes_without_a_log_and_files_marked_for_deletion_are_deleted(tmp_pat
 
 
 def test_a_log_file_above_32_bits_is_refused(tmp_path: Path) -> None:
-    """FileRecordsTest.testOpenOversizeFile."""
+    """Kafka: FileRecordsTest.testOpenOversizeFile."""
     with (tmp_path / "00000000000000000000.log").open("wb") as file:
         file.truncate(INT32_MAX + 5)
     with pytest.raises(StorageError, match=f"has {INT32_MAX + 5} bytes"):

@@ -155,9 +155,7 @@ def test_a_clean_log_without_a_snapshot_knows_its_producers_and_writes_one(
     assert newest_batches(open_driven(tmp_path)) == newest_batches(driven)
 
 
-def test_a_clean_log_that_is_damaged_and_has_no_snapshot_is_served_without_its_producers(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_damaged_clean_log_without_a_snapshot_loses_its_producers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     segment_of(tmp_path, 0, *(idempotent(offset, offset) for offset in range(3)))
     open_driven(tmp_path, was_clean=False).close()
     (tmp_path / f"{3:020}.snapshot").unlink()
@@ -223,7 +221,7 @@ def ended(producer_id: int, offset: int, *, commit: bool) -> bytes:
 
 
 @pytest.mark.parametrize("is_open_before", [False, True])
-def test_recovery_indexes_the_aborted_transaction_where_its_marker_is_and_knows_where_it_began(
+def test_recovery_indexes_an_aborted_transaction_at_its_marker_and_knows_its_start(
     tmp_path: Path, is_open_before: bool
 ) -> None:
     """Kafka: LogSegmentTest.testRecoverTransactionIndex."""
@@ -326,7 +324,7 @@ def cut_in(tmp_path: Path, batches: list[bytes], whole: int) -> DrivenLog:
 
 @pytest.mark.parametrize("comes_between", [False, True])
 @pytest.mark.parametrize("whole", [0, 1, 2])
-def test_of_an_append_that_a_kill_cut_in_two_the_rest_is_stored_when_it_is_sent_again(
+def test_the_rest_of_an_append_cut_by_a_kill_is_stored_when_it_is_resent(
     tmp_path: Path, whole: int, comes_between: bool
 ) -> None:
     """One that lies in two places then has no base offset."""
@@ -375,7 +373,7 @@ def test_a_rest_that_is_larger_than_a_segment_may_be_by_now_is_refused(tmp_path:
     assert (answer.base_offset, answer.last_offset) == (1, 3)
 
 
-def test_a_rest_is_stored_although_only_the_newest_batch_is_remembered_and_a_roll_comes_first(
+def test_a_rest_is_stored_with_only_the_newest_batch_known_and_after_a_roll(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batches = three_batches()

@@ -106,7 +106,7 @@ def test_an_append_call_of_many_batches_has_at_most_one_entry(tmp_path: Path) ->
 
 
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(-1, 50)), min_size=1, max_size=25), st.integers(0, 400))
-def test_the_rules_for_entries_equal_a_naive_model(
+def test_entries_equal_a_naive_model(
     tmp_path_factory: pytest.TempPathFactory, appends: list[tuple[int, int]], interval: int
 ) -> None:
     segment = Segment(tmp_path_factory.mktemp("segment"), index_interval_bytes=interval)

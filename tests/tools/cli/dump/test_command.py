@@ -46,7 +46,6 @@ def failures(*arguments: object) -> dict[str, str]:
 
 @pytest.fixture
 def times(tmp_path: Path) -> Path:
-    """A copy of a partition of many segments, to be damaged."""
     return Path(shutil.copytree(CLEAN / "times-0", tmp_path / "times-0"))
 
 

@@ -175,9 +175,7 @@ def test_idempotence_needs_all_acks(cli: Cli, ten: None) -> None:
 OLD = '{"value": "a", "timestamp": "2013-07-04T00:00Z"}\n'
 
 
-def test_records_older_than_the_retention_are_warned_of_once_with_the_way_out_and_others_are_not(
-    cli: Cli, broker: BlockingBroker
-) -> None:
+def test_only_records_older_than_the_retention_are_warned_of_and_once(cli: Cli, broker: BlockingBroker) -> None:
     broker.create_topic("week", 1, {"retention.ms": "604800000"})
     result = cli.call("produce", "week", "--format", "json", "--timezone", "UTC", stdin=OLD * 3)
     assert result.exit_code == 0

@@ -1,16 +1,29 @@
 from __future__ import annotations
 
+import socket
+import threading
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
+import triolog
+from click.testing import CliRunner, Result
+from triolog.protocol.errors import InvalidRequestError, TriologError
 from triolog.protocol.types import MAX_TIMESTAMP
 from triolog.server.embedded import BlockingBroker
+from triolog.tools.cli.main import main
+from triolog.tools.cli.terminal import remote
+from triolog.tools.cli.terminal.failures import FailedError, NotConnectedError
 from triolog.tools.cli.terminal.places import read_position
+from triolog.tools.cli.terminal.remote import ServerAddress, call_server
 from triolog.tools.cli.terminal.times import parse_zone
+from triolog.tools.client.connection import Client
+from triolog.tools.client.errors import ConnectionLostError
 from triolog.tools.client.procedures.topics import EARLIEST, LATEST, AtOffset, AtTime, Place, Shifted
 
-from ..conftest import Cli
+from tests.tools.cli.conftest import Cli
 
 UTC = parse_zone("UTC")
 MORNING_MS = 1_783_159_200_000
@@ -94,3 +107,125 @@ def test_spellings_of_the_last_release_and_a_position_exclude_each_other(cli: Cl
     ):
         assert " exclude each other" in cli.refused(*arguments, code=2)
     assert "no new position" in cli.refused("groups", "reset", "g", "t", code=2)
+
+
+PASSWORD = "correct horse"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    keys = {"native_security": "sasl_plaintext", "connection_failed_authentication_delay_ms": 1}
+    with triolog.blocking.open(users={"alice": PASSWORD}, topics=["topic"], security=keys, native="127.0.0.1:0") as broker:
+        yield "{}:{}".format(*broker.native)
+
+
+def topics(server: str, *options: str, **variables: str) -> Result:
+    environment = {"TRIOLOG_SERVER": server, "TRIOLOG_PASSWORD": None, "TRIOLOG_USER": None, **variables}
+    return CliRunner().invoke(main, ["topics", "list", *options], env=environment)
+
+
+def test_the_password_is_from_a_file_or_a_variable(server: str, tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text(f"{PASSWORD}\n")
+    for result in (
+        topics(server, "--user", "alice", "--password-file", str(file)),
+        topics(server, "--user", "alice", TRIOLOG_PASSWORD=PASSWORD),
+        topics(server, TRIOLOG_USER="alice", TRIOLOG_PASSWORD_FILE=str(file)),
+    ):
+        assert (result.exit_code, "topic" in result.stdout) == (0, True), result.output
+
+
+def test_what_is_wrong_with_a_login_is_said_without_the_password(server: str, tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_bytes(b"\xff secret")
+    said = {
+        "login failed at": topics(server, "--user", "alice", TRIOLOG_PASSWORD="a secret"),
+        "--user NAME": topics(server),
+        "--password-file needs --user": topics(server, "--password-file", str(file)),
+        "cannot read the password": topics(server, "--user", "alice", "--password-file", str(file)),
+    }
+    for words, result in said.items():
+        assert result.exit_code != 0
+        assert words in result.output
+        assert "secret" not in result.output
+        assert "Traceback" not in result.output
+
+
+def test_the_password_is_asked_for_at_the_terminal_and_nowhere_else(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("getpass.getpass", lambda prompt: PASSWORD if prompt == "Password of alice: " else "")
+    assert topics(server, "--user", "alice").exit_code == 0
+
+    def no_terminal(_: str) -> str:
+        raise OSError(6, "No such device or address: '/dev/tty'")
+
+    monkeypatch.setattr("getpass.getpass", no_terminal)
+    result = topics(server, "--user", "alice")
+    assert result.exit_code != 0
+    assert "no terminal for the password prompt of alice" in result.output
+
+
+@pytest.fixture
+def closed_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+def here(cli: Cli) -> ServerAddress:
+    host, _, port = cli.address.rpartition(":")
+    return ServerAddress(host, int(port))
+
+
+def test_without_a_server_every_command_exits_3_with_one_line(closed_port: int) -> None:
+    for command in (
+        *("topics list", "topics delete t --yes", "produce t", "consume t", "offsets t", "explain t --offset 0"),
+        *("top --once", "gaps list", "groups list", "quotas list", "connections", "transactions list"),
+    ):
+        result = CliRunner().invoke(main, [*command.split(), "--server", f"127.0.0.1:{closed_port}"])
+        assert (result.exit_code, result.stdout) == (3, ""), command
+        (line,) = result.stderr.splitlines()
+        assert line.startswith(f"Error: no connection to 127.0.0.1:{closed_port}: ")
+        assert "Is `triolog serve` running there?" in line
+
+
+def test_addresses_are_of_an_option_or_a_variable_and_what_is_none_is_a_usage_error(cli: Cli, closed_port: int) -> None:
+    for address in ("localhost:0", "localhost:65536", "localhost:x", ""):
+        assert "is not HOST:PORT" in cli.refused("topics", "list", "--server", address, code=2)
+    for address in (f"127.0.0.1:{closed_port}", f"[::1]:{closed_port}"):
+        assert f"no connection to {address}" in cli.refused("topics", "list", "--server", address, code=3)
+
+
+def test_a_server_that_breaks_off_is_not_connected() -> None:
+    async def never(_: Client) -> None:
+        raise AssertionError("there was no hello")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        visitor = threading.Thread(target=lambda: listener.accept()[0].close())
+        visitor.start()
+        with pytest.raises(NotConnectedError):
+            call_server(ServerAddress("127.0.0.1", listener.getsockname()[1]), never)
+        visitor.join()
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected", "words"),
+    [
+        (InvalidRequestError("no"), FailedError, "INVALID_REQUEST: no"),
+        (TriologError("closed"), FailedError, "closed"),
+        (ConnectionLostError("gone"), NotConnectedError, "no connection to .*: gone"),
+        (click.UsageError("which?"), click.UsageError, "which?"),
+        (KeyboardInterrupt("now"), KeyboardInterrupt, "now"),
+        (ZeroDivisionError("ours"), ZeroDivisionError, "ours"),
+    ],
+)
+@pytest.mark.parametrize("is_grouped", [False, True])
+def test_errors_become_what_the_command_line_shows(
+    cli: Cli, raised: BaseException, expected: type[BaseException], words: str, is_grouped: bool
+) -> None:
+    async def fail(_: Client) -> None:
+        raise BaseExceptionGroup("two", [BaseExceptionGroup("one", [raised])]) if is_grouped else raised
+
+    with pytest.raises(expected, match=words):
+        call_server(here(cli), fail)
+    group = BaseExceptionGroup("", [ValueError(), BaseExceptionGroup("", [KeyboardInterrupt()])])
+    assert isinstance(remote._first(group), KeyboardInterrupt), "it counts more than what it caused"

@@ -68,9 +68,7 @@ def test_a_row_of_many_lines_is_looked_through_once_however_it_comes() -> None:
 
 
 @pytest.mark.parametrize(("format_name", "words"), [("lines", "without a line end"), ("csv", "Is a quote left open")])
-def test_a_row_without_end_is_refused_before_it_fills_memory(
-    monkeypatch: pytest.MonkeyPatch, format_name: str, words: str
-) -> None:
+def test_an_endless_row_is_refused_before_memory_is_full(monkeypatch: pytest.MonkeyPatch, format_name: str, words: str) -> None:
     monkeypatch.setattr(rows, "MAX_ROW_BYTES", 100)
     reader = row_reader(format_name, PLAIN)
     with pytest.raises(UnusableInputError, match=f"line 2: .*{words}"):

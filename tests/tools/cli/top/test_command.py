@@ -9,18 +9,18 @@ import select
 import signal
 import time
 from datetime import UTC
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from rich.console import Console
 from triolog.protocol.types import TopicPartition
 from triolog.server.embedded import BlockingBroker
-from triolog.tools.cli.top.view import view
+from triolog.tools.cli.top.view import view, wear_lines
 from triolog.tools.client.blocking.admin import BlockingAdmin
 from triolog.tools.client.blocking.client import BlockingClient
 from triolog.tools.statistics.rates import moment
 
-from ..conftest import Cli
+from tests.tools.cli.conftest import Cli
 
 PATIENCE_S = 60.0
 
@@ -132,3 +132,50 @@ def test_a_terminal_gets_a_view_that_is_drawn_anew(cli: Cli, looked: dict[str, A
     assert b"\x1b[?1049h" in drawn  # a screen of its own
     assert b"\x1b[?1049l" in drawn  # and back
     assert b"call" in drawn
+
+
+NOTHING_TOLD: Final = (
+    *("device", "disk_written_bytes", "disk_bytes_per_second", "disk_bytes_per_appended_byte", "lifetime_written_bytes"),
+    *("life_used_percent", "pre_eol", "days_left", "full_in_s"),
+)
+UNKNOWN: dict[str, Any] = {"path": "/memory", "disks": [], **dict.fromkeys(NOTHING_TOLD)}
+KNOWN: dict[str, Any] = {
+    **UNKNOWN,
+    "path": "/data",
+    "device": "mmcblk0p2",
+    "disks": ["mmcblk0"],
+    "disk_written_bytes": 2048,
+    "disk_bytes_per_second": 1024.0,
+    "disk_bytes_per_appended_byte": 4.5,
+    "lifetime_written_bytes": 4096,
+    "life_used_percent": 20,
+    "pre_eol": "warning",
+    "days_left": 400.0,
+}
+
+
+def told(*directories: dict[str, Any], process: int | None = None, rate: float | None = None) -> list[tuple[str, str]]:
+    return list(
+        wear_lines(
+            {
+                "process_written_bytes": process,
+                "process_bytes_per_second": rate,
+                "process_bytes_per_appended_byte": rate,
+                "directories": list(directories),
+            }
+        )
+    )
+
+
+def test_everything_that_is_known_is_said() -> None:
+    wear = "mmcblk0: 4.0 KiB written, 1.0 KiB/s, 4.50 x the appended bytes; 20 % of its life used, blocks in reserve: warning"
+    assert told(KNOWN, process=1024, rate=2.0) == [
+        ("written", "1.0 KiB by the process, 2 B/s, 2.00 x the appended bytes"),
+        ("wear", f"{wear}; lasts 1.1 years"),
+    ]
+
+
+def test_a_disk_is_one_line_and_says_when_it_tells_nothing() -> None:
+    assert [label for label, _ in told(KNOWN, {**KNOWN, "path": "/other"})] == ["wear"]
+    assert told(UNKNOWN) == []
+    assert told({**UNKNOWN, "disks": ["sda"]}) == [("wear", "sda: reports nothing")]

@@ -156,9 +156,7 @@ def test_an_interrupted_send_loses_nothing(thread: ServerThread, interrupted: Bl
     assert (values_of(thread, 0), values_of(thread, 1)) == ([b"before", b"0"], [b"1"])
 
 
-def test_an_interrupted_commit_is_no_obstacle(
-    thread: ServerThread, interrupted: BlockingClient, interrupts: list[bool]
-) -> None:
+def test_interrupted_commit_is_no_obstacle(thread: ServerThread, interrupted: BlockingClient, interrupts: list[bool]) -> None:
     def commit() -> None:
         with producer.transaction():
             producer.send("t", b"a", partition=0).result(10)

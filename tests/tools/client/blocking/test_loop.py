@@ -1,16 +1,19 @@
-"""The loop of a blocking client: tasks that run only inside a call, deadlines of a program that was away, Ctrl-C, forks."""
+"""The loop of a blocking client: tasks that run only inside a call, deadlines of a program that was away, Ctrl-C, forks; and
+select() in the place of poll(), as Windows has it."""
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import inspect
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final
 
 import pytest
@@ -27,6 +30,7 @@ from triolog.tools.client.blocking import (
     BlockingTransaction,
 )
 from triolog.tools.client.blocking.loop import InPlaceLoop
+from triolog.tools.client.blocking.polling import READABLE, WRITABLE, Poll, SelectPoll
 from triolog.tools.client.blocking.transaction import BlockingLogTransaction
 from triolog.tools.client.config import ClientConfig
 from triolog.tools.client.connection import Client
@@ -35,8 +39,7 @@ from triolog.tools.client.producer import Producer
 from triolog.tools.client.transaction import LogTransaction, Transaction
 
 from tests.support.native_server_thread import ServerThread
-
-from ..doors import QUICK, fill
+from tests.tools.client.doors import QUICK, fill
 
 T0 = TopicPartition("t", 0)
 
@@ -204,3 +207,61 @@ def test_blocking_programs_have_every_call_with_its_parameters(shared: type) -> 
             parameters = {*inspect.signature(function).parameters}
             blocking = {*inspect.signature(getattr(FACES[shared], name)).parameters}
             assert blocking - {"timeout_s"} == parameters, name
+
+
+BOTH = READABLE | WRITABLE
+
+
+@pytest.fixture(params=[select.poll, SelectPoll])
+def poll(request: pytest.FixtureRequest) -> Poll:
+    made: Poll = request.param()
+    return made
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    with contextlib.ExitStack() as stack:
+        near, far = (stack.enter_context(each) for each in socket.socketpair())
+        near.setblocking(False)
+        yield near, far
+
+
+def fill_socket(sending: socket.socket) -> None:
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            sending.send(bytes(65536))
+
+
+def test_both_report_what_a_socket_is_ready_for(poll: Poll, pair: tuple[socket.socket, socket.socket]) -> None:
+    near, far = pair
+    descriptor = near.fileno()
+    poll.register(descriptor, READABLE)
+    assert poll.poll(0) == []
+    poll.register(descriptor, BOTH)
+    assert poll.poll(None) == [(descriptor, WRITABLE)]
+    far.send(b"espresso")
+    assert poll.poll(None) == [(descriptor, BOTH)]
+    fill_socket(near)
+    assert poll.poll(None) == [(descriptor, READABLE)]
+    poll.register(descriptor, WRITABLE)
+    assert poll.poll(0) == []
+    poll.unregister(descriptor)
+    assert poll.poll(1) == []
+    with pytest.raises(KeyError):
+        poll.unregister(descriptor)
+
+
+def test_both_wake_the_reader_of_a_socket_that_was_closed(poll: Poll, pair: tuple[socket.socket, socket.socket]) -> None:
+    near, far = pair
+    poll.register(descriptor := near.fileno(), READABLE)
+    poll.register(far.fileno(), READABLE)
+    near.close()
+    assert descriptor in dict(poll.poll(None))
+    poll.unregister(descriptor)
+    assert [each for each, _ in poll.poll(None)] == [far.fileno()]
+
+
+def test_select_returns_early_so_that_ctrl_c_is_noticed(pair: tuple[socket.socket, socket.socket]) -> None:
+    poll = SelectPoll()
+    poll.register(pair[0].fileno(), READABLE)
+    assert poll.poll(None) == []

@@ -7,7 +7,8 @@ import socket
 import subprocess
 import sys
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -88,11 +89,11 @@ def test_odd_orders_are_answered_with_an_error_and_the_process_stops_when_told(p
         process.wait()
 
 
-@pytest.mark.parametrize("answer", [b"[" * 100_000, b"[]", b"nothing\n", b"x" * (65 * 2**20)])
-def test_an_odd_answer_is_an_error_of_its_kind(answer: bytes, tmp_path: Path) -> None:
-    path = str(tmp_path / "control")
+@contextmanager
+def answering(path: Path, answer: bytes) -> Iterator[None]:
+    """A stranger at the socket of a link, who answers one connection with this."""
     with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(path)
+        listening.bind(str(path))
         listening.listen(1)
 
         def serve() -> None:
@@ -104,9 +105,14 @@ def test_an_odd_answer_is_an_error_of_its_kind(answer: bytes, tmp_path: Path) ->
 
         thread = threading.Thread(target=serve)
         thread.start()
-        with pytest.raises((ValueError, ConnectionError)):
-            ask(path, {"command": "status"}, PATIENCE_S)
+        yield
         thread.join(PATIENCE_S)
+
+
+@pytest.mark.parametrize("answer", [b"[" * 100_000, b"[]", b"nothing\n", b"x" * (65 * 2**20)])
+def test_an_odd_answer_is_an_error_of_its_kind(answer: bytes, tmp_path: Path) -> None:
+    with answering(tmp_path / "control", answer), pytest.raises((ValueError, ConnectionError)):
+        ask(str(tmp_path / "control"), {"command": "status"}, PATIENCE_S)
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
@@ -114,20 +120,8 @@ def test_an_odd_answer_is_an_error_of_its_kind(answer: bytes, tmp_path: Path) ->
 def test_a_stranger_in_place_of_a_link_is_one_line(answer: dict[str, Any], command: str, tmp_path: Path) -> None:
     (tmp_path / "l").mkdir()
     (tmp_path / "l" / "lock").write_text("1")
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(tmp_path / "l" / "control"))
-        listening.listen(1)
-
-        def serve() -> None:
-            stream, _ = listening.accept()
-            with stream:
-                stream.recv(4096)
-                stream.sendall(json.dumps(answer).encode())
-
-        thread = threading.Thread(target=serve)
-        thread.start()
+    with answering(tmp_path / "l" / "control", json.dumps(answer).encode()):
         result = call("forward", *command.split(), "--state-dir", tmp_path)
-        thread.join(PATIENCE_S)
     assert (result.exit_code, len(result.stderr.splitlines()), "\x1b" in result.output) == (1, 1, False)
 
 
@@ -166,9 +160,7 @@ def wait_for(upstream: BlockingBroker, *values: bytes) -> None:
     until(lambda: TOPIC in upstream.topics() and upstream.log(TOPIC).values(0) == list(values), f"{values} upstream")
 
 
-def test_a_process_that_crashed_is_reported_by_the_next_one_and_a_clean_end_is_not(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_next_process_reports_a_crash_but_no_clean_end(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     LinkPlace.take(tmp_path, "link").release()
     LinkPlace.take(tmp_path, "link").release()
     assert caplog.messages == []

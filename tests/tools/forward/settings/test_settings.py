@@ -4,21 +4,16 @@ from datetime import UTC
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+import click
 import pytest
 from triolog.server.config.broker_config import Address
+from triolog.tools.cli.forward.options import _start
+from triolog.tools.cli.terminal.times import parse_iso
 from triolog.tools.client.procedures.topics import AtTime
 from triolog.tools.forward.errors import SettingsError
+from triolog.tools.forward.settings import link_settings
 from triolog.tools.forward.settings.forward_settings import ForwardSettings, read_file, read_link
-from triolog.tools.forward.settings.link_settings import (
-    Compression,
-    Delivery,
-    Secret,
-    ranks,
-    resolved,
-    shown,
-    target_name,
-    wanted_topics,
-)
+from triolog.tools.forward.settings.link_settings import read_start
 
 LEAST = {"name": "a", "to": "there:9092", "topics": ["t"]}
 
@@ -72,14 +67,14 @@ def test_every_key_of_a_file_is_read_and_no_secret_shown(tmp_path: Path, monkeyp
     assert (found.server, found.node, found.metrics) == (Address("10.0.0.1", 9095), "gateway", Address("127.0.0.1", 9309))
     first, second = found.links
     assert (first.topics, first.topic_pattern, first.priority) == (("readings", "alarms"), r"edge\..*", ("alarms",))
-    assert (first.delivery, first.compression) == (Delivery.AT_LEAST_ONCE, Compression.ZSTD)
+    assert (first.delivery, first.compression) == (link_settings.Delivery.AT_LEAST_ONCE, link_settings.Compression.ZSTD)
     assert first.timezone == ZoneInfo("Europe/Berlin")
     assert first.start == AtTime(1_795_586_400_000)
     assert len(first.windows) == 2
     assert dict(first.create_config) == {"retention.ms": "1000"}
-    assert first.kafka["sasl.password"] == Secret("variable", "EDGE_PASSWORD")
+    assert first.kafka["sasl.password"] == link_settings.Secret("variable", "EDGE_PASSWORD")
     monkeypatch.setenv("EDGE_PASSWORD", "very secret")
-    assert resolved(first.kafka) == {
+    assert link_settings.resolved(first.kafka) == {
         "security.protocol": "SASL_SSL",
         "sasl.username": "edge",
         "sasl.password": "very secret",
@@ -87,7 +82,7 @@ def test_every_key_of_a_file_is_read_and_no_secret_shown(tmp_path: Path, monkeyp
     }
     assert (second.name, second.create_topics) == ("b", True)
     assert "very secret" not in repr(first)
-    assert shown(first.kafka)["sasl.password"] == "from variable EDGE_PASSWORD"
+    assert link_settings.shown(first.kafka)["sasl.password"] == "from variable EDGE_PASSWORD"
     assert read_link("the test", {**LEAST, "timezone": "utc"}).timezone is UTC
 
 
@@ -158,7 +153,7 @@ def test_a_server_s_file_may_have_everything_else(tmp_path: Path) -> None:
 def test_who_reads_the_source_logs_in_with_a_password_from_a_file_or_a_variable(tmp_path: Path) -> None:
     head = 'user = "edge"\npassword = { file = "/run/secrets/triolog" }\n'
     found = settings(tmp_path, head + WHOLE)
-    assert (found.user, found.password) == ("edge", Secret("file", "/run/secrets/triolog"))
+    assert (found.user, found.password) == ("edge", link_settings.Secret("file", "/run/secrets/triolog"))
     for wrong, message in (
         ('user = "edge"\npassword = "very secret"\n', "a secret is"),
         ('password = { variable = "P" }\n', "password needs user"),
@@ -170,8 +165,24 @@ def test_who_reads_the_source_logs_in_with_a_password_from_a_file_or_a_variable(
 
 def test_names_of_topics_are_found_ordered_and_made() -> None:
     there = ["a", "ab", "b", "__consumer_offsets", "__own"]
-    assert wanted_topics((), "a.*", there) == ["a", "ab"]
-    assert wanted_topics((), ".*", there) == ["__own", "a", "ab", "b"], "no topic of the server"
-    assert wanted_topics(("__own", "b", "missing"), "a", there) == ["__own", "a", "b"]
-    assert ranks(["x", "y"], ["a", "y", "x"]) == {"a": 2, "y": 1, "x": 0}, "those without priority come behind"
-    assert target_name("{node}-{link}-{topic}", topic="t{x}", node="n", link="l") == "n-l-t{x}"
+    assert link_settings.wanted_topics((), "a.*", there) == ["a", "ab"]
+    assert link_settings.wanted_topics((), ".*", there) == ["__own", "a", "ab", "b"], "no topic of the server"
+    assert link_settings.wanted_topics(("__own", "b", "missing"), "a", there) == ["__own", "a", "b"]
+    assert link_settings.ranks(["x", "y"], ["a", "y", "x"]) == {"a": 2, "y": 1, "x": 0}, "those without priority come behind"
+    assert link_settings.target_name("{node}-{link}-{topic}", topic="t{x}", node="n", link="l") == "n-l-t{x}"
+
+
+@pytest.mark.parametrize(("text", "value"), [("start", "earliest"), ("earliest", "earliest"), ("end", "latest")])
+def test_the_ends_of_a_log_are_the_words_of_the_settings(text: str, value: str) -> None:
+    assert _start(text) == value
+
+
+def test_a_time_is_the_same_time_in_the_settings() -> None:
+    text = "2026-07-04T10:00Z"
+    assert read_start(_start(f"@{text}")) == read_start(_start(text)) == AtTime(parse_iso(text))
+
+
+@pytest.mark.parametrize("text", ["42", "-10", "+10", "max"])
+def test_an_offset_is_refused_because_partitions_have_different_ones(text: str) -> None:
+    with pytest.raises(click.UsageError, match="is not start, end or a time"):
+        _start(text)

@@ -18,6 +18,7 @@ from triolog.tools.forward.settings.forward_settings import ForwardSettings, rea
 from triolog.tools.forward.settings.link_settings import Secret
 from triolog.tools.forward.source.source import Gap, Piece, Places
 
+from tests.support.damaged_batches import flip
 from tests.support.forwarding import ANY_PORT, FOR_EVER, TOPIC, Forwarding
 from tests.tools.cli.conftest import call
 from tests.tools.forward.test_delivery import numbered
@@ -32,7 +33,6 @@ def sent(directory: Path, upstream: BlockingBroker, state_dir: Path, *more: str)
 
 
 def send(directory: Path, upstream: BlockingBroker, state_dir: Path) -> str:
-    """Send what must be sent."""
     result = sent(directory, upstream, state_dir)
     assert result.exit_code == 0, result.output
     return result.stderr
@@ -84,9 +84,7 @@ def test_a_directory_goes_upstream_whole_and_once_and_stays_as_it_is(tmp_path: P
 def test_a_damaged_batch_is_a_gap_that_the_upstream_is_told_of(tmp_path: Path, upstream: BlockingBroker) -> None:
     filled(tmp_path / "data", upstream)
     segment = sorted((tmp_path / "data" / f"{TOPIC}-0").glob("*.log"))[0]
-    data = bytearray(segment.read_bytes())
-    data[100] ^= 0xFF
-    segment.write_bytes(data)
+    flip(segment, 100)
     assert "skipping damaged" in send(tmp_path / "data", upstream, tmp_path / "state")
     records = upstream.log(TOPIC).fetch(partition=0)
     assert [record.value for record in records] == numbered(10, 100)

@@ -301,9 +301,7 @@ def test_a_query_moves_from_kafkas_source_and_back_with_its_state(spark: SparkSe
         assert stream(spark, doors, form, tmp_path, options) == Run({number: 5}, {0: 5 * (number + 1)})
 
 
-def test_a_wrong_option_of_a_stream_is_named_first_and_without_an_error_of_sparks(
-    spark: SparkSession, doors: Doors, tmp_path: Path
-) -> None:
+def test_a_wrong_option_of_a_stream_is_named_before_sparks_error(spark: SparkSession, doors: Doors, tmp_path: Path) -> None:
     with pytest.raises(Exception, match="option endingOffsets is refused in a streaming query") as caught:
         stream(spark, doors, "triolog", tmp_path, EARLY | {"endingOffsets": "latest"})
     assert "UnboundLocalError" not in str(caught.value)

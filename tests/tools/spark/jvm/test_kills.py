@@ -23,18 +23,9 @@ from triolog.server.fake.ports import Ports
 from triolog.tools.client.blocking import BlockingAdmin, BlockingClient, BlockingConsumer, BlockingProducer
 from triolog.tools.spark.bench.cluster import kill_worker, standalone_cluster
 
+from tests.support import spark_copy
 from tests.support.counts import counts
 from tests.support.server_process import ServerFolder, ServerProcess
-from tests.support.spark_copy import (
-    SINK,
-    SOURCE,
-    batches_of,
-    committed_files,
-    copied,
-    copying_process,
-    start_copying,
-    wait_for_batches,
-)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,22 +66,22 @@ def server(tmp_path: Path) -> Iterator[Server]:
 def _fill(server: Server, count: int) -> None:
     address = server.process.address
     with BlockingClient(address) as client:
-        for topic in (SOURCE, SINK):
+        for topic in (spark_copy.SOURCE, spark_copy.SINK):
             BlockingAdmin(client).create_topic(topic, PARTITIONS, {"retention.ms": "-1"})
         with BlockingProducer(client) as producer:
             for number in range(count):
-                producer.send(SOURCE, b"row %d" % number, partition=number % PARTITIONS)
+                producer.send(spark_copy.SOURCE, b"row %d" % number, partition=number % PARTITIONS)
             producer.flush()
 
 
 def _assert_every_row_once(server: Server, count: int) -> None:
     with BlockingClient(server.process.address) as client, BlockingConsumer(client, follow=False) as consumer:
-        consumer.assign(SINK)
+        consumer.assign(spark_copy.SINK)
         _assert_each_once(Counter((record.value or b"").decode() for _, record in consumer.records()), count)
 
 
 def _assert_each_once(found: Counter[str], count: int) -> None:
-    expected = Counter(copied(f"row {number}") for number in range(count))
+    expected = Counter(spark_copy.copied(f"row {number}") for number in range(count))
     assert sorted((expected - found).elements()) == [], "missing"
     assert sorted((found - expected).elements()) == [], "doubled, or no row of the source"
 
@@ -104,11 +95,13 @@ def test_whenever_the_driver_is_killed_every_row_is_in_the_sink_once(server: Ser
     _fill(server, count)
     killed = 0
     while True:
-        with copying_process(server.address, tmp_path / "checkpoint", ROWS_PER_BATCH, jvm_options) as process:
+        with spark_copy.copying_process(server.address, tmp_path / "checkpoint", ROWS_PER_BATCH, jvm_options) as process:
             if killed == kills:
                 assert process.wait(JOB_TIMEOUT_S) == 0
                 break
-            assert wait_for_batches(process, moments.randint(1, 2)), f"the job ended before it was killed, {killed} of {kills}"
+            assert spark_copy.wait_for_batches(process, moments.randint(1, 2)), (
+                f"the job ended before it was killed, {killed} of {kills}"
+            )
             threading.Event().wait(moments.uniform(0, LONGEST_WAIT_S))
         assert process.returncode == -9, f"the job was over before it was killed, {killed} of {kills}"
         killed += 1
@@ -116,21 +109,19 @@ def test_whenever_the_driver_is_killed_every_row_is_in_the_sink_once(server: Ser
 
 
 @pytest.mark.timeout(TIMEOUT_S)
-def test_whenever_the_server_is_killed_every_row_is_in_the_sink_once(
-    server: Server, spark: SparkSession, tmp_path: Path
-) -> None:
+def test_whenever_a_server_is_killed_every_row_is_in_the_sink_once(server: Server, spark: SparkSession, tmp_path: Path) -> None:
     kills = counts(SERVER_KILLS) * MORE
     moments = random.Random(7)
     count = (5 * kills + 5) * ROWS_PER_BATCH
     _fill(server, count)
-    query = start_copying(spark, server.address, tmp_path / "checkpoint", ROWS_PER_BATCH)
+    query = spark_copy.start_copying(spark, server.address, tmp_path / "checkpoint", ROWS_PER_BATCH)
     try:
         last = -1
         while server.kills < kills and query.isActive:
-            if batches_of(query) > last:
+            if spark_copy.batches_of(query) > last:
                 threading.Event().wait(moments.uniform(0, LONGEST_WAIT_S))
                 server.kill_and_restart()
-                last = batches_of(query)
+                last = spark_copy.batches_of(query)
             else:
                 threading.Event().wait(0.01)
         query.awaitTermination(JOB_TIMEOUT_S)
@@ -143,9 +134,7 @@ def test_whenever_the_server_is_killed_every_row_is_in_the_sink_once(
 
 @pytest.mark.long
 @pytest.mark.timeout(TIMEOUT_S)
-def test_a_killed_worker_server_and_driver_of_one_job_on_a_cluster_lose_and_double_no_row(
-    server: Server, jvm_options: str, tmp_path: Path
-) -> None:
+def test_kills_on_a_cluster_neither_lose_nor_double_a_row(server: Server, jvm_options: str, tmp_path: Path) -> None:
     rows_each = 200
     count = 60 * rows_each
     _fill(server, count)
@@ -153,15 +142,15 @@ def test_a_killed_worker_server_and_driver_of_one_job_on_a_cluster_lose_and_doub
     (tmp_path / "cluster").mkdir()
     with standalone_cluster(tmp_path / "cluster", jvm_options, os.environ) as cluster:
         job = (server.address, tmp_path / "checkpoint", rows_each, jvm_options, cluster.master, str(target))
-        with copying_process(*job) as driver:
-            assert wait_for_batches(driver, 2), "the job ended before a worker was killed"
+        with spark_copy.copying_process(*job) as driver:
+            assert spark_copy.wait_for_batches(driver, 2), "the job ended before a worker was killed"
             kill_worker(cluster.workers[0])
-            assert wait_for_batches(driver, 2), "the job ended before the server was killed"
+            assert spark_copy.wait_for_batches(driver, 2), "the job ended before the server was killed"
             server.kill_and_restart()
-            assert wait_for_batches(driver, 2), "the job ended before its driver was killed"
+            assert spark_copy.wait_for_batches(driver, 2), "the job ended before its driver was killed"
         assert driver.returncode == -9, "the job was over before it was killed"
-        with copying_process(*job) as driver:
+        with spark_copy.copying_process(*job) as driver:
             assert driver.wait(JOB_TIMEOUT_S) == 0
     _assert_every_row_once(server, count)
-    values = (value for file in committed_files(target) for value in pq.read_table(file)["value"].to_pylist())
+    values = (value for file in spark_copy.committed_files(target) for value in pq.read_table(file)["value"].to_pylist())
     _assert_each_once(Counter(values), count)

@@ -55,9 +55,7 @@ def test_parquet_of_an_export_comes_back(spark: SparkSession, server: tuple[Addr
     assert records(server[1], "parquet") == [Record(0, 1000, b"a", None, (("h", None),)), Record(1, 2000, None, b"v")]
 
 
-def test_csv_rows_become_json_with_key_and_time(
-    spark: SparkSession, server: tuple[Address, BlockingClient], tmp_path: Path
-) -> None:
+def test_csv_rows_become_json_with_key(spark: SparkSession, server: tuple[Address, BlockingClient], tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,at,name\n1,2024-01-01 00:00:00,x\n2,2024-01-01 00:00:01,\n")
     assert load(spark, job(server, tmp_path, "csv", key="id", timestamp="at")) == 2
     [first, second] = records(server[1], "csv")

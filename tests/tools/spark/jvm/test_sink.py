@@ -107,9 +107,7 @@ def test_a_write_that_fails_says_why_and_leaves_nothing(spark: SparkSession, ser
     assert server.records(topics[1]) == []
 
 
-def test_a_stream_resumes_and_repeats_no_batch(
-    spark: SparkSession, server: Server, topics: tuple[str, str], tmp_path: Path
-) -> None:
+def test_a_stream_resumes_without_repeats(spark: SparkSession, server: Server, topics: tuple[str, str], tmp_path: Path) -> None:
     """The second run repeats the last batch: Spark has lost its note of the commit, as in a crash between ours and its own."""
     stream(spark, server, *topics, tmp_path)
     assert server.values(topics[1]) == seen(300)

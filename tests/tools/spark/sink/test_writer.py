@@ -312,9 +312,7 @@ def test_staging_again_after_a_restart_is_an_error_where_the_server_changes_batc
 
 
 @pytest.mark.parametrize("seed", seeds(60))
-def test_lost_answers_stage_every_batch_once_in_order(
-    broker: BlockingBroker, monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
+def test_lost_answers_stage_batches_once_in_order(broker: BlockingBroker, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     monkeypatch.setattr(delivery, "REQUEST_BYTES", 2000)
     monkeypatch.setattr(backoff, "PAUSES_MS", (1, 5))
     monkeypatch.setattr(writer, "BUFFER_BYTES", 1)

@@ -60,7 +60,6 @@ def _batches(reader: BatchReader) -> Iterator[pa.RecordBatch]:
 
 
 def planned(reader: BatchReader) -> list[tuple[OffsetRange, ...]]:
-    """The ranges of each task."""
     return [task.ranges for task in reader.partitions() if isinstance(task, ReadTask)]
 
 

@@ -1,0 +1,317 @@
+"""Topics that are copied from another server: created, appended to and cut here as the copier says, and promoted (Kafka has
+such parts in ReplicaFetcherThread; the idea is that of cluster linking and of shadow topics).
+
+A source with one node reports the ends of all its partitions at one moment. Once all of them are copied that far, they are a
+*cut*: the state of the source at that moment, transactions and committed offsets included. A promotion that has coordinators'
+topics goes back to the newest cut, because no transaction may be committed in one partition and open in another. Removed
+records are kept in a file beside the log.
+
+The newest cut is in `mirror-cut` of each log directory, a text checkpoint of offsets. It is not forced to the device: after a
+power cut the log may end before it.
+
+*Invariants*
+- A promotion counts with the write of `topics.json`. Before it, everything is a mirror still and can be copied again.
+- Leader epochs are raised and producer ids moved apart before that write.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+import attrs
+
+from ...protocol.errors import ErrorCode, RequestError
+from ...protocol.limits import MIB
+from ...protocol.records.batch import BatchHeader, iter_batches
+from ...protocol.types import Bytes, TopicPartition
+from ..logs.internal_topic import store
+from ..logs.log_manager import LogManager
+from ..partitions.partition import PartitionActor
+from ..storage.disk.checkpoints import decode_offsets, encode_offsets, maybe_read
+from ..storage.disk.filesystem import CREATE, FileSystem, replace_file
+from ..storage.disk.paths import ASIDE_MARK, INTERNAL_TOPICS, LOG_SUFFIX, is_internal, segment_file
+from ..storage.log.changes import raise_leader_epoch, truncate_fully_and_start_at, truncate_to
+from ..storage.log.log import Log, LogSnapshot
+from ..storage.log.mirrored import become_mirror, begin_leader_epoch, prepare_mirrored
+from ..storage.log.retention import increment_log_start_offset
+from ..storage.lookups.fetch import fetch_batches
+from .coordinators import Coordinators
+
+LOGGER: Final = logging.getLogger(__name__)
+
+CUT_FILE: Final = "mirror-cut"
+
+
+@attrs.frozen(kw_only=True)
+class SetAside:
+    """Records that were removed from a log, and their file. Offsets: the last one is exclusive."""
+
+    topic_partition: TopicPartition
+    start_offset: int
+    end_offset: int
+    records: int
+    path: str
+
+
+@attrs.frozen(kw_only=True)
+class Promotion:
+    """The result of a promotion."""
+
+    topics: tuple[str, ...]
+    partitions: int
+    has_cut: bool
+    """Whether all partitions are as the source had them at one moment."""
+    set_aside: tuple[SetAside, ...]
+
+
+@attrs.define(eq=False, repr=False)
+class Mirroring:
+    """See the module. Owner of the newest cut. The copier calls it, one call for a partition at a time."""
+
+    _manager: LogManager
+    _coordinators: Coordinators
+    _cut: dict[TopicPartition, int] | None = None
+    """None before one is known."""
+    _reserved: dict[str, Callable[[str], bool]] = attrs.field(factory=dict)
+    """By source."""
+
+    def reserve(self, source: str, matches: Callable[[str], bool]) -> None:
+        """Let only the source have topics of names that match: clients cannot create them until `release`."""
+        self._reserved[source] = matches
+        self._manager.changes.reserved = self._reserved_by
+
+    def release(self, source: str) -> None:
+        """End `reserve`."""
+        self._reserved.pop(source, None)
+
+    def _reserved_by(self, name: str) -> str:
+        return next((source for source, matches in self._reserved.items() if matches(name)), "")
+
+    def topics(self, source: str) -> list[str]:
+        """Return the names of all topics that mirror a source."""
+        return [each.topic.name for each in self._manager.topics if each.topic.mirror_of == source]
+
+    def source_of(self, name: str) -> str | None:
+        """Return the source of a topic, empty for a topic of this server; None: there is no such topic."""
+        hosted = self._manager.topics.find(name)
+        return None if hosted is None else hosted.topic.mirror_of
+
+    def own_internal_topics(self, source: str) -> list[str]:
+        """Return the coordinators' topics that do not mirror the source."""
+        return [name for name in sorted(INTERNAL_TOPICS) if self.source_of(name) not in (None, source)]
+
+    async def follow_topic(self, name: str, topic_id: bytes, partitions: int, configs: Mapping[str, str], source: str) -> None:
+        """Let a topic be here as the source has it. Raises RequestError: a topic of that name or id is another one."""
+        changes, hosted = self._manager.changes, self._manager.topics.find(name)
+        if hosted is None:
+            options = {"internal": is_internal(name), "lenient": True, "mirror_of": source}
+            await changes.create(name, partitions, configs, topic_id=uuid.UUID(bytes=topic_id), **options)  # type: ignore[arg-type]
+            LOGGER.info("mirror created: topic=%s source=%s partitions=%d", name, source, partitions)
+            if is_internal(name):
+                await self._coordinators.load(self._manager)
+            return
+        topic = hosted.topic
+        if topic.mirror_of != source or topic.id_bytes != topic_id:
+            other = "a topic of its own" if not topic.mirror_of else f"a mirror of {topic.mirror_of} with another id"
+            raise RequestError(
+                f"topic {name!r} is {other} on this server, so it is not copied from {source}. Delete or rename it",
+                ErrorCode.TOPIC_ALREADY_EXISTS,
+            )
+        if partitions > len(hosted.partitions):
+            await changes.create_partitions(name, partitions, mirrored=True)
+        if dict(configs) != topic.configs:
+            await changes.change_configs(name, lambda _: dict(configs), lenient=True, mirrored=True)
+
+    def log(self, topic_partition: TopicPartition) -> Log:
+        """Return the log of a mirror, to be read. Raises RequestError."""
+        return self._manager.topics.actor(topic_partition).log
+
+    async def append(self, topic_partition: TopicPartition, records: Bytes) -> int:
+        """Append what the source returned for the log end offset, and return the number of bytes that were appended once they
+        are as durable as the topic demands. Raises RequestError."""
+        actor = self._manager.topics.actor(topic_partition)
+        log = actor.log
+        steps = prepare_mirrored(records, topic_partition, log.config, end_offset=log.log_end_offset)
+        size = 0
+        for each in await self._manager.disk.compute(steps):
+            first = each.batches[0][0]
+            if first.partition_leader_epoch != log.leader_epochs.latest_epoch:
+                await actor.perform(
+                    partial(begin_leader_epoch, epoch=first.partition_leader_epoch, start_offset=first.base_offset)
+                )
+            await store(actor, each, lambda _: None)
+            size += each.size
+        return size
+
+    async def raise_log_start(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Begin where the source begins. A log that ends before begins again there. Raises RequestError."""
+        actor = self._manager.topics.actor(topic_partition)
+        if offset > actor.log.log_end_offset:
+            await actor.perform(partial(truncate_fully_and_start_at, offset=offset))
+        elif offset > actor.log.log_start_offset:
+            await actor.perform(partial(increment_log_start_offset, offset=offset), writes=False)
+
+    async def header_at(self, topic_partition: TopicPartition, offset: int) -> BatchHeader | None:
+        """Return the header of the batch that holds the offset, or the next one; None where the log has none. Raises
+        RequestError."""
+        actor = self._manager.topics.actor(topic_partition)
+        snapshot = actor.snapshot()
+        if not snapshot.log_start_offset <= offset < snapshot.log_end_offset:
+            return None
+        steps = fetch_batches(snapshot, offset, 1, min_one_batch=True, skip_gaps=True)
+        for header, _ in iter_batches((await actor.disk.read(steps)).records):
+            if header.next_offset > offset:
+                return header
+        return None
+
+    async def cut_back(self, topic_partition: TopicPartition, offset: int) -> SetAside | None:
+        """Let a log end at the offset. Removed records are on the device in a file beside the log before. Raises RequestError,
+        OSError."""
+        actor = self._manager.topics.actor(topic_partition)
+        log = actor.log
+        if offset >= log.log_end_offset:
+            return None
+        found = await self._set_aside(actor, max(offset, log.log_start_offset))
+        await actor.perform(partial(truncate_to, offset=offset))
+        LOGGER.warning(
+            "%s: records set aside: offsets=%d-%d records=%d file=%s",
+            topic_partition,
+            found.start_offset,
+            found.end_offset - 1,
+            found.records,
+            found.path,
+        )
+        return found
+
+    async def _set_aside(self, actor: PartitionActor, offset: int) -> SetAside:
+        snapshot, disk = actor.snapshot(), self._manager.disk
+        end = snapshot.log_end_offset
+        base = f"{actor.log.directory}/{segment_file(offset, LOG_SUFFIX)}{ASIDE_MARK}{end}"
+        path, number = base, 1
+        while disk.fs.file_size(path) is not None:
+            path, number = f"{base}.{number}", number + 1
+        position, records, start = 0, 0, offset
+        while offset < end:
+            data, offset, count = await _read(actor, snapshot, offset)
+            await disk.call(_write, disk.fs, path, position, data, at=path)
+            position, records = position + len(data), records + count
+        await disk.call(_force, disk.fs, path, at=path)
+        return SetAside(topic_partition=actor.topic_partition, start_offset=start, end_offset=end, records=records, path=path)
+
+    # ---- cuts and promotion ----------------------------------------------------------------------------------------------
+
+    @property
+    def cut_topics(self) -> frozenset[str]:
+        """Return the topics in the newest cut; none before there is one."""
+        return frozenset(each.topic for each in self._cut or ())
+
+    async def load_cut(self) -> None:
+        """Read the newest cut of an earlier process."""
+        cut: dict[TopicPartition, int] = {}
+        for directory in self._manager.log_directories.live:
+            path = f"{directory.path}/{CUT_FILE}"
+            cut |= await self._manager.disk.call(maybe_read, self._manager.disk.fs, path, decode_offsets, at=path) or {}
+        self._cut = cut or None
+
+    async def note_cut(self, ends: Mapping[TopicPartition, int]) -> None:
+        """All partitions are copied up to these offsets, where the source ended at one moment. Raises OSError."""
+        if ends == self._cut:
+            return
+        parts: dict[str, dict[TopicPartition, int]] = {each.path: {} for each in self._manager.log_directories.live}
+        for topic_partition, end in ends.items():
+            parts[self._manager.topics.partition(topic_partition).directory.path][topic_partition] = end
+        for path, part in parts.items():
+            file = f"{path}/{CUT_FILE}"
+            await self._manager.disk.call(replace_file_lazily, self._manager.disk.fs, file, encode_offsets(part), at=path)
+        self._cut = dict(ends)
+
+    async def promote(self, source: str, *, accept_incomplete: bool = False) -> Promotion:
+        """Make all mirrors of a source writable. Nothing may copy meanwhile. Raises RequestError, OSError: all of them are
+        mirrors still, and some may end at the newest cut."""
+        manager, topics = self._manager, self.topics(source)
+        if not topics:
+            raise RequestError(f"this server has no mirrors of {source}", ErrorCode.INVALID_REQUEST)
+        actors = [
+            manager.topics.actor(TopicPartition(name, number))
+            for name in topics
+            for number in range(len(manager.topics.get(name).partitions))
+        ]
+        needs_cut = any(map(is_internal, topics))
+        aside: list[SetAside] = []
+        has_cut = needs_cut and self._cut is not None
+        if needs_cut and self._cut is None and not accept_incomplete:
+            raise RequestError(
+                f"the first copy of {source} is not complete: groups and transactions may refer to records that are missing. "
+                "Wait for it, or promote with --incomplete",
+                ErrorCode.INVALID_REQUEST,
+            )
+        if self._cut is not None and has_cut:
+            if short := [str(each.topic_partition) for each in actors if each.log.log_end_offset < self._ends_of(each)]:
+                has_cut = False
+                LOGGER.error("records of the newest cut are missing, after a power cut? partitions=%s", ",".join(short))
+            for actor in actors:
+                end = self._cut.get(actor.topic_partition, actor.log.log_start_offset)
+                found = await self.cut_back(actor.topic_partition, end)
+                aside += [] if found is None else [found]
+        for actor in actors:
+            await actor.perform(raise_leader_epoch)
+        await self._coordinators.producer_ids.move_apart()
+        await manager.changes.end_mirrors(topics)
+        for actor in actors:
+            await actor.perform(partial(become_mirror, source=""))
+        self.release(source)
+        self._cut = None
+        await self._forget_cut()
+        if needs_cut:
+            await self._coordinators.load(manager)
+        LOGGER.warning("promoted: source=%s topics=%d partitions=%d", source, len(topics), len(actors))
+        return Promotion(topics=tuple(topics), partitions=len(actors), has_cut=has_cut, set_aside=tuple(aside))
+
+    def _ends_of(self, actor: PartitionActor) -> int:
+        """Return the end of a partition in the newest cut."""
+        return (self._cut or {}).get(actor.topic_partition, 0)
+
+    async def _forget_cut(self) -> None:
+        disk = self._manager.disk
+        for directory in self._manager.log_directories.live:
+            path = f"{directory.path}/{CUT_FILE}"
+            if disk.fs.file_size(path) is not None:
+                await disk.call(disk.fs.unlink, path, at=path)
+
+
+async def _read(actor: PartitionActor, snapshot: LogSnapshot, offset: int) -> tuple[bytes, int, int]:
+    """(batches from the offset on, the offset after them, number of records)."""
+    fetched = await actor.disk.read(fetch_batches(snapshot, offset, MIB, min_one_batch=True, skip_gaps=True))
+    data, count, after = bytearray(), 0, snapshot.log_end_offset
+    for header, batch in iter_batches(fetched.records):
+        if header.next_offset > offset:
+            data += batch
+            count += 0 if header.is_control else header.records_count
+            after = header.next_offset
+    return bytes(data), after if data else snapshot.log_end_offset, count
+
+
+def _write(fs: FileSystem, path: str, position: int, data: Bytes) -> None:
+    fd = fs.open(path, CREATE)
+    try:
+        fs.write(fd, [data], position)
+    finally:
+        fs.close(fd)
+
+
+def _force(fs: FileSystem, path: str) -> None:
+    fd = fs.open(path, CREATE)
+    try:
+        fs.sync(fd)
+    finally:
+        fs.close(fd)
+    fs.sync_directory(path.rpartition("/")[0])
+
+
+def replace_file_lazily(fs: FileSystem, path: str, data: bytes) -> None:
+    """Put a file in place without forcing it to the device."""
+    replace_file(fs, path, data, durable=False)

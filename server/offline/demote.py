@@ -1,0 +1,36 @@
+"""Makes a stopped server's topics mirrors of another server, which has been promoted meanwhile.
+
+Only `topics.json` changes. Once the server runs, it finds the records that the other one lacks, and sets them aside (see
+`tools.mirror.link`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+import attrs
+
+from ..storage.directory.log_directory import LogDirectory
+from ..storage.disk.filesystem import FileSystem
+from ..storage.errors import LogDirectoryError
+
+
+def demote(fs: FileSystem, directories: Sequence[str], source: str) -> list[str]:
+    """Let all topics of a server be mirrors of `source`; returns their names. `directories`: every log directory of the server.
+    Raises LogDirectoryError, CheckpointError, OSError."""
+    with ExitStack() as opened:
+        found = []
+        for path in directories:
+            if not fs.is_directory(path):
+                raise LogDirectoryError(f"{path} is not a directory")
+            directory = LogDirectory.open(fs, path, durable=True)
+            opened.callback(directory.close)
+            found.append((directory, directory.contents()))
+        newest = max((contents for _, contents in found), key=lambda contents: contents.generation)
+        if not newest.topics:
+            raise LogDirectoryError(f"{directories[0]} has no topics.json with topics. Name every log directory of the server")
+        topics = [attrs.evolve(topic, mirror_of=source) for topic in newest.topics]
+        for directory, _ in found:
+            directory.write_topics(newest.generation + 1, topics, newest.deleted_topic_ids)
+        return [topic.name for topic in topics]

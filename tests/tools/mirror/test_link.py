@@ -1,0 +1,304 @@
+"""Two servers in one process: one copies the other, over Kafka's protocol, and is promoted."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import trio
+from triolog.protocol.errors import ErrorCode, RequestError
+from triolog.protocol.records.builder import build_batch
+from triolog.protocol.types import TopicPartition
+from triolog.server.broker import Broker, FetchPartition
+from triolog.server.config import DataPermissions
+from triolog.server.config.listener_security import ListenerSecurity
+from triolog.server.config.values import Address
+from triolog.server.listeners.opening import Addresses, Listeners
+from triolog.server.offline.demote import demote
+from triolog.server.storage.disk.filesystem import OsFileSystem
+from triolog.server.storage.log.changes import truncate_to
+from triolog.server.system.clock import system_now_ms
+from triolog.tools.forward.settings.link_settings import Secret
+from triolog.tools.mirror.link import MirrorLink, MirrorState
+from triolog.tools.mirror.settings import MirrorSettings
+
+from tests.support.brokers import actor_of, running_broker, until
+from tests.support.logs import START_MS
+from tests.support.transactions import TransactionalProducer, committed_offset, committed_values
+
+ORDERS, BILLS = TopicPartition("orders", 0), TopicPartition("bills", 1)
+NAME, PASSWORD = "copier", "secret of the copier"
+LOGINS = {
+    "kafka_security": ListenerSecurity.SASL_PLAINTEXT,
+    "sasl_users": {NAME: PASSWORD},
+    "connection_failed_authentication_delay_ms": 1,
+}
+LOOPBACK = Address("127.0.0.1", 0)
+
+
+@attrs.define(eq=False)
+class Server:
+    """A broker with a Kafka listener."""
+
+    broker: Broker
+    kafka: Address
+    listeners: Listeners
+
+    async def append(self, topic_partition: TopicPartition, *texts: str) -> int:
+        """The offset of the last record."""
+        batch = build_batch([(START_MS, b"k", text.encode(), ()) for text in texts])
+        return (await self.broker.writer.append(topic_partition, batch)).last_offset
+
+
+@asynccontextmanager
+async def serving(directory: Path, **settings: Any) -> AsyncIterator[Server]:
+    async with running_broker(directory, clock=system_now_ms, **settings) as broker, trio.open_nursery() as nursery:
+        listeners = Listeners(broker)
+        addresses = await listeners.start(nursery, Addresses(None, LOOPBACK, http=None))
+        assert addresses.kafka is not None
+        yield Server(broker, addresses.kafka, listeners)
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def mirroring(broker: Broker, source: Address, **keys: Any) -> AsyncIterator[MirrorLink]:
+    link = MirrorLink(MirrorSettings(source=(source,), **keys), broker)
+    link.reserve()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(link.run)
+        yield link
+        nursery.cancel_scope.cancel()
+
+
+async def all_bytes(broker: Broker, topic_partition: TopicPartition, start: int | None = None) -> bytes:
+    """From an offset on, by default from the log start."""
+    start = broker.reader.snapshot(topic_partition).log_start_offset if start is None else start
+    found = await broker.reader.fetch([FetchPartition(topic_partition, start, 2**20)], max_bytes=2**20)
+    [answer] = found
+    assert answer.fetched is not None, answer.error
+    return bytes(answer.fetched.records)
+
+
+def end(broker: Broker, topic_partition: TopicPartition) -> int:
+    try:
+        return broker.reader.snapshot(topic_partition).log_end_offset
+    except RequestError:
+        return -1
+
+
+async def test_topics_are_copied_with_offsets_ids_configuration_and_bytes_and_refuse_writes(tmp_path: Path) -> None:
+    async with serving(tmp_path / "a") as source, running_broker(tmp_path / "b", clock=system_now_ms) as mirror:
+        await source.broker.topics.create("orders", 1, {"retention.ms": "-1", "segment.bytes": "1000"})
+        await source.broker.topics.create("bills", 2, {"cleanup.policy": "compact"})
+        for number in range(50):
+            await source.append(ORDERS, f"{number}", "x" * 30)
+        await source.append(BILLS, "one", "two")
+        await source.broker.logs.raise_leader_epoch(ORDERS)
+        await source.append(ORDERS, "three")
+        await source.broker.logs.delete_records(ORDERS, 20)
+        await source.broker.offsets.commit("readers", [(ORDERS, 70, "note")])
+        async with mirroring(mirror, source.kafka) as link:
+            await until(lambda: link.state is MirrorState.COPYING)
+            for each in (ORDERS, BILLS):
+                assert await all_bytes(mirror, each) == await all_bytes(source.broker, each)
+                ours, theirs = mirror.reader.snapshot(each), source.broker.reader.snapshot(each)
+                assert (ours.log_start_offset, ours.log_end_offset) == (theirs.log_start_offset, theirs.log_end_offset)
+                assert ours.leader_epoch == theirs.leader_epoch
+                assert mirror.topics.id_of(each.topic) == source.broker.topics.id_of(each.topic)
+                assert mirror.topics.describe(each.topic).config == source.broker.topics.describe(each.topic).config
+            await until(lambda: bool(mirror.offsets.committed_partitions("readers")))
+            assert await mirror.offsets.fetch("readers") == [(ORDERS, 70, "note")]
+            await source.append(ORDERS, "later")
+            await until(lambda: end(mirror, ORDERS) == end(source.broker, ORDERS))
+            batch = build_batch([(START_MS, b"k", b"v", ())])
+            for refused in (
+                partial(mirror.writer.append, ORDERS, batch),
+                partial(mirror.logs.delete_records, ORDERS, 30),
+                partial(mirror.topics.alter_configs, "orders", {"retention.ms": "1"}),
+                partial(mirror.topics.create_partitions, "bills", 3),
+                partial(mirror.topics.create, "another", 1),
+            ):
+                with pytest.raises(RequestError, match="mirror of source and read-only") as caught:
+                    await refused()
+                assert caught.value.code is ErrorCode.POLICY_VIOLATION
+            await source.broker.topics.alter_configs("orders", {"retention.ms": "7"})
+            await source.broker.topics.create_partitions("bills", 3)
+            await until(lambda: mirror.topics.partition_count("bills") == 3)
+            await until(lambda: mirror.topics.describe("orders").config["retention.ms"] == "7")
+            promotion = await link.promote(accept_incomplete=False)
+            assert sorted(promotion.topics) == ["bills", "orders"]
+            assert not promotion.has_cut
+            result = await mirror.writer.append(ORDERS, batch)
+            assert result.base_offset == end(source.broker, ORDERS)
+            assert mirror.reader.snapshot(ORDERS).leader_epoch == source.broker.reader.snapshot(ORDERS).leader_epoch + 1
+            await mirror.topics.create("another", 1)
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.merge) for seed in range(1, 4))])
+async def test_a_promotion_in_the_middle_of_transactions_keeps_them_whole_and_their_producers_continue(
+    tmp_path: Path, seed: int
+) -> None:
+    rng = random.Random(seed)
+    directory = tmp_path / "b"
+    async with serving(tmp_path / "a") as source:
+        for name in ("orders", "bills"):
+            await source.broker.topics.create(name, 2)
+        done: list[str] = []
+        async with running_broker(directory, clock=system_now_ms) as mirror:
+            async with mirroring(mirror, source.kafka, internal_topics=True) as link:
+                stop = False
+
+                async def write(name: str) -> None:
+                    producer = await TransactionalProducer.start(source.broker, name)
+                    for number in range(10_000):
+                        for partition in (ORDERS, BILLS):
+                            await producer.produce(partition, f"{name}-{number}")
+                        await producer.commit_offset(f"group-{name}", ORDERS, number + 1)
+                        if number % 3 == 2:
+                            await producer.abort()
+                        else:
+                            await producer.commit()
+                            done.append(f"{name}-{number}")
+                        await trio.sleep(0)
+                        if stop:
+                            return
+
+                async with trio.open_nursery() as nursery:
+                    for name in ("first", "second", "third"):
+                        nursery.start_soon(write, name)
+                    wanted = rng.randint(20, 60)
+                    await until(lambda: len(done) > wanted and "__transaction_state" in mirror.mirroring.cut_topics)
+                    promotion = await link.promote(accept_incomplete=False)
+                    stop = True
+            assert promotion.has_cut
+            assert {"__consumer_offsets", "__transaction_state"} <= set(promotion.topics)
+            state = {name: await TransactionalProducer.start(mirror, name) for name in ("first", "second", "third")}
+            texts = {}
+            for partition in (ORDERS, BILLS):
+                texts[partition] = set(await committed_values(mirror, partition))
+                snapshot = mirror.reader.snapshot(partition)
+                assert snapshot.last_stable_offset == snapshot.high_watermark
+            assert texts[ORDERS] == texts[BILLS]
+            assert texts[ORDERS] <= set(done)
+            for name, producer in state.items():
+                numbers = [int(text.rpartition("-")[2]) for text in texts[ORDERS] if text.startswith(name)]
+                assert await committed_offset(mirror, f"group-{name}", ORDERS) == max(numbers) + 1
+                await producer.produce(ORDERS, f"{name}-again")
+                await producer.commit()
+            assert {f"{name}-again" for name in state} <= set(await committed_values(mirror, ORDERS))
+        async with running_broker(directory, clock=system_now_ms) as mirror:
+            assert {f"{name}-again" for name in state} <= set(await committed_values(mirror, ORDERS))
+
+
+async def test_the_old_server_returns_as_a_mirror_and_records_that_only_it_has_are_set_aside(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    async with serving(old) as source, running_broker(new, clock=system_now_ms) as mirror:
+        await source.broker.topics.create("orders", 1)
+        await source.append(ORDERS, "both")
+        await source.broker.offsets.commit("readers", [(ORDERS, 1, None)])
+        async with mirroring(mirror, source.kafka, internal_topics=True) as link:
+            await until(lambda: {"orders", "__consumer_offsets"} <= mirror.mirroring.cut_topics)
+            with pytest.raises(RequestError) as refused:
+                await mirror.offsets.commit("readers", [(ORDERS, 0, None)])
+            assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            await link.promote(accept_incomplete=False)
+        await mirror.offsets.commit("readers", [(ORDERS, 0, None)])
+        for text in ("lost one", "lost two", "lost three"):
+            await source.append(ORDERS, text)
+        only_old = await all_bytes(source.broker, ORDERS, 1)
+        await source.broker.topics.create("never-copied", 1)
+    assert set(demote(OsFileSystem(DataPermissions.UMASK), [str(old)], "source")) >= {"orders", "never-copied"}
+    async with serving(new) as source, running_broker(old, clock=system_now_ms) as mirror:
+        await source.append(ORDERS, "new one")
+        async with mirroring(mirror, source.kafka, internal_topics=True) as link:
+            await until(lambda: end(mirror, ORDERS) == end(source.broker, ORDERS) and "orders" in mirror.mirroring.cut_topics)
+            assert await all_bytes(mirror, ORDERS) == await all_bytes(source.broker, ORDERS)
+            [aside] = [each for each in link.snapshot()["set_aside"] if each["partition"] == "orders-0"]
+            assert (aside["start_offset"], aside["end_offset"], aside["records"]) == (1, 4, 3)
+            assert await trio.Path(aside["file"]).read_bytes() == only_old
+            assert any("never-copied: the source does not have it" in each for each in link.snapshot()["troubles"])
+
+
+async def test_a_promoted_server_never_follows_its_old_source_again(tmp_path: Path) -> None:
+    async with serving(tmp_path / "a") as source, running_broker(tmp_path / "b", clock=system_now_ms) as mirror:
+        await source.broker.topics.create("orders", 1)
+        await source.append(ORDERS, "both")
+        async with mirroring(mirror, source.kafka) as link:
+            await until(lambda: end(mirror, ORDERS) == 1)
+            await link.promote(accept_incomplete=False)
+        await mirror.writer.append(ORDERS, build_batch([(START_MS, b"k", b"ours", ())]))
+        await source.append(ORDERS, "theirs", "theirs")
+        await source.broker.topics.create("later", 1)
+        async with mirroring(mirror, source.kafka) as link:
+            await until(lambda: link.state is MirrorState.STOPPED)
+            assert "orders was promoted on this server" in link.error
+            assert end(mirror, ORDERS) == 2
+            assert "later" not in mirror.topics.names()
+
+
+async def test_a_first_copy_that_is_not_complete_is_promoted_only_on_request(tmp_path: Path) -> None:
+    async with running_broker(tmp_path / "b", clock=system_now_ms) as mirror:
+        await mirror.mirroring.follow_topic("__consumer_offsets", bytes(15) + b"1", 1, {}, "source")
+        with pytest.raises(RequestError, match="the first copy of source is not complete"):
+            await mirror.mirroring.promote("source")
+        with pytest.raises(RequestError, match="no mirrors of other"):
+            await mirror.mirroring.promote("other")
+        assert not (await mirror.mirroring.promote("source", accept_incomplete=True)).has_cut
+        await mirror.offsets.commit("readers", [(TopicPartition("__consumer_offsets", 0), 0, None)])
+
+
+async def test_records_that_a_source_has_lost_and_replaced_in_the_same_epoch_are_found_and_set_aside(tmp_path: Path) -> None:
+    """After a power cut a source may have other records at the offsets of those that it had not synced."""
+    async with serving(tmp_path / "a") as source, running_broker(tmp_path / "b", clock=system_now_ms) as mirror:
+        await source.broker.topics.create("orders", 1)
+        for number in range(9):
+            await source.append(ORDERS, f"old {number}")
+        async with mirroring(mirror, source.kafka):
+            await until(lambda: end(mirror, ORDERS) == 9)
+        await actor_of(source.broker, ORDERS).perform(partial(truncate_to, offset=6))
+        for number in range(6, 12):
+            await source.append(ORDERS, f"new {number}")
+        async with mirroring(mirror, source.kafka) as link:
+            await until(lambda: end(mirror, ORDERS) == 12)
+            assert await all_bytes(mirror, ORDERS) == await all_bytes(source.broker, ORDERS)
+            [aside] = link.set_aside
+            assert (aside.start_offset, aside.end_offset, aside.records) == (6, 9, 3)
+
+
+async def test_a_mirror_that_was_away_for_longer_than_retention_begins_where_the_source_begins(tmp_path: Path) -> None:
+    async with serving(tmp_path / "a") as source, running_broker(tmp_path / "b", clock=system_now_ms) as mirror:
+        await source.broker.topics.create("orders", 1)
+        await source.append(ORDERS, "one", "two")
+        async with mirroring(mirror, source.kafka):
+            await until(lambda: end(mirror, ORDERS) == 2)
+        await source.append(ORDERS, *map(str, range(8)))
+        await source.append(ORDERS, "last")
+        await source.broker.logs.delete_records(ORDERS, 10)
+        async with mirroring(mirror, source.kafka) as link:
+            await until(lambda: end(mirror, ORDERS) == 11)
+            assert mirror.reader.snapshot(ORDERS).log_start_offset == 10
+            assert await all_bytes(mirror, ORDERS) == await all_bytes(source.broker, ORDERS)
+            assert not link.set_aside
+
+
+async def test_a_source_with_logins_is_copied_and_a_wrong_password_is_an_error_of_the_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MIRROR_PASSWORD", PASSWORD)
+    monkeypatch.setenv("WRONG_PASSWORD", "guess")
+    async with (
+        serving(tmp_path / "a", **LOGINS) as source,
+        running_broker(tmp_path / "b", clock=system_now_ms) as mirror,
+    ):
+        await source.broker.topics.create("orders", 1)
+        await source.append(ORDERS, "one")
+        async with mirroring(mirror, source.kafka, user=NAME, password=Secret("variable", "WRONG_PASSWORD")) as link:
+            await until(lambda: "refused the login of user" in link.error)
+        async with mirroring(mirror, source.kafka, user=NAME, password=Secret("variable", "MIRROR_PASSWORD")):
+            await until(lambda: end(mirror, ORDERS) == 1)

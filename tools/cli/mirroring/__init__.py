@@ -1,0 +1,1 @@
+"""`triolog mirror`, `promote` and `demote`."""

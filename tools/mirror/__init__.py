@@ -1,0 +1,1 @@
+"""Copies topics from another server with the same offsets, and promotes the copies."""

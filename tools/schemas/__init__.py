@@ -1,0 +1,1 @@
+"""Values that begin with the id of a schema, decoded by a schema registry."""
