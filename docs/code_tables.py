@@ -17,7 +17,7 @@ from triolog.server.config.broker_config import BROKER_KEYS
 from triolog.server.listeners.kafka import guard as kafka_guard
 from triolog.server.listeners.native import guard as native_guard
 from triolog.tools.forward.settings.forward_settings import FORWARD
-from triolog.tools.ingest.settings import INGEST, MAP_KEYS
+from triolog.tools.ingest.settings import FILE_KEYS, INGEST, MAP_KEYS
 from triolog.tools.spark.option_table.option import Meaning, Option, OptionTable
 from triolog.tools.spark.option_table.reading import READING
 from triolog.tools.spark.option_table.writing import WRITING
@@ -142,7 +142,11 @@ PAGES: Final[Mapping[str, Callable[[], Mapping[str, str]]]] = {
         "link keys": forward_table(FORWARD.link_keys),
         "forward keys": forward_table(FORWARD.process_keys),
     },
-    "docs/edge.md": lambda: {"ingest keys": forward_table(INGEST.link_keys), "map keys": forward_table(MAP_KEYS)},
+    "docs/edge.md": lambda: {
+        "ingest keys": forward_table(INGEST.link_keys),
+        "map keys": forward_table(MAP_KEYS),
+        "file keys": forward_table(FILE_KEYS),
+    },
     "docs/reference/rights.md": lambda: {"native rights": native_table(), "kafka rights": kafka_table()},
     "docs/spark.md": lambda: {
         "options of reading": accepted_table(READING),

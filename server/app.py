@@ -26,6 +26,7 @@ from .listeners.native.calls import native_listener as native_listener  # loaded
 from .listeners.opening import Addresses, Listeners
 from .service.service import Service
 from .storage.disk.filesystem import OsFileSystem, replace_file
+from .system.clock import ServerClock, system_now_ms
 
 if TYPE_CHECKING:
     from .listeners.http.health import Health
@@ -54,7 +55,7 @@ async def serve(
         trio.open_signal_receiver(signal.SIGHUP) as hangups,
     ):
         async with _stopped_by(signals) as stop, _told_over_http(config, report) as (health, metrics, report):
-            async with open_broker_core(config, report=report) as broker, _registry(broker) as registry:
+            async with open_broker_core(config, clock=_clock(config), report=report) as broker, _registry(broker) as registry:
                 service.opened(broker)
                 listeners = Listeners(broker)
                 async with trio.open_nursery() as outer:
@@ -79,6 +80,10 @@ async def serve(
                 health.stopped()
     service.stopped()
     LOGGER.info("stopped")
+
+
+def _clock(config: BrokerConfig) -> ServerClock:
+    return ServerClock(system_now_ms, is_checked=config.clock_check)
 
 
 @asynccontextmanager

@@ -32,7 +32,7 @@ from ..stages.stage_commits import StageCommits
 from ..stages.stages import Stages
 from ..storage.disk.filesystem import FileSystem, OsFileSystem
 from ..system.client_memory import ClientMemory
-from ..system.clock import NowMs, system_now_ms
+from ..system.clock import NowMs, ServerClock, system_now_ms
 from ..system.open_files import log_file_budget
 from ..telemetry.instances import ClientInstances, Collected, Telemetry
 from ..telemetry.otlp import load_otlp
@@ -209,12 +209,13 @@ async def open_broker_core(
     *,
     fs: FileSystem | None = None,
     now_ms: NowMs = system_now_ms,
+    clock: ServerClock | None = None,
     open_child: OpenChild | None = None,
     report: Report | None = None,
 ) -> AsyncIterator[Broker]:
     """A broker on its log directories, without listeners. Leaving the block stops it in order. `open_child` starts what
     compacts and scrubs; without one these are processes, or where `fs` is not the system's nobody. `report` is told how far the
-    start is.
+    start is. `clock`: checks the wall clock; without one the server's time is `now_ms`, whatever it says.
 
     Raises StorageError or OSError when the directories cannot be used.
     """
@@ -222,7 +223,8 @@ async def open_broker_core(
     if open_child is None and isinstance(fs, OsFileSystem):
         open_child = open_child_process
     disk = Disk(fs, DescriptorBudget(log_file_budget(config.max_connections)))
-    async with open_log_manager(config, disk, now_ms, report=report) as manager:
+    clock = clock or ServerClock(now_ms, trio.current_time, is_checked=False)
+    async with open_log_manager(config, disk, clock, report=report) as manager:
         await manager.nursery.start(run_maintenance, manager)
         compaction = Compaction(manager, open_child)
         manager.nursery.start_soon(compaction.run)
@@ -239,7 +241,7 @@ async def open_broker_core(
         leases = SegmentLeases(manager)
         await leases.load()
         manager.nursery.start_soon(leases.run)
-        async with open_coordinators(manager, now_ms, group_configs) as coordinators:
+        async with open_coordinators(manager, manager.now_ms, group_configs) as coordinators:
             broker = Broker.of(
                 manager,
                 coordinators,

@@ -244,7 +244,7 @@ class OffsetCommits:
         """
         commits = [Commit(*each) for each in offsets]
         for commit in commits:
-            if not -INT64_MAX <= commit.offset <= INT64_MAX:
+            if not -INT64_MAX - 1 <= commit.offset <= INT64_MAX:
                 raise InvalidRequestError(f"offset {commit.offset} of {commit.topic_partition} does not fit 64 bits")
         if transaction is None:
             return await self._coordinator.commit(group, commits, member)

@@ -26,6 +26,7 @@ from ..logs.wear import Wear, WearStatistics
 from ..partitions.disk import Disk, DiskStatistics
 from ..partitions.partition import PartitionActor
 from ..storage.log.derived_files import NOTHING_DROPPED, Dropped
+from ..system.clock import ServerClock
 from .coordinators import Coordinators
 from .logs import Directories, DirectoryDescription
 
@@ -123,6 +124,20 @@ class LogBound:
     given_up_bytes: int
 
 
+@attrs.frozen
+class ClockStatistics:
+    """The server's clock (see `system/clock`)."""
+
+    is_plausible: bool
+    """False: the wall clock is wrong, and the server's time continues from the last trusted one."""
+    is_trusted: bool
+    """False: nothing expires by time."""
+    jumps: int
+    """Since the start."""
+    ahead_ms: int
+    """The server's time less the wall clock's."""
+
+
 @attrs.frozen(kw_only=True)
 class BrokerStatistics:
     """Everything at one moment, or nearly."""
@@ -153,6 +168,7 @@ class BrokerStatistics:
     doomed_segments: int
     """Taken out of their logs and not unlinked yet."""
     wear: WearStatistics
+    clock: ClockStatistics
 
 
 @attrs.define(eq=False, repr=False)
@@ -197,6 +213,7 @@ class Collector:
             taken_segments=self.manager.retention.taken_segments,
             doomed_segments=self.doomed_segments,
             wear=await wear.look(),
+            clock=_clock(self.manager.clock),
         )
 
     # ---- logs ------------------------------------------------------------------------------------------------------------
@@ -325,3 +342,7 @@ def _spaces(directories: Iterable[DirectoryDescription]) -> tuple[DirectorySpace
                 pass
         spaces.append(DirectorySpace(description=directory, free_bytes=free, total_bytes=total))
     return tuple(spaces)
+
+
+def _clock(clock: ServerClock) -> ClockStatistics:
+    return ClockStatistics(clock.is_plausible, clock.is_trusted, clock.jumps, clock.now_ms() - clock.wall_ms())

@@ -272,6 +272,11 @@ class BrokerConfig:
         high=DAY_MS,
         broker_name="log.flush.offset.checkpoint.interval.ms",
     )
+    clock_check: bool = bool_key(
+        True,
+        "Suspend retention.ms and all expiry after jumps of the wall clock, and while it is before the newest record or the "
+        "date of this version. `false`: trust the clock.",
+    )
     retention_check_interval_ms: int = int_key(
         300_000,
         "Interval of the checks for segments that retention deletes.",

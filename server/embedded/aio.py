@@ -327,6 +327,7 @@ class AioBroker(AioThread[EmbeddedBroker], EmbeddedThread):
     alter_group_config = awaited(EmbeddedBroker.alter_group_config)
     create_partitions = awaited(EmbeddedBroker.create_partitions)
     delete_records = awaited(EmbeddedBroker.delete_records)
+    story = awaited_sync(EmbeddedBroker.story)
     topics = awaited_sync(EmbeddedBroker.topics)
     describe_topic = awaited_sync(EmbeddedBroker.describe_topic)
 

@@ -21,7 +21,7 @@ from ...protocol.following import BlockingFollow as BlockingFollow
 from ...protocol.following import BlockingFollowedRecord as BlockingFollowedRecord
 from ...protocol.former import warn_former
 from ..config.broker_config import Address
-from ..fake.clock import MovedClock
+from ..fake.clock import MovedClock, clock_by
 from ..fake.life import ForkedError
 from ..fake.proxies import (
     BlockingClock,
@@ -56,7 +56,7 @@ def clock_of(options: OpenOptions) -> MovedClock:
     """Return the broker's clock, which the thread's loop uses too, and put it into the options. Raises TypeError for an unknown
     option."""
     check_options(options)
-    clock = options.get("clock") or MovedClock(options.pop("now_ms", system_now_ms))
+    clock = options.get("clock") or clock_by(options.pop("now_ms", system_now_ms))
     options["clock"] = clock
     return clock
 

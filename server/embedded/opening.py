@@ -19,7 +19,7 @@ from ..config import Durability
 from ..config.broker_config import SECURITY_KEYS, Address, BrokerConfig
 from ..config.broker_settings import read_given
 from ..config.listener_security import OAUTHBEARER, SASL_MECHANISMS
-from ..fake.clock import MovedClock
+from ..fake.clock import MovedClock, clock_by
 from ..fake.life import Life, Seed, Topics
 from ..fake.views.log_view import Text
 from ..listeners.addresses import Addresses
@@ -79,7 +79,9 @@ async def open(
         is_test = not is_lasting if for_tests is None else for_tests
         chosen = broker_config(directory, given, arguments, is_lasting=is_lasting, for_tests=is_test)
         life_of = partial(Life, node_count=nodes, kafka_version=emulate, has_grace=not is_test, issues_tokens=is_test)
-        async with living(life_of, chosen, Addresses(chosen.native, chosen.kafka), clock or MovedClock(now_ms)) as running:
+        clock = clock or clock_by(now_ms)
+        life_of = partial(life_of, checks_clock=is_lasting and not is_test and not clock.is_tests)
+        async with living(life_of, chosen, Addresses(chosen.native, chosen.kafka), clock) as running:
             await seed.put(running.life.core)
             yield EmbeddedBroker(running.life, directory, seed, running.metrics, is_lasting=is_lasting)
 

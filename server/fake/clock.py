@@ -25,6 +25,8 @@ class MovedClock(trio.abc.Clock):
     wall_offset_ms: int = 0
     deadline_offset_s: float = 0.0
     frozen_ms: int | None = None
+    is_tests: bool = True
+    """False: nobody has given it to the broker, so its time is that of the machine."""
 
     def __repr__(self) -> str:
         return f"<clock at {self.now_ms()} ms{' (frozen)' if self.frozen_ms is not None else ''}>"
@@ -69,3 +71,8 @@ class MovedClock(trio.abc.Clock):
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
         return deadline - self.current_time() if deadline < math.inf else MAX_SLEEP_S
+
+
+def clock_by(now_ms: NowMs) -> MovedClock:
+    """The clock of a broker that was given none."""
+    return MovedClock(now_ms, is_tests=now_ms is not system_now_ms)

@@ -30,6 +30,7 @@ from ..partitions.faulty_disk import FaultyFileSystem
 from ..storage.disk.checkpoints import META_PROPERTIES_FILE, PRODUCER_ID_BLOCK_FILE
 from ..storage.disk.filesystem import OsFileSystem
 from ..system.block_devices import lies_in_memory
+from ..system.clock import ServerClock
 from .clock import MovedClock
 from .faults.faults import DiskFaults, Faults
 from .faults.requests import RequestLog
@@ -86,6 +87,8 @@ class Life:
     """Behave like this version of Kafka."""
     has_grace: bool = False
     """Whether a stop waits for responses to open requests, for at most `stop_grace_ms`."""
+    checks_clock: bool = False
+    """Whether the wall clock has to be plausible, as a server's, or is a test's."""
     issues_tokens: bool = False
     """Whether it issues the tokens of OAUTHBEARER itself, if the configuration names no other keys."""
     tokens: TokenIssuer | None = None
@@ -160,7 +163,7 @@ class Life:
         )
         self._stop, self._ended = trio.Event(), trio.Event()
         try:
-            async with open_broker_core(self.config, fs=self._fs, now_ms=self.clock.now_ms) as core:
+            async with open_broker_core(self.config, fs=self._fs, clock=self._server_clock()) as core:
                 try:
                     failure = await self._serve(core, task_status)
                 finally:
@@ -171,6 +174,12 @@ class Life:
         finally:
             self._core = None
             self._ended.set()
+
+    def _server_clock(self) -> ServerClock:
+        is_checked = self.checks_clock and self.config.clock_check
+        return ServerClock(
+            self.clock.now_ms, self.clock.current_time if is_checked else trio.current_time, is_checked=is_checked
+        )
 
     async def _serve(self, core: Broker, task_status: trio.TaskStatus[None]) -> BaseException | None:
         """Listen until stopped; answers why it could not, outside of the nursery, which would wrap it in a group."""

@@ -239,6 +239,9 @@ FIGURES: Final[tuple[Figure, ...]] = (
     _gauge("log_max_refusing", "broker.log_bound.is_refusing", "1: appends are refused at log_max_bytes."),
     _counter("log_max_given_up_segments", "broker.log_bound.given_up_segments", "Segments deleted to keep log_max_bytes."),
     _counter("log_max_given_up_bytes", "broker.log_bound.given_up_bytes", "Bytes deleted to keep log_max_bytes."),
+    _gauge("clock_plausible", "broker.clock.is_plausible", "1: the wall clock can be right. 0: it is too early, too late, or was set back. Append times then continue from the last trusted time."),
+    _gauge("clock_trusted", "broker.clock.is_trusted", "1: records and states expire by time. 0: expiry is suspended."),
+    _counter("clock_jumps", "broker.clock.jumps", "Jumps of the wall clock by more than ten minutes."),
     # ---- wear; a figure that the system does not report has no sample
     _counter("process_written_bytes", "broker.wear.process_written_bytes", "Bytes that the process has written to disks."),
     _gauge("process_bytes_per_appended_byte", "broker.wear.process.written_per_appended", "Bytes that the process wrote to disks for each byte appended, in the last ten minutes."),

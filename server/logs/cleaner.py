@@ -22,7 +22,7 @@ import attrs
 import trio
 
 from ...protocol.errors import RequestError
-from ...protocol.types import TopicPartition
+from ...protocol.types import NO_TIMESTAMP, TopicPartition
 from ..loop.procedures import in_turns
 from ..storage.cleaner.job import CleaningJob, CleaningResult
 from ..storage.cleaner.selection import LogToClean, choose, cleanable_offsets, plan_round
@@ -159,7 +159,7 @@ class Cleaner:
         job = plan_round(
             log,
             candidate.chosen,
-            self.manager.now_ms(),
+            self.manager.now_ms() if self.manager.clock.is_trusted else NO_TIMESTAMP,
             map_bytes=config.cleaner_dedupe_buffer_bytes,
             max_bytes_per_second=config.cleaner_io_max_bytes_per_second,
         )

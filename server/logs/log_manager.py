@@ -36,8 +36,10 @@ import attrs
 import trio
 
 from ...protocol.errors import InvalidConfigError, RequestError, TriologError
+from ...protocol.limits import INT64_MAX
 from ...protocol.records.steps import BatchLimits
 from ...protocol.types import TopicPartition
+from ..config import LogConfig
 from ..config.broker_config import BrokerConfig, waiting_logs_bytes
 from ..loop.procedures import in_turns
 from ..partitions.disk import Disk
@@ -51,7 +53,7 @@ from ..storage.disk.filesystem_layers import LaterSyncs
 from ..storage.errors import CheckpointError, StorageError
 from ..storage.log.log import Log
 from ..system.client_memory import ClientMemory
-from ..system.clock import ClockWatch, NowMs
+from ..system.clock import NowMs, ServerClock
 from .disk_guard import DiskGuard
 from .gap_passes import GapPasses
 from .log_directories import LogDirectories, Unsynced, side_by_side
@@ -59,6 +61,7 @@ from .log_opening import Job, LogOpener, Opened, Report, WaitsForSpace
 from .log_retention import Holds, LogRetention
 from .topic_changes import TopicChanges
 from .topics import HostedPartition, HostedTopic, OfflinePartition, Topics
+from .undated_records import UndatedRecords
 from .waiting_logs import WaitingLogs
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -70,11 +73,12 @@ class LogManager:
 
     config: BrokerConfig
     disk: Disk
-    now_ms: NowMs
+    clock: ServerClock
     nursery: trio.Nursery
     topics: Topics = attrs.field(factory=Topics)
     log_directories: LogDirectories = attrs.field(init=False)
     changes: TopicChanges = attrs.field(init=False)
+    undated: UndatedRecords = attrs.field(init=False)
     holds: Holds = attrs.field(factory=Holds)
     gap_passes: GapPasses = attrs.field(init=False)
     retention: LogRetention = attrs.field(init=False)
@@ -100,6 +104,7 @@ class LogManager:
         self.topics.account = self.client_memory.account("topic configurations")
         self.gap_passes = GapPasses(self.topics)
         self.log_directories = LogDirectories(self.disk, self.config, self.topics)
+        self.undated = UndatedRecords(self.log_directories, self.topics, self.clock)
         self.changes = TopicChanges(self.log_directories, self.topics, self._catalogue, self.now_ms, self.nursery)
         self.retention = LogRetention(self.disk, self.log_directories, self.topics, self.now_ms, self.holds)
         self.waiting = WaitingLogs(
@@ -109,10 +114,21 @@ class LogManager:
             self.log_directories.live,
             self.retention,
             max_bytes=waiting_logs_bytes(config.max_memory_bytes),
+            adopt=self.undated.adopt,
         )
         self.guard = DiskGuard(
             self.log_directories, self.topics, self.retention, config.disk_reserve_bytes, config.log_max_bytes
         )
+
+    def now_ms(self) -> int:
+        """The server's time in ms since the epoch."""
+        return self.clock.now_ms()
+
+    def accepted_by(self, config: LogConfig) -> LogConfig:
+        """Return the configuration that checks appends of clients: without limits by the clock while it is implausible."""
+        if self.clock.is_plausible:
+            return config
+        return attrs.evolve(config, message_timestamp_after_max_ms=INT64_MAX, message_timestamp_before_max_ms=INT64_MAX)
 
     async def start(self, report: Report | None = None) -> None:
         """Open everything and start the actors. On an error everything that was locked is unlocked."""
@@ -121,6 +137,7 @@ class LogManager:
         try:
             await self.disk.call(self.log_directories.open)
             await self._open_topics(report)
+            await self.undated.begin()
             try:
                 await self.log_directories.write_checkpoints()
             except OSError as exc:
@@ -252,7 +269,7 @@ class LogManager:
 
 @asynccontextmanager
 async def open_log_manager(
-    config: BrokerConfig, disk: Disk, now_ms: NowMs, *, report: Report | None = None
+    config: BrokerConfig, disk: Disk, clock: ServerClock, *, report: Report | None = None
 ) -> AsyncIterator[LogManager]:
     """A running log manager; leaving the block stops it in order, whatever ended the block. `report` is told how far the
     start is."""
@@ -260,7 +277,7 @@ async def open_log_manager(
     started: LogManager | None = None
     try:
         async with trio.open_nursery() as nursery:
-            manager = LogManager(config, disk, now_ms, nursery)
+            manager = LogManager(config, disk, clock, nursery)
             try:
                 await manager.start(report)
                 started = manager
@@ -331,21 +348,24 @@ async def run_maintenance(manager: LogManager, *, task_status: trio.TaskStatus[N
     """Until cancelled; started once it is known what room the disks have. What the disk refuses for now is said and tried
     again, and so is what a job did not expect; a directory that fails for good is taken out of service, and without any left
     LogDirectoryError ends the server."""
-    config, watch = manager.config, ClockWatch(manager.now_ms)
+    config, clock = manager.config, manager.clock
     checkpoint_s, retention_s = config.checkpoint_interval_ms / 1000, config.retention_check_interval_ms / 1000
     tick_s = min(TICK_S, checkpoint_s, retention_s)
     first_retention_s = min(retention_s, FIRST_RETENTION_S)
 
     async def retain() -> None:
-        watch.look()
-        await manager.retention.run_pass(by_time=watch.is_trusted)
+        await look_at_clock()
+        await manager.retention.run_pass(by_time=clock.is_trusted)
 
     async def look_at_clock() -> None:
-        watch.look()
-        manager.retention.trusts_clock = watch.is_trusted
+        try:
+            await manager.undated.look()
+        finally:
+            manager.retention.trusts_clock = clock.is_trusted
 
     async def forget_producers() -> None:
-        await expire_producers(manager.topics, manager.now_ms, config, manager.disk.errors)
+        if clock.is_trusted:
+            await expire_producers(manager.topics, manager.now_ms, config, manager.disk.errors)
 
     def job(name: str, run: Callable[[], Awaitable[object]], interval_s: float, first_s: float | None = None) -> _Job:
         due_s = trio.current_time() + (interval_s if first_s is None else first_s)
@@ -375,7 +395,7 @@ async def expire_producers(topics: Topics, now_ms: NowMs, config: BrokerConfig, 
 
     def expire(log: Log) -> Procedure[int]:
         yield from ()
-        return log.producers.expire(now_ms(), config.producer_id_expiration_ms)
+        return log.producers.expire(now_ms(), config.producer_id_expiration_ms, log.undated)
 
     async for hosted in in_turns(topics.hosted()):
         if hosted.actor.log.producers.entries and hosted.actor.log.refusal is None:

@@ -69,6 +69,8 @@ class WaitingLogs:
     live: Sequence[LogDirectory]
     """Log directories in service."""
     retention: LogRetention
+    adopt: Callable[[Log, Log | None], None]
+    """Called with a log before it is served, and with the log in memory whose place it takes."""
     on_opened: Callable[[PartitionActor], Awaitable[None]] | None = None
     """Told of a log that could not be read before, and is served now."""
     is_stopping: bool = False
@@ -184,6 +186,7 @@ class WaitingLogs:
         """Let a log take the place of what waited; nothing runs in between."""
         log.mirror_of = self.topics.get(log.topic_partition.topic).topic.mirror_of
         LOGGER.info("%s has space now: opened from %s, accepting appends", log.topic_partition, log.directory)
+        self.adopt(log, place.actor.log if isinstance(place, HostedPartition) else None)
         if isinstance(place, HostedPartition):
             before = place.actor
             self._replace(place, PartitionActor(log, self.disk, self.nursery, before.waiters, before.fetched_bytes))

@@ -128,9 +128,10 @@ class LogWriter:
         steps = size // BYTES_PER_STEP if size <= SMALL_BYTES else steps_of(records)
         if size > MOST_BYTES or not manager.disk.turns.fit(STEPS_PER_PROCEDURE + steps):
             return None
-        config, now_ms = partition.log.config, self._now_ms()
+        config, now_ms = manager.accepted_by(partition.log.config), self._now_ms()
         prepared = prepare_one(records, config, now_ms, manager.batch_limits)
-        if prepared is not None and 0 <= config.retention_ms < now_ms - prepared.max_timestamp:
+        is_old = prepared is not None and 0 <= config.retention_ms < now_ms - prepared.max_timestamp
+        if is_old and prepared is not None and manager.clock.is_trusted:
             manager.topics.note_age(partition.topic_partition, prepared.max_timestamp, now_ms)
         return prepared
 
@@ -145,9 +146,11 @@ class LogWriter:
         steps: Callable[..., Procedure[PreparedAppend]] = prepare_steps if isinstance(records, BATCHES) else prepare_records
         if producer is not None:
             steps = partial(steps, producer=producer)
-        checks = steps(records, topic_partition, partition.config, now_ms=now_ms, limits=manager.batch_limits)
+        config = manager.accepted_by(partition.config)
+        checks = steps(records, topic_partition, config, now_ms=now_ms, limits=manager.batch_limits)
         prepared = await manager.disk.compute(checks)
-        manager.topics.note_age(topic_partition, prepared.max_timestamp, now_ms)
+        if manager.clock.is_trusted:
+            manager.topics.note_age(topic_partition, prepared.max_timestamp, now_ms)
         return prepared
 
     async def check(self, topic_partition: TopicPartition, records: Records) -> PreparedAppend:

@@ -29,7 +29,7 @@ from ...protocol.types import NO_OFFSET, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Appe
 from ..config.broker_config import BrokerConfig
 from ..logs.log_manager import LogManager
 from ..system.clock import NowMs
-from .group_offsets import CommittedOffset, GroupOffsets, MayExpire
+from .group_offsets import CommittedOffset, Date, GroupOffsets, MayExpire
 from .offsets_topic import OffsetsTopic, batch_builder, check_group
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -58,10 +58,11 @@ class CommittedOffsets:
     topic: OffsetsTopic
     """Where they are kept, and what it says."""
     _now_ms: NowMs
+    _date: Date
 
     @classmethod
     def of(cls, manager: LogManager, now_ms: NowMs) -> CommittedOffsets:
-        return cls(manager.config, OffsetsTopic.of(manager, now_ms), now_ms)
+        return cls(manager.config, OffsetsTopic.of(manager, now_ms), now_ms, manager.undated.date)
 
     async def commit(
         self,
@@ -284,7 +285,7 @@ class CommittedOffsets:
         return count
 
     def _expired(self, offsets: GroupOffsets, retention_ms: int, may_expire: MayExpire) -> Iterator[OffsetCommitKey]:
-        expired = offsets.expired(self._now_ms(), retention_ms, may_expire)
+        expired = offsets.expired(self._now_ms(), retention_ms, may_expire, self._date)
         return (key for key in expired if not self._is_held_for(key))
 
     async def take_back(self, group: str, partitions: Iterable[TopicPartition]) -> None:

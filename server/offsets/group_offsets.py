@@ -38,18 +38,22 @@ MayExpire = Callable[[str], bool]
 """Whether nobody is a member of a group, nor about to be one: the log knows of members only when their assignment is stored."""
 
 
+Date = Callable[[int], int]
+"""The time, in ms, from which the age of something counts that the server stamped: later where its clock was not trusted."""
+
+
 class CommittedOffset(NamedTuple):
     """A committed offset and where in the log it stands: of two, the later record counts."""
 
     value: OffsetCommitValue
     record_offset: int
 
-    def is_expired(self, now_ms: int, retention_ms: int, empty_since_ms: int) -> bool:
+    def is_expired(self, now_ms: int, retention_ms: int, empty_since_ms: int, date: Date) -> bool:
         """Old records say themselves when they go, later ones go by the server's retention, reckoned from their commit, or
         from when the last member was gone if that was later."""
         if self.value.expire_timestamp != NO_EXPIRE_TIMESTAMP:
-            return now_ms >= self.value.expire_timestamp
-        return now_ms - max(self.value.commit_timestamp, empty_since_ms) >= retention_ms
+            return now_ms >= date(self.value.expire_timestamp)
+        return now_ms - date(max(self.value.commit_timestamp, empty_since_ms)) >= retention_ms
 
 
 class GroupRecord(NamedTuple):
@@ -271,7 +275,9 @@ class GroupOffsets:
         ]
         return [*keys, GroupMetadataKey(group)] if group in self._records else keys
 
-    def expired(self, now_ms: int, retention_ms: int, may_expire: MayExpire) -> Iterator[OffsetCommitKey]:
+    def expired(
+        self, now_ms: int, retention_ms: int, may_expire: MayExpire, date: Date = lambda stamp_ms: stamp_ms
+    ) -> Iterator[OffsetCommitKey]:
         """Offsets that nobody has committed for too long. Not of a group that commits right now, nor below a transaction:
         the tombstone would come behind a newer offset. Nor of one that has members, whatever they are subscribed to (Kafka
         lets those of other topics go); when the last one is gone the retention begins (KIP-211)."""
@@ -281,7 +287,7 @@ class GroupOffsets:
                 continue
             pending = self.pending(group) if self._pending else set()
             for topic_partition, committed in offsets.items():
-                if topic_partition not in pending and committed.is_expired(now_ms, retention_ms, record.since_ms):
+                if topic_partition not in pending and committed.is_expired(now_ms, retention_ms, record.since_ms, date):
                     yield OffsetCommitKey(group, topic_partition)
 
     def without_offsets(self, may_expire: MayExpire) -> Iterator[GroupMetadataKey]:

@@ -165,7 +165,9 @@ class StageCommits:
 
     async def _expire(self, owner: Application, latest: int) -> bool:
         value = owner.value
-        if value is None or not value.is_done or value.update_ms > latest or owner.name in self.log.turns:
+        if value is None or not value.is_done or owner.name in self.log.turns:
+            return False
+        if self._manager.undated.date(value.update_ms) > latest:
             return False
         async with self.log.turn(owner.name):
             if owner.value is not value:

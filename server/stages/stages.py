@@ -174,7 +174,13 @@ class Stages:
             return []
         now_ms = self._now_ms()
         prepared = await self._manager.disk.compute(
-            prepare_steps(records, topic_partition, actor.config, now_ms=now_ms, limits=self._manager.batch_limits)
+            prepare_steps(
+                records,
+                topic_partition,
+                self._manager.accepted_by(actor.config),
+                now_ms=now_ms,
+                limits=self._manager.batch_limits,
+            )
         )
         for header, _ in prepared.batches:
             if header.has_producer_id or header.is_transactional:
@@ -182,7 +188,8 @@ class Stages:
                     f"{topic_partition}: a batch to stage has producer {header.producer_id}. It must have none, the "
                     "commit adds one"
                 )
-        self._manager.topics.note_age(topic_partition, prepared.max_timestamp, now_ms)
+        if self._manager.clock.is_trusted:
+            self._manager.topics.note_age(topic_partition, prepared.max_timestamp, now_ms)
         return [batch for _, batch in prepared.batches]
 
     async def write(self, write: StageWrite) -> StagedBytes:

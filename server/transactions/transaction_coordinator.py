@@ -79,6 +79,8 @@ class TransactionCoordinator:
     _producer_ids: ProducerIds
     _marker_stored: MarkerStored
     ids: TransactionalIds
+    _date: Callable[[int], int]
+    """The time from which the age of a stamp counts (see `logs/undated_records`)."""
     _finishing: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(MOST_FINISHED_AT_A_TIME))
 
     @classmethod
@@ -86,7 +88,7 @@ class TransactionCoordinator:
         cls, manager: LogManager, now_ms: NowMs, producer_ids: ProducerIds, marker_stored: MarkerStored
     ) -> TransactionCoordinator:
         ids = TransactionalIds.of(manager, now_ms, producer_ids)
-        return cls(manager.config, manager.topics, now_ms, producer_ids, marker_stored, ids)
+        return cls(manager.config, manager.topics, now_ms, producer_ids, marker_stored, ids, manager.undated.date)
 
     async def init_producer(
         self, transactional_id: str, timeout_ms: int, expected: tuple[int, int] | None = None
@@ -341,11 +343,11 @@ class TransactionCoordinator:
         return count
 
     async def _expire(self, owner: TransactionalId, oldest_ms: int) -> bool:
-        if not _is_idle_since(owner, oldest_ms):
+        if not _is_idle_since(owner, oldest_ms, self._date):
             return False
         with owner.busy(), trio.CancelScope(shield=True):
             async with owner.turn:
-                if not _is_idle_since(owner, oldest_ms, busy=True):
+                if not _is_idle_since(owner, oldest_ms, self._date, busy=True):
                     return False
                 try:
                     await self.ids.store(owner, None)
@@ -363,6 +365,8 @@ def _is_overdue(owner: TransactionalId) -> bool:
     return owner.deadline <= trio.current_time()
 
 
-def _is_idle_since(owner: TransactionalId, oldest_ms: int, *, busy: bool = False) -> bool:
+def _is_idle_since(owner: TransactionalId, oldest_ms: int, date: Callable[[int], int], *, busy: bool = False) -> bool:
     value = owner.value
-    return value is not None and owner.is_busy is busy and value.state in IDLE_STATES and value.last_update_ms <= oldest_ms
+    if value is None or owner.is_busy is not busy or value.state not in IDLE_STATES:
+        return False
+    return date(value.last_update_ms) <= oldest_ms

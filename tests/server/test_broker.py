@@ -17,7 +17,13 @@ from triolog.protocol.records.batch import iter_batches
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TimestampAndOffset
 from triolog.server.broker import LOOKUPS_PER_TURN, READER_TASKS, Broker, FetchAnswer, FetchPartition
-from triolog.server.logs.reader import BYTES_PER_STEP, STEPS_AT_ONCE, STEPS_OF_LONG_LOOKUP, STEPS_PER_LOOKUP
+from triolog.server.logs.reader import (
+    BYTES_PER_STEP,
+    ENDS_AT_ONE_MOMENT,
+    STEPS_AT_ONCE,
+    STEPS_OF_LONG_LOOKUP,
+    STEPS_PER_LOOKUP,
+)
 from triolog.server.loop.procedures import Procedure, perform
 from triolog.server.loop.turns import STEPS_PER_TURN
 from triolog.server.storage.errors import LogOfflineError
@@ -229,9 +235,12 @@ async def test_no_more_is_answered_on_the_spot_than_fits_a_turn(broker: Broker) 
     turns = broker.disk.turns
     turns.begin()
     fits = (STEPS_PER_TURN - 1) // (STEPS_AT_ONCE + STEPS_OF_LONG_LOOKUP)
-    assert in_turn(broker.reader.offsets_for_times([(PARTITION, -1)] * (fits + 1))) is None, "they need not be short"
+    assert in_turn(broker.reader.offsets_for_times([(PARTITION, -3)] * (fits + 1))) is None, "they need not be short"
     turns.begin()
-    assert in_turn(broker.reader.offsets_for_times([(PARTITION, -1)] * fits)) is not None
+    assert in_turn(broker.reader.offsets_for_times([(PARTITION, -3)] * fits)) is not None
+    turns.begin()
+    assert in_turn(broker.reader.offsets_for_times([(PARTITION, -1)] * ENDS_AT_ONE_MOMENT)) is not None, "a mirror's cut"
+    assert in_turn(broker.reader.offsets_for_times([(PARTITION, -1)] * (ENDS_AT_ONE_MOMENT + 1))) is None
     turns.begin()
     fits = (STEPS_PER_TURN - 1) // STEPS_AT_ONCE
     assert in_turn(broker.reader.offsets_for_times([(PARTITION, START_MS)] * fits)) is not None

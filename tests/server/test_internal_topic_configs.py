@@ -30,6 +30,7 @@ OTHERS: Final = {
     "record.validation": "header",
     "gap.policy": "refuse",
     "disk.full.policy": "drop-oldest",
+    "errors.deadletterqueue.group.enable": "true",
     "retention.hold.groups": "somebody",
     "leader.replication.throttled.replicas": "*",
     "follower.replication.throttled.replicas": "*",

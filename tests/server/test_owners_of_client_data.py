@@ -88,7 +88,7 @@ NOT_KEPT: Final = {
         Rooms._rooms DiskGuard.spaces GapPasses._passed GapPasses._refused LogDirectories.live LogDirectories.failed
         LogDirectories.stray LogDirectories._locked LogDirectories._writing_checkpoints
         Disk._lanes Topics.entries LogManager._unclean LogOpener._written_back TopicChanges.doomed Topics.half_deleted
-        WaitingLogs._requests WaitingLogs._attempts Looks._kept
+        WaitingLogs._requests WaitingLogs._attempts Looks._kept UndatedRecords._absent
         Wear._histories Wear._appended Wear._sums HangingTransactions._seen""",
     "names are cut, or replaced by digests, and the number of entries is limited": """
         GapPasses._groups GapPasses._told AclAuthorizer._decided MutationBuckets._buckets ClientQuotas._limits

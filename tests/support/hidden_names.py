@@ -48,7 +48,7 @@ SKIPPED: Final[dict[str, str]] = {
     "tests/server/storage/disk/test_diskops.py::test_a_created_file_is_empty_or_allocated": "expects `posix_fallocate`",
     "tests/server/storage/disk/test_filesystem.py::test_a_cached_read_is_exact_or_none": "is about RWF_NOWAIT",
     "tests/server/storage/disk/test_filesystem.py::test_a_mount_that_does_not_know_the_flag": "is about RWF_NOWAIT",
-    "tests/server/storage/disk/test_filesystem.py::test_without_fdatasync_the_whole_file_is_synced": (
+    "tests/server/storage/disk/test_filesystem.py::test_without_fdatasync_and_fallocate_a_file_is_synced_and_has_its_length": (
         "hides `fdatasync` itself"
     ),
     "tests/server/storage/disk/test_filesystem.py::test_a_log_works_where_nothing_of_linux_is_there": (

@@ -311,6 +311,7 @@ PREPARED: Final[dict[str, dict[str, str]]] = {
 
 JVM: Final = "it needs Spark and a stream without an end: tests/tools/spark/jvm runs the sources and the sink"
 KAFKAS: Final = "it needs Apache Kafka's scripts"
+FILES: Final = "it follows the log of a web server: tests/tools/ingest/test_file_sigkill.py runs the command"
 MQTT: Final = "it needs a broker of MQTT: tests/tools/ingest runs links with Mosquitto"
 MIRROR: Final = "it needs a source: tests/tools/mirror runs links between two servers"
 NETWORK: Final = "it needs a network: tests/test_packaging.py installs the wheel into an empty environment"
@@ -332,6 +333,8 @@ NOT_RUN: Final[dict[str, dict[str, str]]] = {
         "make edge-demo": "it mounts a file system and takes a minute: tests/tools/demo/edge runs it",
         'data_dirs = ["/var/lib/triolog"]': MQTT,
         "triolog ingest mqtt": MQTT,
+        "triolog serve --native": FILES,
+        "[[ingest]]": FILES,
         "triolog serve --config triolog.toml": MQTT,
     },
     "index.md": {"python3 -m venv .venv": NETWORK},

@@ -15,6 +15,7 @@ from .terminal.remote import ServerAddress, access, server_option
 
 if TYPE_CHECKING:
     from ...server.config.values import Address
+    from ..console.records.schemas import Schemas
 
 ON_ANY_PORT: Final = "127.0.0.1:0"
 
@@ -36,6 +37,11 @@ ON_ANY_PORT: Final = "127.0.0.1:0"
     help="State directory of `triolog forward`.  [default: the usual one]",
 )
 @click.option(
+    "--schema-registry",
+    metavar="URL",
+    help="Decode keys and values that begin with the id of a schema by this registry.  [default: show them as bytes]",
+)
+@click.option(
     "--insecure",
     is_flag=True,
     help="Listen on an address that other machines can reach. Traffic from browsers is not encrypted.",
@@ -50,6 +56,7 @@ def command(
     control: str | None,
     control_token_file: str | None,
     forward_state_dir: str | None,
+    schema_registry: str | None,
     insecure: bool,
     parent: int | None,
     listen_fd: int | None,
@@ -90,6 +97,7 @@ def command(
         control=control_address,
         control_token=token,
         forward_state_dir=forward_state_dir,
+        schemas=None if schema_registry is None else _schemas(schema_registry),
         tls=tls,
         login=login,
         parent=parent,
@@ -109,6 +117,14 @@ def command(
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         raise NotConnectedError(str(error.args[-1] if error.args else error)) from group
+
+
+def _schemas(url: str) -> Schemas:
+    """Return the decoder of a registry, whose packages are loaded here."""
+    from ..console.records.schemas import Schemas
+    from .terminal.schema_values import registry_at
+
+    return Schemas(registry_at(url))
 
 
 def _address(option: str, text: str) -> Address:

@@ -1,7 +1,8 @@
-"""`triolog ingest`: store the messages of an MQTT broker; and the commands that ask and tell links that run."""
+"""`triolog ingest`: store messages of an MQTT broker or lines of files; and the commands that ask and tell links that run."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -12,9 +13,10 @@ from .forward.status import status, top
 from .terminal.grammar import Group
 
 if TYPE_CHECKING:
+    from ..forward.link_loop import LinkLoop
     from ..forward.memory import Wishes
     from ..forward.process.place import LinkPlace
-    from ..ingest.ingest import Ingest
+    from ..ingest.file_settings import FileLink
     from ..ingest.settings import IngestLink, IngestSettings
 
 FILE: Final = click.Path(exists=True, dir_okay=False)
@@ -26,7 +28,7 @@ ONE_LINK: Final = ("name", "broker", "protocol", "qos", "client_id", "tls", "ca_
 @click.option("--state-dir", type=click.Path(file_okay=False), help="State directory of the links.")
 @click.pass_context
 def command(ctx: click.Context, /, state_dir: str | None) -> None:
-    """Store messages of an MQTT broker, and watch and pause the links that do so."""
+    """Store messages of an MQTT broker or lines of files, and watch and pause the links that do so."""
     ctx.ensure_object(dict).update(kind="ingest", state_dir=state_dir)
 
 
@@ -54,16 +56,49 @@ def mqtt(**options: Any) -> None:
     The links come from --config. Or give one link with --broker, --name and --map. A message is acknowledged to the broker when
     its record is durable. Exit code 0 after a clean shutdown; 1 when a link has failed.
     """
+    _run(options, _settings_of)
+
+
+@command.command
+@process_options("ingest")
+@click.option("--name", metavar="NAME", help="Name of the link: part of its transactional id.")
+@click.option("--topic", metavar="TOPIC", help="Topic of the records.")
+@click.option(
+    "--exclude", multiple=True, metavar="GLOB", help="File names to leave out (repeatable).  [default: rotated files]"
+)
+@click.option("--max-line-bytes", type=click.IntRange(1), help="Largest line.  [default: 900000]")
+@click.option("--dead-letter-topic", metavar="NAME", help="Topic for lines that cannot be stored.")
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+def files(**options: Any) -> None:
+    """Store the lines of files and follow them until SIGTERM. On SIGHUP it reads --config again.
+
+    PATH is a file, a directory or a glob in quotes. Each line is one record, with the path as its key. A transaction stores
+    lines and positions: each line is stored exactly once, over kills and rotation. Read with read_committed. Exit code 0 after
+    a clean shutdown; 1 when a link has failed.
+
+    \b
+    triolog ingest files --name web --topic access /var/log/nginx/access.log
+    triolog ingest files --name logs --topic logs '/var/log/**/*.log'
+    """
+    _run(options, _file_settings_of)
+
+
+def _run(options: dict[str, Any], settings_of: Callable[[dict[str, Any]], IngestSettings]) -> None:
     from ..ingest.settings import INGEST
 
-    with run(INGEST, options, _settings_of) as (settings, run_links):
+    with run(INGEST, options, settings_of) as (settings, run_links):
+        from ..ingest.file_ingest import FileIngest
+        from ..ingest.file_settings import FileLink
+        from ..ingest.file_store import FileStore
         from ..ingest.ingest import Ingest
         from ..ingest.store import Store
         from .forward.options import server_access
 
         tls, login = server_access(settings)
 
-        def make(link: IngestLink, place: LinkPlace, wishes: Wishes) -> Ingest:
+        def make(link: IngestLink | FileLink, place: LinkPlace, wishes: Wishes) -> LinkLoop:
+            if isinstance(link, FileLink):
+                return FileIngest(link, lambda link: FileStore(link, settings.server, tls, login), wishes)
             return Ingest(link, lambda link: Store(link, settings.server, tls, login), wishes)
 
         run_links(make)
@@ -90,6 +125,23 @@ def _settings_of(options: dict[str, Any]) -> IngestSettings:
         given |= {"map": maps} | ({} if options["broker_user"] is None else {"user": options["broker_user"]})
         if options["broker_password_file"] is not None:
             given["password"] = {"file": options["broker_password_file"]}
+        values = {"links": (INGEST.read_link("the command line", given),)}
+    return IngestSettings(**with_process_options(values, options))
+
+
+def _file_settings_of(options: dict[str, Any]) -> IngestSettings:
+    """Raises SettingsError, or a usage error."""
+    from ..ingest.settings import INGEST, IngestSettings
+
+    given = {key: options[key] for key in ("name", "topic", "max_line_bytes", "dead_letter_topic") if options[key] is not None}
+    given |= {key: list(options[name]) for key, name in (("files", "paths"), ("exclude", "exclude")) if options[name]}
+    if options["config_file"] is not None:
+        if given:
+            raise click.UsageError("--config already has links. Leave out the paths and options of a single link")
+        values = INGEST.read_file(options["config_file"])
+    elif not {"name", "topic", "files"} <= given.keys():
+        raise click.UsageError("nothing to ingest. Give --name, --topic and a PATH, or --config FILE")
+    else:
         values = {"links": (INGEST.read_link("the command line", given),)}
     return IngestSettings(**with_process_options(values, options))
 

@@ -357,13 +357,11 @@ def _kinds_of_links(config_file: str | None) -> Mapping[str, LinkKind]:
     kinds = {kind.name: kind for kind in (forward, ingest) if kind.name in names}
     for kind in kinds.values():
         try:
-            kind.servers(config_file)
+            package = kind.package_for(kind.servers(config_file).links)
         except SettingsError as exc:
             raise click.UsageError(str(exc)) from exc
-        if importlib.util.find_spec(kind.package) is None:
-            raise click.UsageError(
-                f"{config_file} has [[{kind.name}]], which needs {kind.package}: {how_to_install(kind.extra)}"
-            )
+        if package is not None and importlib.util.find_spec(package) is None:
+            raise click.UsageError(f"{config_file} has [[{kind.name}]], which needs {package}: {how_to_install(kind.extra)}")
     return kinds
 
 

@@ -34,7 +34,10 @@ def command(server: ServerAddress, as_json: bool) -> None:
     now = call_server(server, look)
     problems = list(_problems(now))
     if as_json:
-        names = ("version", "time_ms", "connections", "topic_count", "partitions", "log_bytes", "groups", "lag", "directories")
+        names = (
+            *("version", "time_ms", "connections", "topic_count", "partitions"),
+            *("log_bytes", "groups", "lag", "directories", "clock"),
+        )
         print_json({"is_healthy": not problems, "problems": problems, **{name: now[name] for name in names}})
     else:
         _draw(now, str(server), problems)
@@ -70,6 +73,8 @@ def _draw(now: dict[str, Any], server: str, problems: list[str]) -> None:
     screen.add_row("connections", connections)
     screen.add_row("lag", f"{count_text(now['lag'], 'record')} in {count_text(now['groups'], 'group')}")
     screen.add_row("loss window", loss_window(now))
+    if (clock := _clock(now)) is not None:
+        screen.add_row("clock", Text(clock, "yellow"))
     for directory in now["directories"]:
         screen.add_row("disk", directory_text(directory, None))
     if now["insecure"]:
@@ -78,3 +83,13 @@ def _draw(now: dict[str, Any], server: str, problems: list[str]) -> None:
     for problem in problems:
         screen.add_row(Text("problem", "red"), Text(printable(problem), "red"))
     draw(screen)
+
+
+def _clock(now: dict[str, Any]) -> str | None:
+    """Return what is wrong with the server's clock. None: nothing, or the server is too old to say."""
+    clock = now["clock"] or {"is_trusted": True}
+    if clock["is_trusted"]:
+        return None
+    if clock["is_plausible"]:
+        return "it has jumped: retention.ms and expiry are suspended for an hour"
+    return "the wall clock is wrong: append times continue from the last trusted time, retention.ms and expiry are suspended"

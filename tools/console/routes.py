@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, unquote
 
 import attrs
@@ -28,6 +28,9 @@ from .around.links import KnownLinks
 from .errors import ApiError, BadParameterError
 from .sessions import LoggedIn, Sessions
 from .watching.watcher import Watcher
+
+if TYPE_CHECKING:
+    from .records.schemas import Schemas
 
 MAX_CONFIRM_CHARS: Final = 1000
 
@@ -137,6 +140,8 @@ class ConsoleSettings:
     control: Address | None = None
     control_token: str | None = attrs.field(default=None, repr=False)
     forward_state_dir: str | None = None
+    schemas: Schemas | None = None
+    """Decodes values that begin with the id of a schema."""
     tls: TlsConfig | None = None
     login: LoginConfig | None = None
     parent: int | None = None

@@ -1,1 +1,1 @@
-"""Ingest: messages of an MQTT broker become records of a triolog server, and are acknowledged when those are durable."""
+"""Ingest: messages of an MQTT broker and lines of files become records of a triolog server, each when it is durable."""

@@ -20,7 +20,8 @@ from typing import Any, Final
 
 import attrs
 
-from .settings import IngestLink, Map, check_name, filled
+from .settings import IngestLink, Map, filled
+from .topic_names import check_name
 
 ERROR_HEADER: Final = "triolog.error"
 MAX_REASON_BYTES: Final = 1000
@@ -53,9 +54,9 @@ class Message:
 
 @attrs.define(eq=False, repr=False)
 class Entry:
-    """A record to store, and the message of which it was made."""
+    """A record to store, and its origin: a message, or a line of a file."""
 
-    message: Message
+    message: Any
     topic: str
     value: bytes
     key: bytes | None

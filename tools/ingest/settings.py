@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import attrs
 
-from ...protocol.errors import RequestError
 from ...server.config.broker_config import Address
 from ...server.config.key import ConfigKey, bool_key, described, enum_key, int_key, keys_of, parsed_key, text, text_key
-from ...server.storage.disk.paths import check_topic_name, is_internal
 from ..forward.errors import SettingsError
 from ..forward.settings.link_settings import Secret, read_name, read_secret
 from ..forward.settings.process_settings import LinkKind, ProcessSettings, read_keys
+from .file_settings import FileLink
+from .topic_names import check_name
 
 MAX_UNACKNOWLEDGED: Final = 500
 """Messages that the broker may send without an acknowledgement. Their packet ids fit the metadata of a committed offset."""
@@ -72,17 +72,6 @@ def filled(template: str, mqtt_topic: str) -> str:
         return levels[int(match[1]) - 1]
 
     return _LEVEL.sub(level, template)
-
-
-def check_name(topic: str) -> str:
-    """A topic that records may go to. Raises ValueError."""
-    try:
-        check_topic_name(topic)
-    except RequestError as exc:
-        raise ValueError(exc.message) from exc
-    if is_internal(topic):
-        raise ValueError(f"{topic} is a topic of the server itself")
-    return topic
 
 
 @attrs.frozen(kw_only=True)
@@ -218,13 +207,37 @@ class IngestSettings(ProcessSettings):
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
         owners: dict[tuple[Address, str], str] = {}
+        topics: dict[str, str] = {}
         for link in self.links:
+            if isinstance(link, FileLink):
+                if (other := topics.setdefault(link.positions, link.name)) != link.name:
+                    raise SettingsError(f"links {other} and {link.name} have the same positions_topic {link.positions}")
+                continue
             owner = owners.setdefault((link.broker, link.client_id or link.name), link.name)
             if owner != link.name:
                 raise SettingsError(f"links {owner} and {link.name} have the same client_id at {link.broker}")
 
 
-INGEST: Final = LinkKind(
+@attrs.frozen(kw_only=True)
+class IngestKind(LinkKind):
+    """Links from brokers, and from files. Both kinds are `[[ingest]]` tables; one with `files` is a link from files."""
+
+    def read_link(self, source: str, table: Mapping[str, Any]) -> Any:
+        if "files" not in table:
+            return super().read_link(source, table)
+        values = read_keys(source, table, FILE_KEYS)
+        for key in ("name", "topic"):
+            if key not in values:
+                raise SettingsError(f"{source}: the key {key!r} is missing")
+        return FileLink(**values)
+
+    def package_for(self, links: Sequence[Any]) -> str | None:
+        return None if all(isinstance(link, FileLink) for link in links) else self.package
+
+
+FILE_KEYS: Final[Mapping[str, ConfigKey]] = keys_of(FileLink)
+
+INGEST: Final = IngestKind(
     name="ingest",
     command=("ingest", "mqtt"),
     process_settings=IngestSettings,
@@ -244,6 +257,7 @@ INGEST: Final = LinkKind(
         "avoided_records": "Messages sent again that were already stored, and were not stored twice.",
         "reused_packet_ids": "New messages with the packet id of an unfinished one.",
         "dead_letter_records": "Messages that went to the dead-letter topic.",
+        "truncated_files": "Files that were truncated while they were followed, or since.",
         "lost_sessions": "Connections at which the broker no longer had the session.",
     },
     package="paho",

@@ -32,6 +32,7 @@ from ...protocol.records.batch import BatchHeader, iter_batches
 from ...protocol.types import TopicPartition
 from ...server.broker import Broker
 from ...server.broker.mirroring import Promotion, SetAside
+from ...server.logs.reader import ENDS_AT_ONE_MOMENT
 from ...server.offsets.committed_offsets import Commit
 from ...server.storage.disk.paths import is_internal
 from ...server.storage.errors import StorageError
@@ -54,6 +55,7 @@ SETTLE_S: Final = 5.0
 SETTLE_POLL_S: Final = 0.02
 PAUSES_MS: Final = (100, 10_000)
 PARTITION_PAUSE_S: Final = 5.0
+UNREADABLE: Final = "the source cannot read it now"
 APPENDS_AT_ONCE: Final = 16
 MAX_TROUBLES: Final = 100
 MAX_SET_ASIDE: Final = 1000
@@ -257,6 +259,12 @@ class MirrorLink:
                 f"{promoted[0]} was promoted on this server. Remove [[mirror]], or stop the server and run `triolog demote`"
             )
         configs = await source.configs([topic.name for topic in topics])
+        count = sum(len(topic.leaders) for topic in topics)
+        if settings.internal_topics and count > ENDS_AT_ONE_MOMENT:
+            raise LinkEndedError(
+                f"the source has {count} partitions. With internal_topics at most {ENDS_AT_ONE_MOMENT} are copied: more ends "
+                "cannot be read at one moment. Name fewer topics"
+            )
         if settings.internal_topics and topics and not source.is_triolog:
             raise LinkEndedError("the source is not a triolog. Remove internal_topics: committed offsets are copied without it")
         leaders: dict[TopicPartition, int] = {}
@@ -299,6 +307,9 @@ class MirrorLink:
             self._finish_round(begun)
             return
         ends = self._ends = await source.ends(self._leaders)
+        for topic_partition in self._leaders.keys() - ends.keys():
+            self._trouble(topic_partition, UNREADABLE)
+            self._waiting[topic_partition] = time.monotonic() + PARTITION_PAUSE_S
         is_cut = self.settings.internal_topics and begun >= self._cut_at + CUT_S and await self._is_complete(source)
         while behind := self._to_copy():
             await self._fetch(source, behind, 0)
@@ -390,7 +401,9 @@ class MirrorLink:
     async def _agree(self, source: Source, topic_partition: TopicPartition) -> None:
         """Let the mirror have nothing that the source has not. Raises RequestError, SourceError, OSError."""
         mirroring, leader = self._broker.mirroring, self._leaders[topic_partition]
-        start = (await source.starts({topic_partition: leader}))[topic_partition]
+        start = (await source.starts({topic_partition: leader})).get(topic_partition)
+        if start is None:
+            raise RequestError(UNREADABLE, ErrorCode.UNKNOWN_SERVER_ERROR)
         log = mirroring.log(topic_partition)
         if start > log.log_end_offset:
             if log.log_start_offset < log.log_end_offset:

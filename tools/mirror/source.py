@@ -278,12 +278,12 @@ class Source:
         return found
 
     async def ends(self, partitions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return where partitions end, given with their leaders. A triolog reads up to 4,096 of them at one moment. Raises
-        SourceError."""
+        """Return where partitions end, given with their leaders, without those that cannot be read. A triolog reads up to 4,096
+        of them at one moment. Raises SourceError."""
         return await self._offsets(partitions, LATEST)
 
     async def starts(self, partitions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return where partitions start, given with their leaders. Raises SourceError."""
+        """Return where partitions start, given with their leaders, without those that cannot be read. Raises SourceError."""
         return await self._offsets(partitions, EARLIEST)
 
     async def _offsets(self, partitions: Mapping[TopicPartition, int], timestamp: int) -> dict[TopicPartition, int]:
@@ -305,9 +305,8 @@ class Source:
             answer = await (await self._node(node)).call(request)
             for topic in answer.topics:
                 for each in topic.partitions:
-                    if each.error_code:
-                        raise SourceError(f"offset of {topic.name}-{each.partition_index}: {named(each.error_code)}")
-                    found[TopicPartition(topic.name, each.partition_index)] = each.offset
+                    if not each.error_code:
+                        found[TopicPartition(topic.name, each.partition_index)] = each.offset
         return found
 
     async def fetch(

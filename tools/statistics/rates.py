@@ -50,6 +50,7 @@ def moment(before: Body, after: Body, *, topics: int = ROWS) -> dict[str, Any]:
         "apis": sorted(apis, key=lambda each: -each["per_second"])[:ROWS],
         "directories": after["directories"],
         "wear": after.get("wear"),
+        "clock": after.get("clock"),
         "insecure": after.get("insecure", []),
         "compacting": after["cleaner"]["cleaning"],
     }

@@ -83,8 +83,8 @@ class ShareGroupsView:
         }
 
     def in_state(self, group: str, topic: str, state: str, *, partition: int = 0) -> list[int]:
-        """Offsets from the start offset on that are `available` again, `acquired`, `acknowledged` or `archived`. Raises
-        ValueError for another state."""
+        """Offsets from the start offset on that are `available` again, `acquired`, `acknowledged`, `archiving` (given up, and
+        not in the dead-letter queue yet) or `archived`. Raises ValueError for another state."""
         if state.upper() not in RecordState.__members__:
             raise ValueError(f"unknown record state {state!r}{hint(state, (each.name.lower() for each in RecordState))}")
         wanted = RecordState[state.upper()]

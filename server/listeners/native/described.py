@@ -326,6 +326,7 @@ def statistics_map(told: BrokerStatistics, now_ms: int, protocols: Iterable[Prot
         "cleaner": attrs.asdict(told.cleaner),
         "scrub": attrs.asdict(told.scrub),
         "wear": _wear(told.wear),
+        "clock": attrs.asdict(told.clock),
         "retention": _some(told, "taken_segments doomed_segments"),
     }
 

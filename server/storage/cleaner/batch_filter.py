@@ -93,6 +93,7 @@ class RetentionRules:
     """By what a round judges. `end_offset`: where the round's range ends, exclusive."""
 
     now_ms: int
+    """NO_TIMESTAMP: not known; no delete horizon is set, and none has passed."""
     delete_retention_ms: int
     end_offset: int
     last_records: Mapping[int, LastRecord] = attrs.field(factory=dict)
@@ -120,7 +121,7 @@ class BatchFilter:
             has_expired = header.has_delete_horizon and header.base_timestamp <= self.rules.now_ms
             if not header.records_count or (is_last_trace and has_expired):
                 return self._without_records(header)
-            if not is_last_trace or header.has_delete_horizon:
+            if not is_last_trace or header.has_delete_horizon or self.rules.now_ms == NO_TIMESTAMP:
                 return FilteredBatch(batch, header.max_timestamp)
         elif self.transactions.on_data_batch(header):
             return self._without_records(header)
@@ -131,7 +132,8 @@ class BatchFilter:
         kept = self._kept(header, spans)
         if not kept:
             return self._without_records(header)
-        if not header.has_delete_horizon and not all(span.has_value for span in kept):
+        is_dated = header.has_delete_horizon or self.rules.now_ms == NO_TIMESTAMP
+        if not is_dated and not all(span.has_value for span in kept):
             return self._with_delete_horizon(header, data, kept)
         if len(kept) == len(spans):
             return FilteredBatch(batch, header.max_timestamp)

@@ -45,6 +45,7 @@ class CleaningJob:
     last_records: tuple[tuple[int, LastRecord], ...]
     """By producer id."""
     now_ms: int
+    """NO_TIMESTAMP: the clock is not trusted, so tombstones stay and get no delete horizon."""
     delete_retention_ms: int
     segment_bytes: int
     segment_index_bytes: int

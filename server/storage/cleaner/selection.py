@@ -12,7 +12,7 @@ take back. Whole segments are cleaned, so the end is rounded down to a segment's
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import attrs
@@ -22,6 +22,7 @@ from ....protocol.types import NO_OFFSET, CompressionType
 from ..disk.diskops import Procedure
 from ..log.log import Log
 from ..segments.segment import LogSegment
+from ..segments.undated import aged_timestamp
 from .batch_filter import LastRecord
 from .job import CleaningJob, SourceSegment
 
@@ -72,9 +73,14 @@ def cleanable_offsets(log: Log, checkpoint: int | None, now_ms: int) -> Cleanabl
             bounds.append(log.producers.first_unsynced_offset)
     lag_ms = log.config.min_compaction_lag_ms
     if lag_ms > 0:
-        young = (segment for segment in inactive_from(log, first_dirty) if segment.max_timestamp > now_ms - lag_ms)
+        segments = [*inactive_from(log, first_dirty), log.active]
+        young = (each for number, each in enumerate(segments[:-1]) if _is_young(log, segments, number, now_ms))
         bounds += [segment.base_offset for segment in young][:1]
     return CleanableOffsets(first_dirty, max(first_dirty, min(bounds)), is_reset)
+
+
+def _is_young(log: Log, segments: Sequence[LogSegment], number: int, now_ms: int) -> bool:
+    return aged_timestamp(log.undated, segments, number) > now_ms - log.config.min_compaction_lag_ms
 
 
 def inactive_from(log: Log, offset: int) -> list[LogSegment]:
@@ -115,8 +121,9 @@ def choose(log: Log, checkpoint: int | None, now_ms: int) -> Procedure[LogToClea
     dirty segment, and all headers of a segment whose largest timestamp only the time index knows."""
     first_dirty = cleanable_offsets(log, checkpoint, now_ms).first_dirty_offset
     if log.config.min_compaction_lag_ms > 0:
-        for segment in inactive_from(log, first_dirty):
-            if segment.max_timestamp > now_ms - log.config.min_compaction_lag_ms:
+        segments = [*inactive_from(log, first_dirty), log.active]
+        for number, segment in enumerate(segments[:-1]):
+            if _is_young(log, segments, number, now_ms):
                 break
             if (yield from segment.confirm_max_timestamp()):
                 log.changed(segments=True)
@@ -125,7 +132,7 @@ def choose(log: Log, checkpoint: int | None, now_ms: int) -> Procedure[LogToClea
 
 
 def plan_round(log: Log, chosen: LogToClean, now_ms: int, *, map_bytes: int, max_bytes_per_second: int = 0) -> CleaningJob:
-    """The round for what was chosen, as a job."""
+    """The round for what was chosen, as a job. `now_ms`: NO_TIMESTAMP where the clock is not trusted."""
     config = log.config
     levels = ((codec, config.compression_level(codec)) for codec in CompressionType)
     return CleaningJob(

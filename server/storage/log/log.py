@@ -29,6 +29,7 @@ from ..producers.producer_snapshots import snapshot_paths, take_snapshot
 from ..producers.producer_state import ProducerState
 from ..segments.segment import LogSegment, LogSegments
 from ..segments.segment_view import SegmentView
+from ..segments.undated import Undated
 from .derived_files import DerivedFiles
 from .gaps import OffsetGap
 from .leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
@@ -97,6 +98,10 @@ class Log:
     """Offset of a producer snapshot that was written at a roll and is not known to be on the device."""
     derived: DerivedFiles = attrs.field(factory=DerivedFiles)
     gaps: tuple[OffsetGap, ...] = ()
+    undated: Undated = ()
+    """Records whose timestamps do not say how old they are."""
+    trusted_from: int = 0
+    """Where the log ended when the clock was last trusted, or at the start."""
     truncations: int = 0
     modified: bool = False
     """Whether anything was written since the log was opened."""

@@ -7,6 +7,8 @@ maybeIncrementLogStartOffset).
 | `retention.bytes` | cleanup.policy has `delete` | as long as at least `retention.bytes` stay |
 | `retention.ms` | cleanup.policy has `delete` | the largest timestamp (without any: the file's mtime) is older, strictly |
 
+The age of records that were appended while the clock was not trusted counts from the time when it was trusted again (see
+`segments/undated`).
 A largest timestamp that only the time index knows is read from the batches first.
 
 A segment goes only when all of it lies below the high watermark, and the first that stays ends the walk. `retention.ms` and
@@ -54,6 +56,7 @@ from ..disk.paths import CORRUPT_MARK, DELETED_SUFFIX, SNAPSHOT_SUFFIXES, base_o
 from ..errors import AppendFailedError, is_out_of_space
 from ..producers.producer_snapshots import snapshot_paths
 from ..segments.segment import LogSegment
+from ..segments.undated import aged_timestamp
 from .derived_files import Dropped
 from .log import Doomed, Log
 
@@ -81,7 +84,7 @@ def count_without_hold(log: Log, segments: Sequence[LogSegment], held_from: int,
     count = count_read(log, segments, held_from)
     if log.config.disk_full_policy is DiskFullPolicy.DROP_OLDEST and count < len(segments):
         held_bytes = sum(segment.size for segment in segments[count:])
-        while count < len(segments) and _is_past_bounds(log, segments[count], held_bytes, now_ms, by_time=by_time):
+        while count < len(segments) and _is_past_bounds(log, segments, count, held_bytes, now_ms, by_time=by_time):
             held_bytes -= segments[count].size
             count += 1
     return count
@@ -99,7 +102,7 @@ def is_past_bounds(log: Log, held_from: int, now_ms: int, *, by_time: bool = Tru
     """Return whether the oldest segment is held, and past a bound of its hold."""
     segments = list(log.segments)
     return count_read(log, segments, held_from) == 0 and _is_past_bounds(
-        log, segments[0], log.size_in_bytes, now_ms, by_time=by_time
+        log, segments, 0, log.size_in_bytes, now_ms, by_time=by_time
     )
 
 
@@ -117,12 +120,15 @@ def lost_between(log: Log, start: int, end: int) -> Lost | None:
     return Lost(start, end, size)
 
 
-def _is_past_bounds(log: Log, segment: LogSegment, held_bytes: int, now_ms: int, *, by_time: bool) -> bool:
+def _is_past_bounds(
+    log: Log, segments: Sequence[LogSegment], number: int, held_bytes: int, now_ms: int, *, by_time: bool
+) -> bool:
+    segment = segments[number]
     most_bytes, most_ms = log.config.retention_hold_max_bytes, log.config.retention_hold_max_ms
     if most_bytes >= 0 and held_bytes - segment.size >= most_bytes:
         return True
     is_known = segment.max_timestamp >= 0 and segment.is_max_timestamp_certain
-    return by_time and is_known and 0 <= most_ms < now_ms - segment.max_timestamp
+    return by_time and is_known and 0 <= most_ms < now_ms - aged_timestamp(log.undated, segments, number)
 
 
 DELETE: Final = "delete"
@@ -150,7 +156,9 @@ def is_wanted(log: Log, now_ms: int, *, by_time: bool = True) -> bool:
         return False
     if config.retention_bytes >= 0 and log.size_in_bytes - first.size >= config.retention_bytes:
         return True
-    return by_time and config.retention_ms >= 0 and now_ms - first.max_timestamp > config.retention_ms
+    if not by_time or config.retention_ms < 0 or now_ms - first.max_timestamp <= config.retention_ms:
+        return False
+    return not log.undated or now_ms - aged_timestamp(log.undated, list(islice(segments, 2)), 0) > config.retention_ms
 
 
 def confirm_old(log: Log, now_ms: int) -> Procedure[None]:
@@ -159,8 +167,9 @@ def confirm_old(log: Log, now_ms: int) -> Procedure[None]:
     config = log.config
     if DELETE not in config.cleanup_policy or config.retention_ms < 0:
         return
-    for segment in list(log.segments):
-        if not _is_deletable(log, segment) or now_ms - segment.max_timestamp <= config.retention_ms:
+    segments = list(log.segments)
+    for number, segment in enumerate(segments):
+        if not _is_deletable(log, segment) or now_ms - aged_timestamp(log.undated, segments, number) <= config.retention_ms:
             break
         yield from _confirm(log, segment)
 
@@ -306,9 +315,10 @@ def oldest_first(logs: Sequence[Log], needed_bytes: int, held_from: Sequence[int
 
     def offer(owner: int, slot: int) -> None:
         if slot < len(segments[owner]) - 1 and _is_deletable(logs[owner], segments[owner][slot]):
-            segment, config, is_held = segments[owner][slot], logs[owner].config, slot >= read[owner]
+            config, is_held = logs[owner].config, slot >= read[owner]
             is_handed_on = bool(config.retention_hold_groups) and not is_held
-            rank = (not is_handed_on, config.disk_full_priority, is_held, segment.max_timestamp)
+            aged = aged_timestamp(logs[owner].undated, segments[owner], slot)
+            rank = (not is_handed_on, config.disk_full_priority, is_held, aged)
             heapq.heappush(candidates, (rank, owner, slot))
 
     for owner in range(len(segments)):
@@ -330,7 +340,7 @@ def _expired(log: Log, now_ms: int, *, by_time: bool, held_from: int) -> Procedu
     count = _count_above_size(log, segments, count)
     if by_time and log.config.retention_ms >= 0:
         while count < len(segments) and _is_deletable(log, segments[count]):
-            largest = segments[count].max_timestamp
+            largest = aged_timestamp(log.undated, segments, count)
             if largest < 0:
                 largest = yield ModifiedMs(segments[count].log.path)
             if now_ms - largest <= log.config.retention_ms:

@@ -24,6 +24,7 @@ from ....protocol.limits import MAX_PRODUCERS_PER_PARTITION
 from ....protocol.records.batch import BatchHeader
 from ....protocol.types import Bytes
 from ..indexes.transaction_index import AbortedTxn
+from ..segments.undated import Undated, dated_ms
 from .producer_cursor import CompletedTxn, ProducerCursor, ProducerEntry, parse_end_txn_marker
 
 FIRST_KEYED_ID: Final = 1 << 62
@@ -149,12 +150,15 @@ class ProducerState:
         self.on_high_watermark(offset)
         self.end_offset = max(self.end_offset, offset)
 
-    def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers that are silent for `expiration_ms` and have no open transaction; answers how many."""
+    def expire(self, now_ms: int, expiration_ms: int, undated: Undated = ()) -> int:
+        """Forget producers that are silent for `expiration_ms` and have no open transaction; answers how many. `undated`: the
+        records whose timestamps do not say when they were appended."""
         gone = [
             entry.producer_id
             for entry in self.entries.values()
-            if entry.current_txn_first_offset is None and now_ms - entry.last_timestamp >= expiration_ms
+            if entry.current_txn_first_offset is None
+            and now_ms - entry.last_timestamp >= expiration_ms
+            and (not undated or now_ms - dated_ms(undated, entry.last_data_offset, entry.last_data_offset + 1) >= expiration_ms)
         ]
         for producer_id in gone:
             del self.entries[producer_id]

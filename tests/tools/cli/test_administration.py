@@ -259,3 +259,17 @@ def test_without_acls_the_server_refuses_them() -> None:
     with triolog.blocking.open(native="127.0.0.1:0") as broker:
         result = call("acls", "list", "-s", str(broker.native))
     assert (result.exit_code, "SECURITY_DISABLED: ACLs are not enforced: acl_enable is false" in result.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("clock", "text"),
+    [
+        (None, None),
+        ({"is_plausible": True, "is_trusted": True}, None),
+        ({"is_plausible": True, "is_trusted": False}, "it has jumped"),
+        ({"is_plausible": False, "is_trusted": False}, "the wall clock is wrong"),
+    ],
+)
+def test_a_clock_that_is_not_trusted_is_shown(clock: dict[str, Any] | None, text: str | None) -> None:
+    shown = status._clock({"clock": clock})
+    assert shown == text or (shown is not None and text is not None and shown.startswith(text))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import urllib.request
 from pathlib import Path
 
 import pytest
+from triolog.tools.mirror.settings import LINK_KEYS
 
 from tests.support.forwarding import until
 from tests.support.kafka_wire import KafkaWire, ask
@@ -116,3 +118,9 @@ def test_both_servers_are_killed_the_mirror_is_promoted_and_the_old_server_retur
         until(lambda: end(source) == 41 and status(links)["set_aside"] != [], "the copy of the other server")
         shown = call("mirror", "--state-dir", links)
         assert "set aside: orders-0 offsets 40 to 41, 2 records" in shown.stdout
+
+
+def test_the_page_has_every_key_with_its_meaning() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "mirror.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)` \| [a-z]+ \| .+? \| (.+) \|$", page, re.MULTILINE))
+    assert rows == {name: key.doc for name, key in LINK_KEYS.items()}

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 from triolog.protocol.types import Record
 from triolog.server.embedded import BlockingBroker
-from triolog.tools.ingest import store
+from triolog.tools.ingest import record_store as store
 from triolog.tools.ingest.ingest import Ingest
 from triolog.tools.ingest.settings import MAX_UNACKNOWLEDGED
 

@@ -140,7 +140,7 @@ async def test_topics_are_copied_with_offsets_ids_configuration_and_bytes_and_re
             await mirror.topics.create("another", 1)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.merge) for seed in range(1, 4))])
 async def test_a_promotion_in_the_middle_of_transactions_keeps_them_whole_and_their_producers_continue(
     tmp_path: Path, seed: int
 ) -> None:

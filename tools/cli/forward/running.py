@@ -99,14 +99,11 @@ def run(
     kind: LinkKind, options: dict[str, Any], settings_of: Callable[[dict[str, Any]], Any], *, drain: bool = False
 ) -> Iterator[tuple[Any, Callable[[MakeLink], None]]]:
     """Yield the settings, and a function that runs the links until all have ended. Raises UsageError, FailedError."""
+    import trio
+
     from ....server.service.log_lines import configure_logging
     from ....server.storage.child_process import NICENESS
     from ...forward.errors import LinkStoppedError, SettingsError
-
-    if importlib.util.find_spec(kind.package) is None:
-        raise click.UsageError(f"triolog {kind.name} needs {kind.package}: {how_to_install(kind.extra)}")
-    import trio
-
     from ...forward.process.run_links import run_links
     from ...forward.process.supervisor import state_dir_of
 
@@ -141,6 +138,9 @@ def run(
 
     try:
         settings = settings_of(options)
+        package = kind.package_for(settings.links)
+        if package is not None and importlib.util.find_spec(package) is None:
+            raise click.UsageError(f"triolog {kind.name} needs {package}: {how_to_install(kind.extra)}")
         yield settings, run_all
     except SettingsError as exc:
         raise click.UsageError(str(exc)) from exc

@@ -10,11 +10,14 @@ import codecs
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgpack  # type: ignore[import-untyped]
 
 from ..routes import exact
+
+if TYPE_CHECKING:
+    from .schemas import Schemas
 
 KINDS: Final = ("auto", "json", "text", "msgpack", "hex")
 PREVIEW_CHARS: Final = 400
@@ -34,26 +37,49 @@ MOST_CONTROLS: Final = 0.1
 Content = dict[str, Any]
 
 
-def content(data: bytes | None, kind: str = "auto", *, most: int = PREVIEW_CHARS, is_detail: bool = False) -> Content | None:
-    """`{"size", "kind", "text", "is_cut", "note"}`; None for null. `size` counts all bytes, `text` is cut."""
+def content(
+    data: bytes | None,
+    kind: str = "auto",
+    *,
+    most: int = PREVIEW_CHARS,
+    is_detail: bool = False,
+    schemas: Schemas | None = None,
+) -> Content | None:
+    """`{"size", "kind", "text", "is_cut", "note"}`; None for null. `size` counts all bytes, `text` is cut. `schemas` decodes
+    what begins with the id of a schema, where `kind` is auto."""
     if data is None:
         return None
+    if schemas is not None and kind == "auto" and len(data) <= _parsed(is_detail):
+        found = schemas.shown(data, is_indented=is_detail)
+        if found is not None:
+            decoded, note = found
+            shown, text, is_whole, _ = _as_hex(data, most, is_detail) if decoded is None else ("schema", decoded, True, "")
+            is_cut = not is_whole or len(text) > most
+            return {"size": len(data), "kind": shown, "text": text[:most], "is_cut": is_cut, "note": note}
     reader = {"json": _as_json, "text": _as_text, "msgpack": _as_msgpack, "hex": _as_hex}.get(kind, _guessed)
     shown, text, is_whole, note = reader(data, most, is_detail)
     told: Content = {"size": len(data), "kind": shown, "text": text[:most], "is_cut": not is_whole or len(text) > most}
     return told | {"note": note} if note else told
 
 
-def shown_record(partition: int, record: Any, kind: str = "auto", *, is_detail: bool = False) -> dict[str, Any]:
-    """A record for JSON: in a list, or opened."""
+def shown_record(
+    partition: int, record: Any, kind: str = "auto", *, is_detail: bool = False, schemas: Schemas | None = None
+) -> dict[str, Any]:
+    """A record for JSON: in a list, or opened. `schemas` is prepared for it."""
     most = DETAIL_CHARS if is_detail else PREVIEW_CHARS
     offset, timestamp, key, value, headers = record
     return {
         "partition": partition,
         "offset": exact(offset),
         "timestamp": exact(timestamp),
-        "key": content(key, "hex" if kind == "hex" else "auto", most=most if is_detail else KEY_CHARS, is_detail=is_detail),
-        "value": content(value, kind, most=most, is_detail=is_detail),
+        "key": content(
+            key,
+            "hex" if kind == "hex" else "auto",
+            most=most if is_detail else KEY_CHARS,
+            is_detail=is_detail,
+            schemas=schemas,
+        ),
+        "value": content(value, kind, most=most, is_detail=is_detail, schemas=schemas),
         "headers": [[name[:NAME_CHARS], content(each, most=KEY_CHARS)] for name, each in headers[:MAX_HEADERS]],
         "header_count": len(headers),
     }

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import trio
 
@@ -20,6 +20,9 @@ from ...client.config import ConsumerConfig
 from ...client.connection import Client
 from ...client.reading import FetchedBatch, Reading
 from .contents import shown_record
+
+if TYPE_CHECKING:
+    from .schemas import Schemas
 
 MAX_FETCH_BYTES: Final = 2**20
 MAX_PARTITION_FETCH_BYTES: Final = 256 * 1024
@@ -49,6 +52,7 @@ class PagedTopic(NamedTuple):
     topic: str
     kind: str
     isolation: Isolation
+    schemas: Schemas | None = None
 
 
 async def newer(
@@ -119,8 +123,11 @@ async def _read(
         response: FetchResponse = await of.client.call_fetch(fetch.request)
         for batch in reading.accept(fetch, response):
             number, has_come = batch.partition.partition, True
-            for record in (await unpacked(batch))[: most - counts[number]]:
-                found[number].append(shown_record(number, record, of.kind))
+            records = (await unpacked(batch))[: most - counts[number]]
+            if of.schemas is not None:
+                await of.schemas.prepare(records)
+            for record in records:
+                found[number].append(shown_record(number, record, of.kind, schemas=of.schemas))
                 counts[number] += 1
             if kept is not None:
                 del found[number][:-kept]

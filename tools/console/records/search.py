@@ -11,8 +11,9 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from itertools import islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import trio
@@ -26,6 +27,9 @@ from ...client.reading import FetchedBatch, Reading
 from ..events import EventQueue
 from .contents import shown_record
 from .pages import LARGE_BYTES
+
+if TYPE_CHECKING:
+    from .schemas import Schemas
 
 PLACES: Final = ("any", "key", "whole-key", "value", "headers")
 
@@ -93,6 +97,7 @@ class Search:
     times: TimeRange | None = None
     is_newest_first: bool = False
     isolation: Isolation = Isolation.READ_UNCOMMITTED
+    schemas: Schemas | None = None
     found: int = 0
     records: int = 0
     read_bytes: int = 0
@@ -146,10 +151,13 @@ class Search:
                 has_come, number = True, batch.partition.partition
                 self._count(batch)
                 matches = await self._matches(batch)
+                if self.schemas is not None:
+                    await self.schemas.prepare(matches[: self.limit])
+                shown = partial(shown_record, number, kind=self.kind, schemas=self.schemas)
                 if self.is_newest_first:
-                    newest[number].extend(shown_record(number, each, self.kind) for each in matches[self.found - self.limit :])
+                    newest[number].extend(shown(each) for each in matches[self.found - self.limit :])
                 else:
-                    await self._send(queue, (shown_record(number, each, self.kind) for each in matches))
+                    await self._send(queue, (shown(each) for each in matches))
                     if self.found >= self.limit:
                         return
                 await self._tell(queue, reading)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import trio
@@ -23,6 +23,9 @@ from ..routes import exact
 from .contents import shown_record
 from .pages import unpacked
 from .search import Needle
+
+if TYPE_CHECKING:
+    from .schemas import Schemas
 
 MAX_SHOWN: Final = 40
 """Of one event."""
@@ -43,6 +46,7 @@ class Tail:
     places: Mapping[int, int]
     needle: Needle | None = None
     isolation: Isolation = Isolation.READ_UNCOMMITTED
+    schemas: Schemas | None = None
     _passed: int = 0
     """Records since the last event that are not in it."""
     _newest: deque[tuple[int, Any]] = attrs.field(factory=lambda: deque(maxlen=MAX_SHOWN))
@@ -68,6 +72,7 @@ class Tail:
             if self.needle is None:
                 self._jump(reading)
             if batches:
+                await self._prepare()
                 queue.put("records", self._event(reading))
                 await trio.sleep(PAUSE_S)
 
@@ -93,6 +98,10 @@ class Tail:
                     self._passed += len(self._newest) == MAX_SHOWN
                     self._newest.append((batch.partition.partition, record))
 
+    async def _prepare(self) -> None:
+        if self.schemas is not None:
+            await self.schemas.prepare([record for _, record in self._newest])
+
     def _jump(self, reading: Reading) -> None:
         """Do not run after what nobody can see any more."""
         for name in reading.partitions:
@@ -102,7 +111,7 @@ class Tail:
                 reading.seek(name, end - MAX_SHOWN)
 
     def _event(self, reading: Reading) -> dict[str, Any]:
-        rows = [shown_record(partition, record, self.kind) for partition, record in self._newest]
+        rows = [shown_record(partition, record, self.kind, schemas=self.schemas) for partition, record in self._newest]
         told = {
             "records": rows,
             "passed": self._passed,

@@ -155,7 +155,7 @@ class _Told:
 
 async def _page(chosen: Chosen, limit: int) -> _Told:
     query = chosen.call.query
-    of = PagedTopic(chosen.call.watcher.client, chosen.topic, chosen.kind, chosen.isolation)
+    of = PagedTopic(chosen.call.watcher.client, chosen.topic, chosen.kind, chosen.isolation, chosen.call.settings.schemas)
     offset, at = query.offset("offset"), query.integer("at", most=INT64_MAX)
     begin, until = _places(query, "from"), _places(query, "until")
     times = _range(at, query)
@@ -212,7 +212,10 @@ async def record(call: Call) -> dict[str, Any]:
     """Return a record in full, up to the limits of display."""
     partition, found = await _single(call)
     kind = call.query.choice("as", KINDS, "auto")
-    return {"topic": call.path["topic"], "record": shown_record(partition, found, kind, is_detail=True)}
+    schemas = call.settings.schemas
+    if schemas is not None:
+        await schemas.prepare([found])
+    return {"topic": call.path["topic"], "record": shown_record(partition, found, kind, is_detail=True, schemas=schemas)}
 
 
 async def raw(call: Call) -> HttpAnswer:
@@ -266,6 +269,7 @@ async def search(call: Call) -> HttpAnswer:
         times=None if at is None and to is None else TimeRange(at or 0, INT64_MAX + 1 if to is None else to),
         is_newest_first=query.choice("order", ORDERS, "oldest") == "newest",
         isolation=chosen.isolation,
+        schemas=call.settings.schemas,
     )
     return _stream(call, work.run)
 
@@ -281,6 +285,7 @@ async def tail(call: Call) -> HttpAnswer:
         places=chosen.ends if begin is None else chosen.clamped(begin),
         needle=_needle(call.query),
         isolation=chosen.isolation,
+        schemas=call.settings.schemas,
     )
     return _stream(call, work.run)
 

@@ -20,6 +20,7 @@ from typing import Any, Final
 import attrs
 import trio
 
+from ....server.config.key import keys_of
 from ..errors import LinkStoppedError, SettingsError
 from ..link_loop import LinkLoop
 from ..memory import Wishes
@@ -209,7 +210,7 @@ class Fleet:
 
     def _changes(self, name: str, wanted: Any) -> bool:
         link = self._links[name].link
-        keys = [key for key in self._kind.link_keys if getattr(link.settings, key) != getattr(wanted, key)]
+        keys = [key for key in keys_of(type(wanted)) if getattr(link.settings, key, None) != getattr(wanted, key)]
         if keys:
             LOGGER.info("SIGHUP: link %s starts again: %s", name, ", ".join(keys))
         return bool(keys) or link.progress.state.is_final

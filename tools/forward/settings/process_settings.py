@@ -7,7 +7,7 @@ belongs to the server and is ignored; the process's own keys are in a table of t
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -135,6 +135,10 @@ class LinkKind:
             if key not in values:
                 raise SettingsError(f"{source}: the key {key!r} is missing")
         return self.link_settings(**values)
+
+    def package_for(self, links: Sequence[Any]) -> str | None:
+        """Return the package that these links need. None: no other one."""
+        return self.package
 
     def servers(self, config_file: str) -> Any:
         """Read the settings of a server's file, blocking. Raises SettingsError."""

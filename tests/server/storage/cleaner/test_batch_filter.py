@@ -11,7 +11,7 @@ from triolog.protocol.errors import InvalidRecordError
 from triolog.protocol.records.batch import RECORD_BATCH_OVERHEAD, BatchHeader, check_batch, end_txn_marker, parse_header
 from triolog.protocol.records.builder import BatchBuilder, build_batch
 from triolog.protocol.records.record import iter_records
-from triolog.protocol.types import Bytes, CompressionType, TimestampType
+from triolog.protocol.types import NO_TIMESTAMP, Bytes, CompressionType, TimestampType
 from triolog.server.storage.cleaner.batch_filter import (
     BatchFilter,
     CleanedTransactions,
@@ -145,6 +145,16 @@ def test_a_horizon_counts_from_the_first_cleaning_and_not_from_the_record() -> N
     assert later.data == filtered.data
     assert goes(batch_filter({b"b": 3}, now_ms=NOW + 50), bytes(filtered.data))
     assert goes(batch_filter({b"b": 99}), batch_of((0, b"b", None))), "superseded it goes at once"
+
+
+def test_a_clock_that_is_not_trusted_sets_no_horizon_and_passes_none() -> None:
+    tombstone = batch_of((0, b"b", None))
+    filtered, header = run(batch_filter({b"b": 3}, now_ms=NO_TIMESTAMP), tombstone)
+    assert not header.has_delete_horizon
+    dated, _ = run(batch_filter({b"b": 3}), bytes(filtered.data))
+    kept, header = run(batch_filter({b"b": 3}, now_ms=NO_TIMESTAMP), bytes(dated.data))
+    assert (kept.data, header.base_timestamp) == (dated.data, NOW + 50)
+    assert goes(batch_filter({b"b": 99}, now_ms=NO_TIMESTAMP), tombstone), "superseded it goes at once"
 
 
 def test_an_existing_horizon_stays_when_records_go() -> None:

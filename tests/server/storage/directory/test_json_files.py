@@ -23,6 +23,7 @@ from triolog.server.access.quotas import checked_entity
 from triolog.server.offline.findings import Observer
 from triolog.server.offline.repair_directory import STATES, repair_directory
 from triolog.server.storage.directory import state_files, topics_file
+from triolog.server.storage.directory.clock_file import ClockState, Episode, decode_clock, encode_clock
 from triolog.server.storage.directory.inventory import read_directory
 from triolog.server.storage.directory.state_files import BROKERS, GROUPS, Overrides, read_previous, read_state, write_state
 from triolog.server.storage.directory.topics_file import (
@@ -41,6 +42,7 @@ from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import CheckpointError, FileTooLargeError
 from triolog.server.storage.log.derived_files import Facts, IndexFacts, decode_facts, encode_facts
 from triolog.server.storage.log.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
+from triolog.server.storage.segments.undated import UndatedRange
 
 from tests.server.offline.test_verify import verified
 from tests.support.counts import by_tier
@@ -73,6 +75,17 @@ FILES: Final = {
             state_files.SecurityState(3, quotas={checked_entity([("user", "a")]): {"producer_byte_rate": 1024.0}})
         ),
         state_files.decode_security,
+    ),
+    "clock": JsonFile(
+        encode_clock(
+            ClockState(
+                generation=3,
+                suspended=(5, 6),
+                episodes=(Episode(1, 2),),
+                ranges={("c2acf7d7591e4689a804fb", 0): (UndatedRange(0, 5, 9), UndatedRange(7))},
+            )
+        ),
+        decode_clock,
     ),
     "derived": JsonFile(encode_facts(Facts(8, {0: IndexFacts(100, 34, 5)})), decode_facts),
 }

@@ -1,0 +1,17 @@
+"""Names of topics that ingest may write to."""
+
+from __future__ import annotations
+
+from ...protocol.errors import RequestError
+from ...server.storage.disk.paths import check_topic_name, is_internal
+
+
+def check_name(topic: str) -> str:
+    """A topic that records may go to. Raises ValueError."""
+    try:
+        check_topic_name(topic)
+    except RequestError as exc:
+        raise ValueError(exc.message) from exc
+    if is_internal(topic):
+        raise ValueError(f"{topic} is a topic of the server itself")
+    return topic
