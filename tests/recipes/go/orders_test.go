@@ -11,25 +11,25 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-var triolog *Triolog
+var broker *Triolog
 
 func TestMain(m *testing.M) {
 	var err error
-	if triolog, err = startTriolog(); err != nil {
+	if broker, err = startTriolog(); err != nil {
 		log.Fatal(err)
 	}
 	code := m.Run()
-	triolog.stop()
+	broker.stop()
 	os.Exit(code)
 }
 
 func TestAnOrderArrivesAlthoughTheLeaderMoves(t *testing.T) {
-	triolog.call(t, "POST", "/reset", "{}")
-	triolog.call(t, "POST", "/topics", `{"name": "orders"}`)
-	triolog.call(t, "POST", "/faults", `{"api": "Produce", "error": "NOT_LEADER_OR_FOLLOWER", "once": true}`)
+	broker.call(t, "POST", "/reset", "{}")
+	broker.call(t, "POST", "/topics", `{"name": "orders"}`)
+	broker.call(t, "POST", "/faults", `{"api": "Produce", "error": "NOT_LEADER_OR_FOLLOWER", "once": true}`)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	client, err := kgo.NewClient(kgo.SeedBrokers(triolog.Kafka), kgo.ConsumeTopics("orders"), kgo.ConsumerGroup("baristas"))
+	client, err := kgo.NewClient(kgo.SeedBrokers(broker.Kafka), kgo.ConsumeTopics("orders"), kgo.ConsumerGroup("baristas"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestAnOrderArrivesAlthoughTheLeaderMoves(t *testing.T) {
 	if records := fetches.Records(); len(records) != 1 || string(records[0].Value) != "espresso" {
 		t.Error(records)
 	}
-	if faults := triolog.call(t, "GET", "/faults", ""); !strings.Contains(faults, `"fired": 1`) {
+	if faults := broker.call(t, "GET", "/faults", ""); !strings.Contains(faults, `"fired": 1`) {
 		t.Error(faults)
 	}
 }

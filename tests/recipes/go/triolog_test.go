@@ -34,22 +34,22 @@ func startTriolog() (*Triolog, error) {
 	if err := server.Start(); err != nil {
 		return nil, err
 	}
-	triolog := &Triolog{stop: func() {
+	broker := &Triolog{stop: func() {
 		server.Process.Signal(os.Interrupt)
 		server.Wait()
 		os.RemoveAll(folder)
 	}}
-	if err := json.NewDecoder(ready).Decode(triolog); err != nil {
-		triolog.stop()
+	if err := json.NewDecoder(ready).Decode(broker); err != nil {
+		broker.stop()
 		return nil, fmt.Errorf("triolog did not start, standard error has the reason: %w", err)
 	}
-	return triolog, nil
+	return broker, nil
 }
 
 // Call the control port, and return the body of its response.
-func (triolog *Triolog) call(t *testing.T, method, path, body string) string {
+func (broker *Triolog) call(t *testing.T, method, path, body string) string {
 	t.Helper()
-	request, err := http.NewRequest(method, "http://"+triolog.Control+path, strings.NewReader(body))
+	request, err := http.NewRequest(method, "http://"+broker.Control+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
