@@ -9,7 +9,7 @@ PYTHON ?= $(firstword $(foreach python,python3 python3.14 python3.13 python3.12 
 
 # Those of the classifiers, and the version, each from its only place.
 PYTHONS := $(shell sed -n 's/.*:: Python :: \(3\.[0-9]*\)".*/\1/p' pyproject.toml)
-VERSION := $(shell sed -n 's/^VERSION.*"\(.*\)"/\1/p' server/config/version.py)
+VERSION := $(shell sed -n 's/^VERSION: .*"\(.*\)"/\1/p' server/config/version.py)
 
 .DELETE_ON_ERROR:
 .PHONY: release-check install-lines print-pythons print-version print-notes demo damage-demo edge-demo spark-demo test test-portable test-with-portable test-with-kqueue print-portable test-long test-spark-kill simulate simulate-planted histories soak fuzz lint types types-here types-darwin docs checks console-pictures bench bench-kafka bench-spark format man dist sbom zipapp clean

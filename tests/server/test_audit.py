@@ -158,7 +158,8 @@ class Place:
         return self.broker.call_now(lambda: state_of(self.broker._target.core))
 
     def lines(self) -> list[dict[str, Any]]:
-        return [each for each in map(json.loads, self.file.read_text().splitlines()) if each["event"] == "change"]
+        whole = self.file.read_text().rpartition("\n")[0]  # a line may be half written
+        return [each for each in map(json.loads, whole.splitlines()) if each["event"] == "change"]
 
     def line_after(self, change: Callable[[], Any]) -> dict[str, Any]:
         """The one line that a change leaves. Lines are written in the order of changes, soon."""

@@ -31,7 +31,7 @@ from tests.support.counts import counts
 from tests.support.logs import START_MS
 from tests.support.model_log import lookups
 
-RUNS: Final = int(os.environ.get("TRIOLOG_TEST_SHARE_CRASHES") or counts(50, merge=17, commit=4))
+RUNS: Final = int(os.environ.get("TRIOLOG_TEST_SHARE_CRASHES") or counts(50, commit=4))
 GROUP: Final = "group"
 TOPIC: Final = "topic"
 PARTITION: Final = TopicPartition(TOPIC, 0)

@@ -34,7 +34,7 @@ SETTINGS: Final = {
     "segment.bytes": "300",
     "index.interval.bytes": "0",
 }
-CUTS: Final = counts(20, merge=7)
+CUTS: Final = counts(20)
 """Power cuts at each moment of a change."""
 CUTS_OF_A_START: Final = 20
 """At each moment of a start: with 7, the planted fault `undoing-is-forgotten-before-it-is-on-the-device` is not noticed."""

@@ -33,7 +33,7 @@ from tests.support.kafka_wire import frame
 from tests.support.native_stream import native_stream
 
 BUDGET_BYTES: Final = 4 * MIB
-ANSWERS: Final = counts(100, merge=34)
+ANSWERS: Final = counts(100)
 HELLO: Final = ApiVersionsRequest(client_software_name="wire", client_software_version="1.0")
 
 
@@ -135,7 +135,7 @@ async def test_answers_that_nobody_reads_have_a_limit_and_readers_are_served(ser
 
 async def test_peers_that_leave_parked_requests_behind_give_their_places_back(fast_path: Path) -> None:
     async with both_listeners(fast_path, max_connections=12) as server, established(server) as clients:
-        for _ in range(counts(30, merge=10)):
+        for _ in range(counts(30)):
             async with kafka_peers(server, 8) as peers:
                 for peer in peers:
                     await peer.send(fetch_request(fetch_partition(partition=2), max_wait_ms=LONG_MS), 11)

@@ -320,7 +320,7 @@ async def test_a_server_that_is_cancelled_takes_nothing_up_any_more(fast_path: P
 
 async def test_thousands_of_connections_opened_and_closed_leave_nothing(fast_path: Path) -> None:
     async with both_listeners(fast_path) as server:
-        for _ in range(counts(100, merge=34)):
+        for _ in range(counts(100)):
             async with trio.open_nursery() as nursery:
                 for _ in range(25):
                     nursery.start_soon(_come_and_go, server)
