@@ -39,7 +39,7 @@ demo: $(VENV)/.installed-demo
 damage-demo: $(VENV)/.installed-edge-demo
 	$(BIN)/triolog damage-demo $(ARGS)
 
-# ARGS=... goes to the demo: --to HOST:PORT, --seed N, --json.
+# ARGS=... goes to the demo: --to HOST:PORT, --seed N, --json. Its devices need Mosquitto, and are left out without it.
 edge-demo: $(VENV)/.installed-edge-demo
 	$(BIN)/triolog edge-demo $(ARGS)
 

@@ -1,91 +1,26 @@
-"""A real Mosquitto in a directory, with persistence, and a publisher that knows which messages it has an acknowledgement for.
-
-Mosquitto acknowledges a message before it saves it: it keeps sessions and messages in memory, and writes all of them to its
-file on SIGUSR1, and at intervals. A kill takes what was not saved, so `save` comes before `kill` where nothing may be lost.
-"""
+"""The demo's Mosquitto for tests, and a publisher that knows which messages it has an acknowledgement for."""
 
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
-import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import attrs
 import pytest
 from triolog.server.config.values import Address
 from triolog.server.fake.ports import Ports
+from triolog.tools.demo.edge.mosquitto import PATH, PROGRAM, Mosquitto
 
 from tests.support.forwarding import until
 
-PATH: Final = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"))
-PROGRAM: Final = shutil.which("mosquitto", path=PATH)
 POLL_S: Final = 0.02
+__all__ = ["PATH", "Mosquitto", "Publisher", "mosquitto", "needs_mosquitto"]
 
 
 def needs_mosquitto() -> pytest.MarkDecorator:
     """Mark tests that are skipped without the package `mosquitto`."""
     return pytest.mark.skipif(PROGRAM is None, reason="needs mosquitto: apt-get install mosquitto")
-
-
-@attrs.define(eq=False)
-class Mosquitto:
-    """A broker's directory, and its process when it runs."""
-
-    folder: Path
-    address: Address
-    more: str
-    """Lines of its configuration."""
-    _process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def saved(self) -> Path:
-        return self.folder / "mosquitto.db"
-
-    def start(self) -> None:
-        """Start it, and wait until it listens."""
-        assert PROGRAM is not None
-        file, log = self.folder / "mosquitto.conf", self.folder / "mosquitto.log"
-        file.write_text(
-            f"listener {self.address.port} {self.address.host}\npersistence true\nuser root\n"
-            f"persistence_location {self.folder}/\nmax_queued_messages 0\nmax_inflight_messages 0\n{self.more}\n"
-        )
-        with log.open("ab") as output:
-            begun = log.stat().st_size
-            self._process = subprocess.Popen(
-                [PROGRAM, "-c", str(file), "-v"], stdin=subprocess.DEVNULL, stdout=output, stderr=output
-            )
-        process = self._process
-
-        def is_up() -> bool:
-            assert process.poll() is None, log.read_text()
-            return b" running" in log.read_bytes()[begun:]
-
-        until(is_up, "Mosquitto")
-
-    def save(self) -> None:
-        """Let it write sessions and messages to its file, and wait for that."""
-        before = self._number()
-        assert self._process is not None
-        self._process.send_signal(signal.SIGUSR1)
-        until(lambda: self._number() != before, "the file of Mosquitto")
-
-    def kill(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-
-    def _number(self) -> tuple[int, int]:
-        """Of the file, which is another one after each save."""
-        with contextlib.suppress(FileNotFoundError):
-            found = self.saved.stat()
-            return found.st_ino, found.st_mtime_ns
-        return 0, 0
 
 
 @contextlib.contextmanager
@@ -95,7 +30,7 @@ def mosquitto(folder: Path, more: str = "allow_anonymous true\n") -> Iterator[Mo
     with contextlib.closing(Ports()) as ports:
         address = ports.keep(Address("127.0.0.1", 0))
         assert address is not None
-        made = Mosquitto(folder, address, more)
+        made = Mosquitto(folder, address, f"max_inflight_messages 0\n{more}")
         try:
             made.start()
             yield made

@@ -77,3 +77,46 @@ def sums(accounts: Sequence[Account]) -> dict[str, int | bool]:
         "duplicates": sum(account.duplicates for account in accounts),
         "adds_up": not any(account.wrong for account in accounts),
     }
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class DeviceAccount:
+    """Of messages with QoS 1: each one that is acknowledged arrives at least once."""
+
+    published: Sequence[bytes]
+    acknowledged: Sequence[bytes]
+    arrived: Sequence[bytes]
+    """Values upstream, by offset there."""
+
+    @property
+    def duplicates(self) -> int:
+        """Return how many records upstream are beyond one for each message."""
+        return len(self.arrived) - len(set(self.arrived))
+
+    @property
+    def once(self) -> set[bytes]:
+        """Return the acknowledged messages that have arrived."""
+        return set(self.arrived) & set(self.acknowledged)
+
+    @cached_property
+    def wrong(self) -> list[str]:
+        """Say what does not add up."""
+        claims = {
+            "nothing was acknowledged": bool(self.acknowledged),
+            f"{len(set(self.acknowledged) - self.once):,} acknowledged messages are missing": set(self.acknowledged)
+            == self.once,
+            f"{len(set(self.arrived) - set(self.published)):,} were never published": set(self.arrived) <= set(self.published),
+        }
+        return [words for words, held in claims.items() if not held]
+
+    def sums(self) -> dict[str, int | bool]:
+        """Return its line of the table, with the names that `sums` has."""
+        return {
+            "written": len(self.acknowledged),
+            "refused": 0,
+            "forwarded": len(self.once),
+            "dropped": 0,
+            "told": 0,
+            "duplicates": self.duplicates,
+            "adds_up": not self.wrong,
+        }

@@ -27,7 +27,8 @@ def command(to: str | None, seed: int, as_json: bool) -> None:
     """Write a week of real flights to a disk of 64 MiB without an uplink, then forward it over a slow uplink and a SIGKILL.
 
     As root the demo uses a file system of its own. Otherwise log_max_bytes stands for the full disk. Topics at an upstream of
-    yours are named edge-demo-<number>.<topic>, and are deleted at the end. Exit code 0 when everything adds up, 1 when it does
+    yours are named edge-demo-<number>.<topic>, and are deleted at the end. With Mosquitto and paho-mqtt, devices also publish
+    over MQTT, and `triolog ingest mqtt` stores their messages. Exit code 0 when everything adds up, 1 when it does
     not, 2 when something is not installed, 3 when a process failed.
     """
     if to is not None and not to.rpartition(":")[2].isdecimal():

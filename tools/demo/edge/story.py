@@ -23,12 +23,14 @@ from ....protocol.types import TopicPartition
 from ...client.admin import Admin
 from ...client.config import ClientConfig
 from ...client.connection import Client, connect
+from ...client.consumer import open_consumer
 from ...client.producer import SentRecord, open_producer
 from ...forward.process.place import CONTROL, ask
 from ..flights import Flight, send_flight
 from ..processes import Process, serve_arguments
 from ..showing import Demo
-from .accounts import Account, sums
+from .accounts import Account, DeviceAccount, sums
+from .devices import DEVICES, READINGS, Arrivals, Devices, missing, open_devices
 from .slow_link import SlowLink
 from .small_disk import SmallDisk
 from .upstream import Arrived, delete_topics, read_upstream
@@ -38,6 +40,11 @@ PLACES: Final = tuple(TopicPartition(topic, number) for topic, count in PARTITIO
 STORAGE_ERRORS: Final = frozenset({"KAFKA_STORAGE_ERROR", "UNKNOWN_SERVER_ERROR"})
 """The errors of a server that could not write. Others are on purpose: POLICY_VIOLATION, and RECORD_LIST_TOO_LARGE, after which
 a producer sends smaller pieces."""
+PUBLISHED: Final = 100
+"""Messages of each device before the week, during the kill, while Mosquitto waits for ingest, and while all start again."""
+MESSAGES: Final = 4 * PUBLISHED
+STORED_S: Final = 30.0
+"""Patience with ingest after the restart."""
 LINK: Final = "uplink"
 LINK_BYTES_PER_SECOND: Final = 1_000_000
 """Of the proxy: 8 Mbit/s."""
@@ -76,12 +83,19 @@ async def run_edge_story(
         demo.say(f"space for {disk.room_bytes / 1e6:.1f} MB; {len(week):,} flights of a year arrive within a week")
         for topic, duty in DUTIES.items():
             demo.say(f"{topic:<13} {sum(each.topic == topic for each in week):>7,}  {duty}")
+        if stage.devices is None:
+            demo.say(f"without devices that speak MQTT: {missing()}")
+        else:
+            demo.say(
+                f"{READINGS:<13} {DEVICES * MESSAGES:>7,}  from {DEVICES} devices: "
+                "MQTT with QoS 1, Mosquitto, triolog ingest mqtt"
+            )
         demo.say(f"upstream: {to or 'triolog serve'}, unreachable for now; triolog forward keeps trying")
         productions = await _write(demo, stage, week, disk)
         await _forward(demo, stage, Random(seed).uniform(0.35, 0.65))
         await _add_up(demo, stage, productions)
         if to is not None:
-            await trio.to_thread.run_sync(delete_topics, to, [f"{stage.node}.{topic}" for topic in PARTITIONS])
+            await trio.to_thread.run_sync(delete_topics, to, [f"{stage.node}.{topic}" for topic in stage.topics])
 
 
 # ---- the stage ---------------------------------------------------------------------------------------------------------------
@@ -98,12 +112,19 @@ class _Stage:
     """The address at which the upstream is read."""
     config_file: Path
     max_bytes_per_second: int
+    devices: Devices | None
+    """None where Mosquitto or paho-mqtt is not installed."""
     total: int = 0
     """Records of the backlog, once it is known."""
 
     @property
     def source(self) -> Process:
         return self.processes["server"]
+
+    @property
+    def topics(self) -> list[str]:
+        """Return the topics that are forwarded."""
+        return [*PARTITIONS, *([READINGS] if self.devices else ())]
 
     @property
     def _state_dir(self) -> Path:
@@ -125,8 +146,8 @@ class _Stage:
             node=self.node,
             link=LINK,
             to=self.link.address,
-            topics=list(PARTITIONS),
-            priority=[CANCELLATIONS, DELAYS],
+            topics=self.topics,
+            priority=[CANCELLATIONS, DELAYS, *self.topics[len(PARTITIONS) :]],
             max_bytes_per_second=self.max_bytes_per_second,
         )
         self.config_file.write_text(text)
@@ -170,10 +191,11 @@ async def _open_stage(disk: SmallDisk, work_dir: Path, to: str | None) -> AsyncI
         with ExitStack() as stack:
             for process in processes.values():
                 stack.enter_context(process)
+            devices = None if missing() else stack.enter_context(open_devices(work_dir))
             await _start_servers(processes)
             config_file, rate = folders["forwarder"] / "forward.toml", 0 if to is None else DIRECT_BYTES_PER_SECOND
             node = f"edge-demo-{secrets.token_hex(4)}"
-            yield _Stage(node, processes, link, to or link.address, config_file, rate)
+            yield _Stage(node, processes, link, to or link.address, config_file, rate, devices)
         nursery.cancel_scope.cancel()
 
 
@@ -220,6 +242,10 @@ async def _write(demo: Demo, stage: _Stage, week: Sequence[Written], disk: Small
         admin = Admin(client)
         for topic, count in PARTITIONS.items():
             await admin.create_topic(topic, count, topic_config(topic, f"triolog-forward.{stage.node}.{LINK}"))
+        if stage.devices is not None:
+            await admin.create_topic(READINGS, 1, topic_config(DELAYS, f"triolog-forward.{stage.node}.{LINK}"))
+            await trio.to_thread.run_sync(stage.devices.start_ingest, stage.source.address)
+            await trio.to_thread.run_sync(stage.devices.publish, PUBLISHED)
         await stage.start_forwarder()
         begin = time.perf_counter()
         productions = await _send(client, week)
@@ -264,11 +290,11 @@ async def _forward(demo: Demo, stage: _Stage, share: float) -> None:
         while (forwarded := await stage.forwarded()) < share * stage.total or not stage.total:  # noqa: ASYNC110
             await trio.sleep(LOOK_S)
         at_s = time.perf_counter() - begin
-        for process in stage.processes.values():
-            process.kill()
-        statuses = {name: await trio.to_thread.run_sync(process.wait) for name, process in stage.processes.items()}
+        statuses = await _kill(stage)
         killed = time.perf_counter()
         await _start_servers(stage.processes)
+        if stage.devices is not None:
+            await _restart_devices(stage, stage.devices)
         await stage.start_forwarder("--drain")
         restart_ms = (time.perf_counter() - killed) * 1000
         demo.say(
@@ -294,6 +320,48 @@ async def _forward(demo: Demo, stage: _Stage, share: float) -> None:
     )
 
 
+async def _kill(stage: _Stage) -> dict[str, int | None]:
+    """Kill everything but the devices; return the exit statuses.
+
+    The devices publish during the kill, and after it as long as Mosquitto runs: so ingest dies in the middle of its work, and
+    Mosquitto has messages for it. Then the devices pause, and Mosquitto saves. It acknowledges messages before that, and a kill
+    would take them.
+    """
+    devices, processes = stage.devices, dict(stage.processes)
+    statuses: dict[str, int | None] = {}
+    async with trio.open_nursery() as nursery:
+        if devices is not None:
+            processes["ingest"] = devices.ingest
+            least = len(devices.acknowledged) + PUBLISHED
+            nursery.start_soon(trio.to_thread.run_sync, devices.publish, PUBLISHED)
+            await trio.to_thread.run_sync(devices.wait_for_acknowledgements, least)
+        for process in processes.values():
+            process.kill()
+        for name, process in processes.items():
+            statuses[name] = await trio.to_thread.run_sync(process.wait)
+    if devices is not None:
+        await trio.to_thread.run_sync(devices.publish, PUBLISHED)
+        await trio.to_thread.run_sync(devices.broker.save)
+        statuses["mosquitto"] = devices.broker.kill()
+    return statuses
+
+
+async def _restart_devices(stage: _Stage, devices: Devices) -> None:
+    """Start Mosquitto again while devices publish, then ingest, and wait until the acknowledged messages are stored here."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.to_thread.run_sync, devices.publish, PUBLISHED)
+        await trio.to_thread.run_sync(devices.broker.start)
+        await trio.to_thread.run_sync(devices.start_ingest, stage.source.address)
+    unstored = set(devices.acknowledged)
+    with trio.move_on_after(STORED_S):  # the account says what is missing
+        async with stage.connect() as client, open_consumer(client) as consumer:
+            await consumer.assign(READINGS)
+            async for batch in consumer:
+                unstored -= {record.value for record in batch.records()}
+                if not unstored:
+                    break
+
+
 async def _add_up(demo: Demo, stage: _Stage, productions: Mapping[TopicPartition, Production]) -> None:
     """Read everything upstream and compare it with what was acknowledged, and with what the server says it dropped."""
     async with stage.connect() as client:
@@ -301,7 +369,12 @@ async def _add_up(demo: Demo, stage: _Stage, productions: Mapping[TopicPartition
     dropped = {TopicPartition(each["topic"], each["partition"]): each["records"] for each in found["dropped"]}
     arrived = {place: Arrived({flight.row: flight for flight in each.flights}) for place, each in productions.items()}
     stage.link.bytes_per_second = 0
-    upstream = {TopicPartition(f"{stage.node}.{place.topic}", place.partition): each for place, each in arrived.items()}
+    readings = Arrivals()
+    upstream: dict[TopicPartition, Arrived | Arrivals] = {
+        TopicPartition(f"{stage.node}.{place.topic}", place.partition): each for place, each in arrived.items()
+    }
+    if stage.devices is not None:
+        upstream[TopicPartition(f"{stage.node}.{READINGS}", 0)] = readings
     await trio.to_thread.run_sync(read_upstream, stage.read_at, upstream)
     accounts = [
         Account(
@@ -316,19 +389,23 @@ async def _add_up(demo: Demo, stage: _Stage, productions: Mapping[TopicPartition
         for place in PLACES
     ]
     demo.chapter("Everything upstream, compared with the acknowledged records")
-    judge(demo, accounts, [each for found in arrived.values() for each in found.differing])
+    device_account = None
+    if (devices := stage.devices) is not None:
+        device_account = DeviceAccount(published=devices.published, acknowledged=devices.acknowledged, arrived=readings.values)
+    judge(demo, accounts, [each for found in arrived.values() for each in found.differing], device_account)
 
 
-def judge(demo: Demo, accounts: Sequence[Account], differing: Sequence[str]) -> None:
+def judge(demo: Demo, accounts: Sequence[Account], differing: Sequence[str], devices: DeviceAccount | None = None) -> None:
     """Print the table of the topics, and check what is claimed of it."""
     topics = {topic: sums([each for each in accounts if each.place.topic == topic]) for topic in PARTITIONS}
     heads = ("topic", "written", "refused", "forwarded", "dropped", "reported upstream", "duplicates", "adds up")
+    lines = topics if devices is None else {**topics, READINGS: devices.sums()}
     cells = (
         (topic, *(f"{line[each]:,}" for each in line if each != "adds_up"), "yes" if line["adds_up"] else "NO")
-        for topic, line in topics.items()
+        for topic, line in lines.items()
     )
     demo.table(heads, cells)
-    demo.figures["topics"] = topics
+    demo.figures |= {"topics": topics, "devices": None if devices is None else devices.sums()}
     written, forwarded, lost = (sum(line[what] for line in topics.values()) for what in ("written", "forwarded", "dropped"))
     wrong = [each for account in accounts for each in account.wrong]
     claim = "every acknowledged record is upstream once, or was counted as dropped and reported"
@@ -345,3 +422,7 @@ def judge(demo: Demo, accounts: Sequence[Account], differing: Sequence[str]) -> 
         and [topic for topic, line in topics.items() if line["refused"]] == [CANCELLATIONS],
         ", ".join(f"{topic} {line['dropped']:,} dropped {line['refused']:,} refused" for topic, line in topics.items()),
     )
+    if devices is not None:
+        how = f"{len(devices.acknowledged):,} acknowledged, {devices.duplicates:,} duplicates by QoS 1"
+        claim = "every message that Mosquitto acknowledged to a device is upstream at least once"
+        demo.check(claim, not devices.wrong, "; ".join(devices.wrong) or how)

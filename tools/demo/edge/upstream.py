@@ -12,6 +12,7 @@ from ....protocol.types import Record, TopicPartition
 from ...forward.handing import GAP_HEADER
 from ..flights import ROW_HEADER, Flight
 from ..showing import DemoError
+from .devices import Arrivals
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -48,7 +49,7 @@ class Arrived:
         self.rows.append(row)
 
 
-def read_upstream(to: str, arrived: Mapping[TopicPartition, Arrived]) -> None:
+def read_upstream(to: str, arrived: Mapping[TopicPartition, Arrived | Arrivals]) -> None:
     """Read all records of topics upstream, from the first on. Blocks. Raises DemoError."""
     from confluent_kafka import Consumer, KafkaException
     from confluent_kafka import TopicPartition as Place
@@ -79,7 +80,7 @@ def read_upstream(to: str, arrived: Mapping[TopicPartition, Arrived]) -> None:
         consumer.close()
 
 
-def _take(messages: Iterable[Message], arrived: Mapping[TopicPartition, Arrived]) -> set[TopicPartition]:
+def _take(messages: Iterable[Message], arrived: Mapping[TopicPartition, Arrived | Arrivals]) -> set[TopicPartition]:
     """Hand the messages on; return the partitions whose end was reached."""
     ended = set()
     for message in messages:

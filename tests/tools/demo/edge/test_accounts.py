@@ -16,10 +16,11 @@ import pytest
 import trio
 from triolog.protocol.limits import MIB
 from triolog.protocol.types import Record, TopicPartition
-from triolog.tools.demo.edge.accounts import Account
+from triolog.tools.demo.edge import devices
+from triolog.tools.demo.edge.accounts import Account, DeviceAccount
 from triolog.tools.demo.edge.slow_link import CHUNK_BYTES, SlowLink
 from triolog.tools.demo.edge.small_disk import LOGS_BYTES, SIZE_BYTES, small_disk
-from triolog.tools.demo.edge.story import judge
+from triolog.tools.demo.edge.story import MESSAGES, judge
 from triolog.tools.demo.edge.upstream import Arrived
 from triolog.tools.demo.edge.week import (
     CANCELLATIONS,
@@ -142,6 +143,39 @@ def test_whatever_is_changed_differs(changes: dict[str, object]) -> None:
     assert difference.startswith("offset 3 upstream: Record(")
 
 
+DEVICES = DeviceAccount(published=ROWS, acknowledged=ROWS[:8], arrived=[*ROWS[:9], *ROWS[3:5]])
+"""Two arrived again, and one that was not acknowledged."""
+
+
+def test_messages_of_devices_may_arrive_again_or_without_an_acknowledgement() -> None:
+    demo = Demo(is_quiet=True)
+    judge(demo, ALL, [], DEVICES)
+    assert (demo.checks[-1].ok, demo.checks[-1].detail) == (True, "8 acknowledged, 2 duplicates by QoS 1")
+    assert demo.figures["devices"] == {
+        "written": 8, "refused": 0, "forwarded": 8, "dropped": 0, "told": 0, "duplicates": 2, "adds_up": True
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("wrong", "detail"),
+    [
+        ({"arrived": [*ROWS[:7], ROWS[8]]}, "1 acknowledged messages are missing"),
+        ({"arrived": [*ROWS, b"99"]}, "1 were never published"),
+        ({"acknowledged": [], "arrived": []}, "nothing was acknowledged"),
+    ],
+)
+def test_a_message_that_is_lost_or_invented_fails_the_check(wrong: dict[str, object], detail: str) -> None:
+    demo = Demo(is_quiet=True)
+    judge(demo, ALL, [], attrs.evolve(DEVICES, **wrong))
+    assert (demo.checks[-1].ok, demo.checks[-1].detail) == (False, detail)
+    assert not demo.figures["devices"]["adds_up"]
+
+
+def test_without_mosquitto_the_reason_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "PROGRAM", None)
+    assert devices.missing() == "Mosquitto is not installed: apt-get install mosquitto"
+
+
 END_MS = 2_000_000_000_000
 
 
@@ -251,7 +285,10 @@ def test_a_week_without_an_uplink_adds_up() -> None:
     assert run.returncode == 0, run.stderr
     found = json.loads(run.stdout)
     assert found["ok"]
-    assert len(found["checks"]) == 7
+    assert len(found["checks"]) == (7 if devices.missing() else 8)
+    if not devices.missing():
+        readings = found["devices"]
+        assert readings["written"] == readings["forwarded"] == devices.DEVICES * MESSAGES
     topics = found["topics"]
     assert sum(topic["written"] + topic["refused"] for topic in topics.values()) == 336_776
     assert all(topic["written"] == topic["forwarded"] + topic["dropped"] for topic in topics.values())
