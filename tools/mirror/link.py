@@ -31,7 +31,7 @@ from ...protocol.kafka.messages.records import FetchPartitionData
 from ...protocol.records.batch import BatchHeader, iter_batches
 from ...protocol.types import TopicPartition
 from ...server.broker import Broker
-from ...server.broker.mirroring import Promotion, SetAside
+from ...server.broker.mirroring import MirrorProgress, Promotion, SetAside
 from ...server.logs.reader import ENDS_AT_ONE_MOMENT
 from ...server.offsets.committed_offsets import Commit
 from ...server.storage.disk.paths import is_internal
@@ -110,8 +110,10 @@ class MirrorLink:
     _again: trio.Event = attrs.field(factory=trio.Event)
 
     def reserve(self) -> None:
-        """Let clients create no topic that the link copies. Called before clients come."""
+        """Let clients create no topic that the link copies, and the server's statistics have the link. Called once, before
+        clients come."""
         self._broker.mirroring.reserve(self.settings.name, self.settings.matches)
+        self._broker.mirroring.report(self.progress)
 
     async def run(self) -> None:
         """Copy until cancelled; a promotion ends it early."""
@@ -147,22 +149,28 @@ class MirrorLink:
 
     # ---- what it says of itself ------------------------------------------------------------------------------------------
 
-    def snapshot(self) -> dict[str, Any]:
-        """Return the link's progress as `triolog mirror` prints it and as its metrics have it."""
+    def progress(self) -> MirrorProgress:
+        """Return the link's progress as the server's statistics and the link's metrics have it."""
         behind = sum(each for _, each in self._behind())
         per_offset = self.copied_bytes / self.copied_offsets if self.copied_offsets else 0.0
+        return MirrorProgress(
+            link=self.settings.name,
+            source=",".join(map(str, self.settings.source)),
+            state=self.state.value,
+            error=self.error,
+            topics=len({each.topic for each in self._leaders}),
+            partitions=len(self._leaders),
+            lag_records=behind,
+            lag_bytes=math.ceil(behind * per_offset),
+            lag_ms=self._lag_ms(),
+            copied_bytes=self.copied_bytes,
+            troubles=tuple(f"{key}: {why}" for key, why in self.troubles.items()),
+        )
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the progress, and the files with records that were set aside, as `triolog mirror` prints them."""
         return {
-            "link": self.settings.name,
-            "from": ",".join(map(str, self.settings.source)),
-            "state": self.state.value,
-            "error": self.error,
-            "topics": len({each.topic for each in self._leaders}),
-            "partitions": len(self._leaders),
-            "lag_records": behind,
-            "lag_bytes": math.ceil(behind * per_offset),
-            "lag_ms": self._lag_ms(),
-            "copied_bytes": self.copied_bytes,
-            "troubles": [f"{key}: {why}" for key, why in self.troubles.items()],
+            **attrs.asdict(self.progress()),
             "set_aside": [
                 {
                     "partition": str(each.topic_partition),

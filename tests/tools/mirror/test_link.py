@@ -116,6 +116,10 @@ async def test_topics_are_copied_with_offsets_ids_configuration_and_bytes_and_re
             assert await mirror.offsets.fetch("readers") == [(ORDERS, 70, "note")]
             await source.append(ORDERS, "later")
             await until(lambda: end(mirror, ORDERS) == end(source.broker, ORDERS))
+            [told] = (await mirror.statistics()).mirrors
+            assert (told.source, told.state, told.partitions, told.lag_records) == (str(source.kafka), "copying", 3, 0)
+            assert told.lag_ms >= 0
+            assert told.copied_bytes > 0
             batch = build_batch([(START_MS, b"k", b"v", ())])
             for refused in (
                 partial(mirror.writer.append, ORDERS, batch),
