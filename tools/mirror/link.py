@@ -37,6 +37,7 @@ from ...server.offsets.committed_offsets import Commit
 from ...server.storage.disk.paths import is_internal
 from ...server.storage.errors import StorageError
 from ..client.backoff import Backoff
+from ..forward.errors import SettingsError
 from .settings import MirrorSettings
 from .source import Source, SourceError, SourceTopic, named
 
@@ -222,7 +223,7 @@ class MirrorLink:
                 self.state, self.error = MirrorState.STOPPED, str(exc)
                 LOGGER.error("mirror %s: %s", self.settings.name, exc)
                 return
-            except (SourceError, RequestError, OSError, StorageError) as exc:
+            except (SourceError, SettingsError, RequestError, OSError, StorageError) as exc:
                 why = str(getattr(exc, "message", exc))
                 if why != self.error:
                     LOGGER.warning("mirror %s: not copying: %s", self.settings.name, why)
@@ -234,7 +235,7 @@ class MirrorLink:
 
     async def _session(self, pauses: Backoff) -> None:
         settings = self.settings
-        tls = await trio.to_thread.run_sync(settings.tls_config.context) if settings.uses_tls else None
+        tls = await trio.to_thread.run_sync(settings.tls_context) if settings.uses_tls else None
         source = Source([(each.host, each.port) for each in settings.source], tls, settings.login)
         self._agreed.clear()
         self._discover_at = offsets_at = -math.inf
