@@ -200,7 +200,7 @@ class Broker:
     async def statistics(self) -> BrokerStatistics:
         """Everything in numbers, for metrics and for people who watch. Takes 5 us for each partition, in turns."""
         collector = Collector(self._manager, self._coordinators)
-        return await collector.collect(self.disk, self._compaction.counters, self.scrub, self.wear)
+        return await collector.collect(self.disk, self._compaction.counters, self.scrub, self.wear, self.mirroring)
 
 
 @asynccontextmanager

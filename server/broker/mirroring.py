@@ -68,6 +68,31 @@ class Promotion:
     set_aside: tuple[SetAside, ...]
 
 
+@attrs.frozen(kw_only=True)
+class MirrorProgress:
+    """The progress of the copier of one source."""
+
+    link: str
+    """Name of the source."""
+    source: str
+    """Its addresses."""
+    state: str
+    """`connecting`, `copying`, `stopped` or `promoted`."""
+    error: str
+    """The reason why it does not copy; empty: it does, or was promoted."""
+    topics: int
+    partitions: int
+    lag_records: int
+    """Offsets at the source that the mirror does not have."""
+    lag_bytes: int
+    """The same in bytes, an estimate."""
+    lag_ms: float
+    """Age of the source's state that is completely copied. -1: none was yet."""
+    copied_bytes: int
+    troubles: tuple[str, ...]
+    """Topics, partitions and groups that are not copied, with the reasons."""
+
+
 @attrs.define(eq=False, repr=False)
 class Mirroring:
     """See the module. Owner of the newest cut. The copier calls it, one call for a partition at a time."""
@@ -78,6 +103,15 @@ class Mirroring:
     """None before one is known."""
     _reserved: dict[str, Callable[[str], bool]] = attrs.field(factory=dict)
     """By source."""
+    _links: list[Callable[[], MirrorProgress]] = attrs.field(factory=list)
+
+    def report(self, progress: Callable[[], MirrorProgress]) -> None:
+        """Let the server's statistics have the progress of a copier, until the server ends."""
+        self._links.append(progress)
+
+    def progress(self) -> tuple[MirrorProgress, ...]:
+        """Return the progress of each copier."""
+        return tuple(each() for each in self._links)
 
     def reserve(self, source: str, matches: Callable[[str], bool]) -> None:
         """Let only the source have topics of names that match: clients cannot create them until `release`."""

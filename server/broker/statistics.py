@@ -29,6 +29,7 @@ from ..storage.log.derived_files import NOTHING_DROPPED, Dropped
 from ..system.clock import ServerClock
 from .coordinators import Coordinators
 from .logs import Directories, DirectoryDescription
+from .mirroring import Mirroring, MirrorProgress
 
 MAX_TOPICS: Final = 500
 MAX_PARTITIONS: Final = 1_000
@@ -169,6 +170,8 @@ class BrokerStatistics:
     """Taken out of their logs and not unlinked yet."""
     wear: WearStatistics
     clock: ClockStatistics
+    mirrors: tuple[MirrorProgress, ...]
+    """By source: topics that are copied from another server."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -185,7 +188,9 @@ class Collector:
     doomed_segments: int = 0
     _logs: int = 0
 
-    async def collect(self, disk: Disk, cleaner: CleanerCounters, scrub: Scrub, wear: Wear) -> BrokerStatistics:
+    async def collect(
+        self, disk: Disk, cleaner: CleanerCounters, scrub: Scrub, wear: Wear, mirroring: Mirroring
+    ) -> BrokerStatistics:
         passes = self.manager.gap_passes.counts()
         for hosted in list(self.manager.topics):
             await self._add_topic(hosted, passes)
@@ -214,6 +219,7 @@ class Collector:
             doomed_segments=self.doomed_segments,
             wear=await wear.look(),
             clock=_clock(self.manager.clock),
+            mirrors=mirroring.progress(),
         )
 
     # ---- logs ------------------------------------------------------------------------------------------------------------

@@ -98,7 +98,7 @@ NOT_KEPT: Final = {
     "records that a group holds locks on, bounded by share.partition.max.record.locks": """
         SharePartitionState.batches SharePartitionState.dead_letters""",
     "one deadline for each member of a group, counted with the member": "Timers._deadlines Timers._queued Timers._queue",
-    "one entry for each source of which the configuration has a table": "Mirroring._reserved",
+    "one entry for each source of which the configuration has a table": "Mirroring._reserved Mirroring._links",
     "one entry for each API, error or reason in the code": """
         Durations.counts ApiCounters.errors ProtocolCounters.ended ProtocolCounters.apis Admission.protocols
         Admission.listeners KafkaDoor.apis Listeners.protocols Listeners._listeners QuotaStatistics.throttled

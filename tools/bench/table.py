@@ -16,6 +16,7 @@ from .rows.embedded import embedded_start, in_process
 from .rows.flash import flash_budget
 from .rows.http import http_lines
 from .rows.ingest import mqtt_ingest
+from .rows.mirror import mirror_lag
 from .rows.server import crash_recovery, idle_memory, request_counts, synced_appends
 from .running import Benchmark
 
@@ -29,6 +30,7 @@ ROWS: Final[Mapping[str, Callable[[Bench], RowResult]]] = {
     "flash": flash_budget,
     "mqtt": mqtt_ingest,
     "http": http_lines,
+    "mirror": mirror_lag,
     "embedded-start": embedded_start,
     "in-process": in_process,
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -14,6 +14,10 @@ from .terminal.shapes import asks_server
 
 if TYPE_CHECKING:
     from ..client.connection import Client
+
+
+MAX_TROUBLES: Final = 10
+"""Shown of each mirror."""
 
 
 @click.command
@@ -36,7 +40,7 @@ def command(server: ServerAddress, as_json: bool) -> None:
     if as_json:
         names = (
             *("version", "time_ms", "connections", "topic_count", "partitions"),
-            *("log_bytes", "groups", "lag", "directories", "clock"),
+            *("log_bytes", "groups", "lag", "directories", "clock", "mirrors"),
         )
         print_json({"is_healthy": not problems, "problems": problems, **{name: now[name] for name in names}})
     else:
@@ -61,7 +65,7 @@ def _draw(now: dict[str, Any], server: str, problems: list[str]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from .top.view import directory_text, logs_text, loss_window
+    from .top.view import directory_text, logs_text, loss_window, mirror_rows
 
     screen = Table.grid(padding=(0, 2))
     screen.add_row(
@@ -77,6 +81,8 @@ def _draw(now: dict[str, Any], server: str, problems: list[str]) -> None:
         screen.add_row("clock", Text(clock, "yellow"))
     for directory in now["directories"]:
         screen.add_row("disk", directory_text(directory, None))
+    for row in mirror_rows(now["mirrors"], MAX_TROUBLES):
+        screen.add_row(*row)
     if now["insecure"]:
         listeners = ", ".join(map(printable, now["insecure"]))
         screen.add_row("insecure", Text(f"other machines can use {listeners} without a login", "yellow"))

@@ -31,12 +31,13 @@ from ...protocol.kafka.messages.records import FetchPartitionData
 from ...protocol.records.batch import BatchHeader, iter_batches
 from ...protocol.types import TopicPartition
 from ...server.broker import Broker
-from ...server.broker.mirroring import Promotion, SetAside
+from ...server.broker.mirroring import MirrorProgress, Promotion, SetAside
 from ...server.logs.reader import ENDS_AT_ONE_MOMENT
 from ...server.offsets.committed_offsets import Commit
 from ...server.storage.disk.paths import is_internal
 from ...server.storage.errors import StorageError
 from ..client.backoff import Backoff
+from ..forward.errors import SettingsError
 from .settings import MirrorSettings
 from .source import Source, SourceError, SourceTopic, named
 
@@ -110,8 +111,10 @@ class MirrorLink:
     _again: trio.Event = attrs.field(factory=trio.Event)
 
     def reserve(self) -> None:
-        """Let clients create no topic that the link copies. Called before clients come."""
+        """Let clients create no topic that the link copies, and the server's statistics have the link. Called once, before
+        clients come."""
         self._broker.mirroring.reserve(self.settings.name, self.settings.matches)
+        self._broker.mirroring.report(self.progress)
 
     async def run(self) -> None:
         """Copy until cancelled; a promotion ends it early."""
@@ -147,22 +150,28 @@ class MirrorLink:
 
     # ---- what it says of itself ------------------------------------------------------------------------------------------
 
-    def snapshot(self) -> dict[str, Any]:
-        """Return the link's progress as `triolog mirror` prints it and as its metrics have it."""
+    def progress(self) -> MirrorProgress:
+        """Return the link's progress as the server's statistics and the link's metrics have it."""
         behind = sum(each for _, each in self._behind())
         per_offset = self.copied_bytes / self.copied_offsets if self.copied_offsets else 0.0
+        return MirrorProgress(
+            link=self.settings.name,
+            source=",".join(map(str, self.settings.source)),
+            state=self.state.value,
+            error=self.error,
+            topics=len({each.topic for each in self._leaders}),
+            partitions=len(self._leaders),
+            lag_records=behind,
+            lag_bytes=math.ceil(behind * per_offset),
+            lag_ms=self._lag_ms(),
+            copied_bytes=self.copied_bytes,
+            troubles=tuple(f"{key}: {why}" for key, why in self.troubles.items()),
+        )
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the progress, and the files with records that were set aside, as `triolog mirror` prints them."""
         return {
-            "link": self.settings.name,
-            "from": ",".join(map(str, self.settings.source)),
-            "state": self.state.value,
-            "error": self.error,
-            "topics": len({each.topic for each in self._leaders}),
-            "partitions": len(self._leaders),
-            "lag_records": behind,
-            "lag_bytes": math.ceil(behind * per_offset),
-            "lag_ms": self._lag_ms(),
-            "copied_bytes": self.copied_bytes,
-            "troubles": [f"{key}: {why}" for key, why in self.troubles.items()],
+            **attrs.asdict(self.progress()),
             "set_aside": [
                 {
                     "partition": str(each.topic_partition),
@@ -214,7 +223,7 @@ class MirrorLink:
                 self.state, self.error = MirrorState.STOPPED, str(exc)
                 LOGGER.error("mirror %s: %s", self.settings.name, exc)
                 return
-            except (SourceError, RequestError, OSError, StorageError) as exc:
+            except (SourceError, SettingsError, RequestError, OSError, StorageError) as exc:
                 why = str(getattr(exc, "message", exc))
                 if why != self.error:
                     LOGGER.warning("mirror %s: not copying: %s", self.settings.name, why)
@@ -226,7 +235,7 @@ class MirrorLink:
 
     async def _session(self, pauses: Backoff) -> None:
         settings = self.settings
-        tls = await trio.to_thread.run_sync(settings.tls_config.context) if settings.uses_tls else None
+        tls = await trio.to_thread.run_sync(settings.tls_context) if settings.uses_tls else None
         source = Source([(each.host, each.port) for each in settings.source], tls, settings.login)
         self._agreed.clear()
         self._discover_at = offsets_at = -math.inf

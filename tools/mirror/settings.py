@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import ssl
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -107,10 +108,13 @@ class MirrorSettings:
         """Return whether connections are encrypted."""
         return self.tls or self.tls_ca is not None or self.tls_cert is not None
 
-    @property
-    def tls_config(self) -> TlsConfig:
-        """Return the client's TLS settings."""
-        return TlsConfig(ca_file=self.tls_ca, certificate_file=self.tls_cert)
+    def tls_context(self) -> ssl.SSLContext:
+        """Read the files of the client's TLS settings. Raises SettingsError that names them."""
+        try:
+            return TlsConfig(ca_file=self.tls_ca, certificate_file=self.tls_cert).context()
+        except OSError as exc:
+            files = " and ".join(f"{key} {path}" for key in ("tls_ca", "tls_cert") if (path := getattr(self, key)))
+            raise SettingsError(f"mirror {self.name}: cannot use {files}: {exc}") from exc
 
     @property
     def login(self) -> LoginConfig | None:

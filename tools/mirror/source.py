@@ -102,13 +102,11 @@ class Connection:
         address = f"{host}:{port}"
         try:
             with trio.fail_after(CONNECT_S):
-                stream: trio.abc.Stream = await trio.open_tcp_stream(host, port)
-                if tls is not None:
-                    stream = trio.SSLStream(stream, tls, server_hostname=host, https_compatible=True)
-                    await stream.do_handshake()
-        except (OSError, trio.TooSlowError, trio.BrokenResourceError) as exc:
-            cause = exc.__cause__ if isinstance(exc, trio.BrokenResourceError) and exc.__cause__ else exc
-            raise SourceError(f"cannot connect to {address}: {cause or 'no response'}") from exc
+                stream = await _open_stream(host, port, tls)
+        except (OSError, trio.BrokenResourceError) as exc:
+            raise SourceError(f"cannot connect to {address}: {_why(exc)}") from exc
+        except trio.TooSlowError:
+            raise SourceError(f"cannot connect to {address}: no response within {CONNECT_S:g} s") from None
         found = cls(stream, address)
         try:
             answer = await found.call(_new(ApiVersionsRequest), version=0)
@@ -168,7 +166,7 @@ class Connection:
                     raise SourceError(f"{self._address}: the response is that of another request")
                 return codec.read(api.response, version, memoryview(frame), at, flexible=flexible)[0]
             except (OSError, trio.BrokenResourceError, trio.ClosedResourceError, RemoteProtocolError) as exc:
-                raise SourceError(f"{self._address}: {exc or type(exc).__name__}") from exc
+                raise SourceError(f"{self._address}: {_why(exc)}") from exc
             except trio.TooSlowError:
                 raise SourceError(f"{self._address}: no response to {api.name} within {timeout_s:g} s") from None
 
@@ -416,6 +414,24 @@ class Source:
 def _new(kind: Any, **fields: Any) -> Any:
     """Make a message. Omitted fields have their defaults."""
     return kind(**fields)
+
+
+async def _open_stream(host: str, port: int, tls: ssl.SSLContext | None) -> trio.abc.Stream:
+    stream = await trio.open_tcp_stream(host, port)
+    if tls is None:
+        return stream
+    encrypted = trio.SSLStream(stream, tls, server_hostname=host, https_compatible=True)
+    try:
+        await encrypted.do_handshake()
+    except BaseException:
+        await trio.aclose_forcefully(encrypted)
+        raise
+    return encrypted
+
+
+def _why(exc: BaseException) -> str:
+    """Return the reason of a failure: trio's own errors have none, their cause has."""
+    return str(exc) or str(exc.__cause__ or "") or type(exc).__name__
 
 
 def _by_node(leaders: Mapping[TopicPartition, int]) -> dict[int, list[TopicPartition]]:

@@ -51,6 +51,7 @@ def moment(before: Body, after: Body, *, topics: int = ROWS) -> dict[str, Any]:
         "directories": after["directories"],
         "wear": after.get("wear"),
         "clock": after.get("clock"),
+        "mirrors": after.get("mirrors", []),
         "insecure": after.get("insecure", []),
         "compacting": after["cleaner"]["cleaning"],
     }

@@ -327,6 +327,7 @@ def statistics_map(told: BrokerStatistics, now_ms: int, protocols: Iterable[Prot
         "scrub": attrs.asdict(told.scrub),
         "wear": _wear(told.wear),
         "clock": attrs.asdict(told.clock),
+        "mirrors": [attrs.asdict(each) for each in told.mirrors],
         "retention": _some(told, "taken_segments doomed_segments"),
     }
 

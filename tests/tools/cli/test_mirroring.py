@@ -10,12 +10,13 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from triolog.server.broker.mirroring import Mirroring, MirrorProgress
 from triolog.tools.mirror.settings import LINK_KEYS
 
 from tests.support.forwarding import until
 from tests.support.kafka_wire import KafkaWire, ask
 from tests.support.server_process import Address, ServerFolder, ServerProcess
-from tests.tools.cli.conftest import call
+from tests.tools.cli.conftest import Cli, call
 
 
 def table(address: object, links: Path, more: str = "internal_topics = true") -> str:
@@ -69,6 +70,31 @@ def test_without_a_server_the_commands_say_so(tmp_path: Path) -> None:
     assert (result.exit_code, "no server here runs a mirror" in result.stderr) == (1, True)
     result = call("demote", tmp_path)
     assert (result.exit_code, "has no topics.json with topics" in result.stderr) == (1, True)
+
+
+def progress(state: str, lag_ms: float = 12.0, *, error: str = "", troubles: tuple[str, ...] = ()) -> MirrorProgress:
+    lag: dict[str, int] = {"lag_records": 3, "lag_bytes": 2048}
+    place = {"link": "source", "source": "board:9092", "state": state, "error": error}
+    return MirrorProgress(**place, **lag, lag_ms=lag_ms, topics=1, partitions=2, copied_bytes=9, troubles=troubles)  # type: ignore[arg-type]
+
+
+def test_status_and_top_show_mirrors_over_the_network(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "mirror" not in cli.ok("status")
+    shown = progress("copying"), progress("stopped", -1, error="not a \x1b triolog", troubles=tuple(map(str, range(20))))
+    monkeypatch.setattr(Mirroring, "progress", lambda _: shown)
+    copying = "mirror source from board:9092: copying, 2 partitions, lag 12 ms, 3 records, about 2.0 KiB"
+    stopped = "mirror source from board:9092: stopped, 2 partitions, lag unknown, 3 records, about 2.0 KiB"
+    for arguments, most in ((("status",), 10), (("top", "--once", "--interval", "0.1"), 1)):
+        lines = [" ".join(line.split()) for line in cli.ok(*arguments).splitlines()]
+        at = lines.index(copying)
+        after = lines[at + 1 : at + 3 + most]
+        troubles = [r"not a \x1b triolog", *map(str, range(most - 1))]
+        assert after == [stopped, *troubles, f"{21 - most} more: `triolog mirror` on that machine lists them"]
+        told = cli.json(*arguments)["mirrors"]
+        assert [(each["state"], each["lag_ms"], each["lag_bytes"], len(each["troubles"])) for each in told] == [
+            ("copying", 12, 2048, 0),
+            ("stopped", -1, 2048, 20),
+        ]
 
 
 @pytest.mark.merge  # three servers are processes

@@ -17,7 +17,7 @@ from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker, FetchPartition
 from triolog.server.config import DataPermissions
-from triolog.server.config.listener_security import ListenerSecurity
+from triolog.server.config.listener_security import ClientAuth, ListenerSecurity
 from triolog.server.config.values import Address
 from triolog.server.listeners.opening import Addresses, Listeners
 from triolog.server.offline.demote import demote
@@ -29,7 +29,11 @@ from triolog.tools.mirror.link import MirrorLink, MirrorState
 from triolog.tools.mirror.settings import MirrorSettings
 
 from tests.support.brokers import actor_of, running_broker, until
+from tests.support.certificates import Certificates
+from tests.support.kafka_stream import KafkaStream, connected
+from tests.support.kafka_wire import ask
 from tests.support.logs import START_MS
+from tests.support.share_members import ACCEPT, GROUP, REJECT, RELEASE, ShareMember
 from tests.support.transactions import TransactionalProducer, committed_offset, committed_values
 
 ORDERS, BILLS = TopicPartition("orders", 0), TopicPartition("bills", 1)
@@ -116,6 +120,10 @@ async def test_topics_are_copied_with_offsets_ids_configuration_and_bytes_and_re
             assert await mirror.offsets.fetch("readers") == [(ORDERS, 70, "note")]
             await source.append(ORDERS, "later")
             await until(lambda: end(mirror, ORDERS) == end(source.broker, ORDERS))
+            [told] = (await mirror.statistics()).mirrors
+            assert (told.source, told.state, told.partitions, told.lag_records) == (str(source.kafka), "copying", 3, 0)
+            assert told.lag_ms >= 0
+            assert told.copied_bytes > 0
             batch = build_batch([(START_MS, b"k", b"v", ())])
             for refused in (
                 partial(mirror.writer.append, ORDERS, batch),
@@ -302,3 +310,71 @@ async def test_a_source_with_logins_is_copied_and_a_wrong_password_is_an_error_o
             await until(lambda: "refused the login of user" in link.error)
         async with mirroring(mirror, source.kafka, user=NAME, password=Secret("variable", "MIRROR_PASSWORD")):
             await until(lambda: end(mirror, ORDERS) == 1)
+
+
+async def test_a_source_with_tls_is_copied_and_a_link_without_the_right_certificates_says_why(
+    tmp_path: Path, certificates: Certificates
+) -> None:
+    keys = certificates.server_keys(kafka_security=ListenerSecurity.SSL, kafka_ssl_client_auth=ClientAuth.REQUIRED)
+    ca, certificate = {"tls_ca": certificates.ca}, {"tls_cert": certificates.client}
+    async with serving(tmp_path / "a", **keys) as source, running_broker(tmp_path / "b", clock=system_now_ms) as mirror:
+        await source.broker.topics.create("orders", 1)
+        await source.append(ORDERS, "one")
+        for wrong, why in (
+            ({**certificate, "tls": True}, "CERTIFICATE_VERIFY_FAILED"),
+            ({**certificate, "tls_ca": certificates.other_ca}, "CERTIFICATE_VERIFY_FAILED"),
+            ({**ca, "tls_cert": certificates.other_client}, "UNKNOWN_CA"),
+            (ca, "CERTIFICATE_REQUIRED"),
+            ({}, "ended the connection"),
+            ({**certificate, "tls_ca": str(tmp_path / "none.pem")}, "none.pem"),
+        ):
+            async with mirroring(mirror, source.kafka, **wrong) as link:
+                await until(lambda link=link: link.error)  # type: ignore[misc]
+                assert why in link.error
+                assert link.state is MirrorState.CONNECTING
+        assert end(mirror, ORDERS) == -1
+        async with mirroring(mirror, source.kafka, **ca, **certificate):
+            await until(lambda: end(mirror, ORDERS) == 1)
+            assert await all_bytes(mirror, ORDERS) == await all_bytes(source.broker, ORDERS)
+
+
+async def heartbeat(client: KafkaStream, member_epoch: int, *topics: str) -> Any:
+    said = {"group_id": GROUP, "member_id": "member", "member_epoch": member_epoch}
+    return await client.call(ask("ShareGroupHeartbeat", **said, subscribed_topic_names=list(topics) or None), 1)
+
+
+async def test_members_of_a_share_group_continue_with_its_states_after_a_promotion(tmp_path: Path) -> None:
+    async with serving(tmp_path / "a") as source:
+        await source.broker.topics.create("orders", 1)
+        topic_id = source.broker.topics.id_of("orders")
+        async with serving(tmp_path / "b") as server:
+            mirror = server.broker
+            async with (
+                mirroring(mirror, source.kafka, internal_topics=True) as link,
+                connected(source.kafka) as there,
+                connected(server.kafka) as here,
+            ):
+                joined = await heartbeat(there, 0, "orders")
+                epoch = (await heartbeat(there, joined.member_epoch)).member_epoch
+                member = ShareMember(there, topic_id, "member")
+                assert await member.acquired() == []
+                await source.append(ORDERS, *map(str, range(10)))
+                assert await member.acquired() == [(0, 9, 1)]
+                said = [(0, 3, [ACCEPT]), (4, 4, [RELEASE]), (5, 5, [REJECT]), (7, 7, [ACCEPT])]
+                assert await member.acknowledge(*said) is ErrorCode.NONE
+                await until(lambda: "__share_group_state" in mirror.mirroring.cut_topics)
+                assert (await heartbeat(here, epoch)).error_code == ErrorCode.NOT_COORDINATOR
+                early = await ShareMember(here, topic_id, "member").ask()
+                assert not [each for topic in early.responses for each in topic.partitions if each.acquired_records]
+                promotion = await link.promote(accept_incomplete=False)
+                assert promotion.has_cut
+                again = await heartbeat(here, epoch)
+                assert (again.error_code, again.member_epoch) == (ErrorCode.NONE, epoch)
+            async with connected(server.kafka) as here:
+                member = ShareMember(here, topic_id, "member")
+                assert await member.acquired() == [(4, 4, 2), (6, 6, 1), (8, 9, 1)]
+                assert await member.acknowledge((4, 4, [ACCEPT]), (6, 6, [ACCEPT])) is ErrorCode.NONE
+                await server.append(ORDERS, "ten")
+        async with serving(tmp_path / "b") as server, connected(server.kafka) as here:
+            assert (await heartbeat(here, epoch)).error_code == ErrorCode.NONE
+            assert [first for first, *_ in await ShareMember(here, topic_id, "member").acquired()] == [8, 10]

@@ -38,16 +38,26 @@ def command(links: tuple[str, ...], state_dir: str | None, as_json: bool) -> Non
 
 
 def _show(told: dict[str, Any]) -> None:
-    lag = "unknown" if told["lag_ms"] < 0 else f"{told['lag_ms']:.0f} ms"
-    say(
-        f"{printable(told['link'])} from {printable(told['from'])}: {told['state']}, "
-        f"{count_text(told['partitions'], 'partition')}, "
-        f"lag {lag}, {count_text(told['lag_records'], 'record')}, about {size_text(told['lag_bytes'])}"
-    )
-    lines = [f"  {printable(each)}" for each in ([told["error"]] if told["error"] else []) + told["troubles"]]
+    say(progress_text(told))
+    lines = [f"  {each}" for each in trouble_texts(told)]
     lines += aside_lines(told)
     if lines:
         say_lines("\n".join(lines))
+
+
+def progress_text(told: dict[str, Any]) -> str:
+    """Return the state and the lag of a link."""
+    lag = "unknown" if told["lag_ms"] < 0 else f"{told['lag_ms']:.0f} ms"
+    return (
+        f"{printable(told['link'])} from {printable(told['source'])}: {printable(told['state'])}, "
+        f"{count_text(told['partitions'], 'partition')}, "
+        f"lag {lag}, {count_text(told['lag_records'], 'record')}, about {size_text(told['lag_bytes'])}"
+    )
+
+
+def trouble_texts(told: dict[str, Any]) -> list[str]:
+    """Return the error of a link, if it has one, and what it does not copy."""
+    return [printable(each) for each in [told["error"], *told["troubles"]] if each]
 
 
 def aside_lines(told: dict[str, Any]) -> list[str]:

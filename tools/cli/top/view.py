@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from ..mirroring.status import progress_text, trouble_texts
 from ..terminal.output import count_text, printable, size_text, table
 from ..terminal.shapes import columns
 from ..terminal.times import Zone, duration_text
@@ -95,6 +96,8 @@ def _head(moment: dict[str, Any], title: str, zone: Zone) -> RenderableType:
     for label, text in wear_lines(wear):
         head.add_row(label, text)
     head.add_row("logs", logs_text(moment))
+    for row in mirror_rows(moment["mirrors"], 1):
+        head.add_row(*row)
     return head
 
 
@@ -143,6 +146,19 @@ def logs_text(moment: dict[str, Any]) -> RenderableType:
     if moment["compacting"] is not None:
         text.append(f"; compacting {printable(moment['compacting'])}")
     return text
+
+
+def mirror_rows(mirrors: list[dict[str, Any]], troubles: int) -> Iterator[tuple[RenderableType, RenderableType]]:
+    """(label, text): each mirror, and up to so many of its troubles."""
+    from rich.text import Text
+
+    for each in mirrors:
+        found = trouble_texts(each)
+        yield "mirror", Text(progress_text(each), "red" if each["state"] == "stopped" else "yellow" if found else "")
+        for text in found[:troubles]:
+            yield "", Text(text, "yellow")
+        if (more := len(found) - troubles) > 0:
+            yield "", Text(f"{more} more: `triolog mirror` on that machine lists them", "yellow")
 
 
 # ---- tables ------------------------------------------------------------------------------------------------------------------
