@@ -65,7 +65,7 @@ TYPED: Final = re.compile(r"^(?:[$>] |(?:triolog|make|curl|pip|python3?|kafka-\S
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.merge]) for name in FOLLOWED])
 def test_what_a_page_says_happens(name: str, tmp_path: Path) -> None:
     with ExitStack() as stack:
-        places = {"/var/lib/": f"{tmp_path}/lib-", "/mnt/card/": f"{tmp_path}/", "127.0.0.1:9309": "127.0.0.1:0"}
+        places = {"/var/lib/": f"{tmp_path}/", "/mnt/card/": f"{tmp_path}/", "127.0.0.1:9309": "127.0.0.1:0"}
         if "kafka.example" in PAGES[name]:
             upstream = stack.enter_context(blocking.open(kafka="127.0.0.1:0"))
             places["kafka.example:9092"] = upstream.bootstrap_servers

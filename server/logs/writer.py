@@ -128,7 +128,9 @@ class LogWriter:
         steps = size // BYTES_PER_STEP if size <= SMALL_BYTES else steps_of(records)
         if size > MOST_BYTES or not manager.disk.turns.fit(STEPS_PER_PROCEDURE + steps):
             return None
-        config, now_ms = manager.accepted_by(partition.log.config), self._now_ms()
+        config, now_ms = partition.log.config, self._now_ms()
+        if not manager.clock.is_plausible:
+            config = manager.accepted_by(config)
         prepared = prepare_one(records, config, now_ms, manager.batch_limits)
         is_old = prepared is not None and 0 <= config.retention_ms < now_ms - prepared.max_timestamp
         if is_old and prepared is not None and manager.clock.is_trusted:

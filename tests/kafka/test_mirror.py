@@ -79,3 +79,7 @@ async def test_a_mirror_has_kafkas_bytes_ids_configuration_and_offsets(apache: K
         assert await mirror.offsets.fetch("mirror-readers") == [(PLACE, 30, "note")]
         assert not link.troubles
         nursery.cancel_scope.cancel()
+    with closing(KafkaWire.connect(address)) as wire:  # other tests list all topics and groups of this broker
+        [gone] = wire.call(ask("DeleteTopics", topic_names=[TOPIC], timeout_ms=30_000), 5).responses
+        [left] = wire.call(ask("DeleteGroups", groups_names=["mirror-readers"]), 2).results
+        assert gone.error_code == left.error_code == ErrorCode.NONE

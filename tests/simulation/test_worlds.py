@@ -87,7 +87,7 @@ def test_a_disk_that_forgets_what_was_synced_is_found_out() -> None:
     """By what is lost. In most other worlds the server cannot start on what the power cut has left, and they have no end."""
     sends = [Step(second * 1000, "kafka 0", "send", {"topic": "plain", "partition": 0, "count": 5}) for second in range(10)]
     cuts = [Step(5500, "operator", "power", {"for_ms": 0, "after": 0})]
-    world = Script("liar 22", "fsync", {"plain": {"partitions": 1, "config": {}}}, (*sends, *cuts))
+    world = Script("liar 5", "fsync", {"plain": {"partitions": 1, "config": {}}}, (*sends, *cuts))
     assert (verdict := judge(world)).is_good, verdict
     with patch.object(SimulatedDisk, "sync", lambda self, fd: None):
         assert "lost" in judge(world).kinds

@@ -276,7 +276,7 @@ class Source:
         return found
 
     async def ends(self, partitions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return where partitions end, given with their leaders, without those that cannot be read. A triolog reads up to 4,096
+        """Return where partitions end, given with their leaders, without those that cannot be read. A triolog reads up to 1,024
         of them at one moment. Raises SourceError."""
         return await self._offsets(partitions, LATEST)
 

@@ -33,6 +33,7 @@ from ....protocol.records.batch import RECORD_BATCH_OVERHEAD
 from ...listeners.kafka.session import Turn
 
 MAX_PLACES: Final = 16
+UUID_BYTES: Final = 16
 """Partitions of one request whose facts are kept."""
 MAX_ASSIGNMENT_BYTES: Final = 4096
 """Of one member: some 500 partitions. A larger assignment is not kept."""
@@ -65,6 +66,8 @@ def _name(topic: Any, field: str, named: TopicNamed) -> str:
     if name := getattr(topic, field, ""):
         return str(name)
     topic_id = getattr(topic, "topic_id", b"")
+    if len(topic_id) != UUID_BYTES:
+        return ""  # a request may name no topic
     try:
         return named(topic_id)
     except RequestError:
