@@ -120,9 +120,10 @@ class LogManager:
             self.log_directories, self.topics, self.retention, config.disk_reserve_bytes, config.log_max_bytes
         )
 
-    def now_ms(self) -> int:
-        """The server's time in ms since the epoch."""
-        return self.clock.now_ms()
+    @property
+    def now_ms(self) -> NowMs:
+        """The function that returns the server's time in ms since the epoch."""
+        return self.clock.now_ms
 
     def accepted_by(self, config: LogConfig) -> LogConfig:
         """Return the configuration that checks appends of clients: without limits by the clock while it is implausible."""
