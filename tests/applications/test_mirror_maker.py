@@ -32,7 +32,7 @@ CONFIG: Final = {
     "refresh.topics.interval.seconds": "1",
 }
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

@@ -148,6 +148,7 @@ def test_executors_that_have_nothing_but_the_packed_archive_read_and_write(
     assert written(client, topics[1]) == list(range(100))
 
 
+@pytest.mark.long
 def test_executors_with_the_package_installed_read_and_write(
     master: str, jvm_options: str, served: tuple[Address, BlockingClient], topics: tuple[str, str], tmp_path: Path
 ) -> None:
@@ -166,6 +167,7 @@ def test_executors_with_the_package_installed_read_and_write(
     assert written(client, topics[1]) == list(range(100))
 
 
+@pytest.mark.long
 def test_executors_without_the_package_end_the_query_with_one_line_that_names_the_recipe(
     master: str, jvm_options: str, served: tuple[Address, BlockingClient], topics: tuple[str, str], tmp_path: Path
 ) -> None:
