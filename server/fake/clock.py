@@ -26,7 +26,7 @@ class MovedClock(trio.abc.Clock):
     deadline_offset_s: float = 0.0
     frozen_ms: int | None = None
     is_tests: bool = True
-    """False: nobody has given it to the broker, so its time is that of the machine."""
+    """Whether the broker runs on this clock. False: its time is that of the machine."""
 
     def __repr__(self) -> str:
         return f"<clock at {self.now_ms()} ms{' (frozen)' if self.frozen_ms is not None else ''}>"

@@ -116,7 +116,7 @@ Question = tuple[TopicPartition, int]
 """(partition, timestamp in ms, or -1 latest, -2 earliest, -3 max timestamp)"""
 
 ENDS_AT_ONE_MOMENT: Final = 1024
-"""Partitions whose ends are read in one turn, 1 us each."""
+"""Partitions whose ends are read in one turn, 0.7 us each."""
 READER_TASKS: Final = 16
 """Partitions of one request that are looked up at a time."""
 PARTITIONS_PER_TURN: Final = 64

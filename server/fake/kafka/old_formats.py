@@ -3,8 +3,8 @@
 | bytes | field |
 |---|---|
 | 8 | offset |
-| 4 | size of what follows |
-| 4 | CRC-32 (of zlib) of what follows |
+| 4 | size of the rest |
+| 4 | CRC-32 (of zlib) of the rest |
 | 1 | magic |
 | 1 | attributes: 0, not compressed |
 | 8 | timestamp, ms; only with magic 1 |

@@ -172,7 +172,7 @@ class LogView(FormerLogCalls):
         topic's cleanup.policy has to be compact."""
         return sum([await self.core().logs.compact(each) for each in self._partitions(partition)])
 
-    # ---- what no real broker would do --------------------------------------------------------------------------------------
+    # ---- logs that no real broker has ---------------------------------------------------------------------------------------
 
     async def skip_offsets(self, count: int = 1, *, partition: int = 0) -> int:
         """Leave a hole of `count` offsets at the end of a partition, as compaction does between batches, and return the next

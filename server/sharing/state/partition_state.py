@@ -70,7 +70,7 @@ class SharePartitionState:
     next_deadline_ms: int | None = None
     """No lock ends before; None: there is none."""
     dead_letters: list[DeadLetters] = attrs.field(factory=list)
-    """Records that are archiving, and whose dead letters nobody writes yet."""
+    """Archiving records whose dead letters are not being written yet."""
 
     @next_offset.default
     def _nothing_given(self) -> int:

@@ -40,15 +40,19 @@ def _group() -> dict[str, Any]:
 
 def ask_link(link: str, state_dir: str | None, request: dict[str, Any], timeout_s: float | None = ASK_S) -> dict[str, Any]:
     """Send a request to a link and return the response. Raises NotConnectedError, FailedError."""
+    return ask_in(state_folder(state_dir), "link", link, request, timeout_s)
+
+
+def ask_in(folder: Path, kind: str, link: str, request: dict[str, Any], timeout_s: float | None) -> dict[str, Any]:
+    """Send a request to the process of a link, or of a mirror, whose socket is in a folder. Raises as `ask_link` does."""
     from ...forward.process.place import CONTROL, ask
 
-    folder = state_folder(state_dir)
     try:
         answer = ask(str(folder / link / CONTROL), request, timeout_s)
     except (OSError, ValueError) as exc:
-        raise NotConnectedError(f"no process in {folder} runs link {link} ({exc})") from exc
+        raise NotConnectedError(f"no process in {folder} runs {kind} {link} ({exc})") from exc
     if "state" not in answer:
-        raise FailedError(f"link {link}: {answer.get('error', 'no response')}")
+        raise FailedError(f"{kind} {link}: {answer.get('error', 'no response')}")
     return answer
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ..terminal.failures import FailedError, NotConnectedError
+from ..forward.asking import ask_in
 
 PROMOTE_S = 600.0
 ASK_S = 10.0
@@ -35,13 +35,4 @@ def running(state_dir: str | None) -> list[str]:
 
 def ask_mirror(link: str, state_dir: str | None, request: dict[str, Any], timeout_s: float = ASK_S) -> dict[str, Any]:
     """Send a request and return the response. Raises NotConnectedError, FailedError."""
-    from ...forward.process.place import CONTROL, ask
-
-    folder = folder_of(state_dir)
-    try:
-        answer = ask(str(folder / link / CONTROL), request, timeout_s)
-    except (OSError, ValueError) as exc:
-        raise NotConnectedError(f"no server in {folder} runs mirror {link} ({exc})") from exc
-    if "state" not in answer:
-        raise FailedError(f"mirror {link}: {answer.get('error', 'no response')}")
-    return answer
+    return ask_in(folder_of(state_dir), "mirror", link, request, timeout_s)
