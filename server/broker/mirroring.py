@@ -23,6 +23,7 @@ from functools import partial
 from typing import Final
 
 import attrs
+import trio
 
 from ...protocol.errors import ErrorCode, RequestError
 from ...protocol.limits import MIB
@@ -166,7 +167,8 @@ class Mirroring:
 
     async def append(self, topic_partition: TopicPartition, records: Bytes) -> int:
         """Append what the source returned for the log end offset, and return the number of bytes that were appended once they
-        are as durable as the topic demands. Raises RequestError."""
+        are as durable as the topic demands. Raises RequestError. A cancelled call waits for the append that is enqueued: a
+        promotion must not find the log longer afterwards."""
         actor = self._manager.topics.actor(topic_partition)
         log = actor.log
         steps = prepare_mirrored(records, topic_partition, log.config, end_offset=log.log_end_offset)
@@ -177,7 +179,8 @@ class Mirroring:
                 await actor.perform(
                     partial(begin_leader_epoch, epoch=first.partition_leader_epoch, start_offset=first.base_offset)
                 )
-            await store(actor, each, lambda _: None)
+            with trio.CancelScope(shield=True):
+                await store(actor, each, lambda _: None)
             size += each.size
         return size
 
