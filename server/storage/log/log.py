@@ -389,7 +389,7 @@ class Log:
         yield from self.write_derived(durable=True, is_stop=True)
         yield from take_snapshot(self.directory, self.producers, durable=self.sync_metadata)
         for operation in self.sync_of_snapshot():
-            yield operation
+            yield operation  # noqa: UP028 - a list takes no results
         self.unsynced_snapshot = None
         for segment in unsynced if active in unsynced else [*unsynced, active]:
             if self.sync_metadata:
