@@ -210,6 +210,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.merge
 def test_the_picture_has_all_curves_and_is_the_same_again(folder: Path) -> None:
     text = (folder / "soak.svg").read_text()
     for label in ("a title", "memory, MiB", "private", "descriptors", "tasks", "segments", "on disk, MiB", "records a second"):
