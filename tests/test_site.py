@@ -135,6 +135,7 @@ def shapes() -> str:
     )
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("page", ["troubleshooting.md", "upgrading.md"])
 def test_every_log_line_of_a_page_is_a_line_of_the_code(page: str) -> None:
     quoted = [line.strip() for _, line in re.findall(r"^(?:\| )?(`+)(.*?\.\.\..*?)\1(?: \||$)", text_of(page), re.MULTILINE)]
