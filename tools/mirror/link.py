@@ -108,6 +108,8 @@ class MirrorLink:
     _complete_at: float | None = None
     """When the source's ends were read that were reached last."""
     _round_s: float = 0.0
+    _loaded: trio.Event = attrs.field(factory=trio.Event)
+    """The newest cut of an earlier process is known."""
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     _at_rest: trio.Event = attrs.field(factory=trio.Event)
     _again: trio.Event = attrs.field(factory=trio.Event)
@@ -121,6 +123,7 @@ class MirrorLink:
     async def run(self) -> None:
         """Copy until cancelled; a promotion ends it early."""
         await self._broker.mirroring.load_cut()
+        self._loaded.set()
         while True:
             self._scope, self._at_rest, self._again = trio.CancelScope(), trio.Event(), trio.Event()
             try:
@@ -137,6 +140,7 @@ class MirrorLink:
         async with self._promoting:
             if self._promotion is not None:
                 return self._promotion
+            await self._loaded.wait()
             asked = time.monotonic()
             with trio.move_on_after(SETTLE_S):
                 while self.state is MirrorState.COPYING and (self._complete_at or 0) < asked:

@@ -31,7 +31,7 @@ from triolog.tools.forward.settings.link_settings import Secret
 from triolog.tools.mirror.link import MirrorLink, MirrorState
 from triolog.tools.mirror.settings import MirrorSettings
 
-from tests.support.brokers import actor_of, running_broker, until
+from tests.support.brokers import PATIENCE_S, actor_of, running_broker, until
 from tests.support.certificates import Certificates
 from tests.support.gate_fs import GateFileSystem
 from tests.support.kafka_stream import KafkaStream, connected
@@ -253,6 +253,16 @@ async def test_a_promoted_server_never_follows_its_old_source_again(tmp_path: Pa
             assert "orders was promoted on this server" in link.error
             assert end(mirror, ORDERS) == 2
             assert "later" not in mirror.topics.names()
+
+
+async def test_a_promotion_in_the_moment_of_the_start_has_a_result(tmp_path: Path) -> None:
+    """The link has not begun, and its source cannot be reached."""
+    async with running_broker(tmp_path, clock=system_now_ms) as broker, trio.open_nursery() as nursery:
+        link = MirrorLink(MirrorSettings(source=(Address("127.0.0.1", 1),)), broker)
+        nursery.start_soon(link.run)
+        with trio.fail_after(PATIENCE_S), pytest.raises(RequestError, match="no mirrors of source"):
+            await link.promote(accept_incomplete=False)
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_first_copy_that_is_not_complete_is_promoted_only_on_request(tmp_path: Path) -> None:
