@@ -147,7 +147,11 @@ def _shapes(path: Path) -> Iterator[str]:
 @functools.cache
 def shapes() -> str:
     return "\n".join(
-        shape for folder in ("server", "tools") for path in (ROOT / folder).rglob("*.py") for shape in _shapes(path)
+        shape
+        for folder in ("server", "tools")
+        for path in (ROOT / folder).rglob("*.py")
+        if path.name != "symptoms.py"  # the page is made from it
+        for shape in _shapes(path)
     )
 
 

@@ -388,8 +388,9 @@ class Log:
         yield from self.derived.note(active)
         yield from self.write_derived(durable=True, is_stop=True)
         yield from take_snapshot(self.directory, self.producers, durable=self.sync_metadata)
-        for operation in self.sync_of_snapshot():
-            yield operation  # noqa: UP028 - a list takes no results
+        if self.unsynced_snapshot is not None:
+            for path in snapshot_paths(self.directory, self.unsynced_snapshot):
+                yield SyncFile(path)
         self.unsynced_snapshot = None
         for segment in unsynced if active in unsynced else [*unsynced, active]:
             if self.sync_metadata:
