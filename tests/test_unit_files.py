@@ -97,6 +97,7 @@ def test_the_example_of_settings_and_what_it_proposes_is_taken_and_lies_where_th
     assert unit.service("LogsDirectoryMode") == "0750"
 
 
+@pytest.mark.merge
 def test_what_the_unit_starts_is_ready_is_reloaded_feeds_its_watchdog_and_stops(tmp_path: Path) -> None:
     unit = UnitFile.read(FOLDER / SERVER)
     config = tmp_path / "triolog.toml"
@@ -120,6 +121,7 @@ def test_what_the_unit_starts_is_ready_is_reloaded_feeds_its_watchdog_and_stops(
     assert os.path.exists(tmp_path / "data" / ".kafka_cleanshutdown")
 
 
+@pytest.mark.merge
 def test_what_a_links_unit_starts_forwards_is_asked_where_it_says_is_reloaded_and_stops(tmp_path: Path) -> None:
     unit = UnitFile.read(FOLDER / LINK)
     assert unit.command()[1:] == ["forward", "--config", "/etc/triolog/forward/%i.toml"]
