@@ -327,6 +327,7 @@ NOT_RUN: Final[dict[str, dict[str, str]]] = {
     "edge.md": {
         "make edge-demo": "it mounts a file system and takes a minute: tests/tools/demo/edge runs it",
         "TRIOLOG_TEST=long make test": "it is a test of the long tier",
+        "apt-get install qemu-user-static": "it downloads packages for another machine",
         'data_dirs = ["/var/lib/triolog"]': MQTT,
         "triolog ingest mqtt": MQTT,
         "triolog serve --native": FILES,

@@ -146,7 +146,7 @@ class Broker:
 
     @property
     def _is_full(self) -> bool:
-        """Whether as many packets have arrived as are read at a time."""
+        """Return whether as many packets have arrived as are read at a time."""
         return len(self._messages) + len(self._released) >= 2 * self.link.receive_maximum
 
     def _turn(self, timeout_s: float) -> None:
