@@ -269,6 +269,7 @@ COPIED: Final = (
 )
 
 PREPARED: Final[dict[str, dict[str, str]]] = {
+    "troubleshooting.md": {"$ triolog topics create orders": SERVED},
     "analysis.md": {"from triolog.tools import arrow\n\n\ndef copy": BLOCK + COPIED},
     "cli.md": {
         "$ triolog topics create flights": FLIGHTS + WITH_RIGHTS,

@@ -12,6 +12,7 @@ unshare, nsenter, ip, a JDK, Maven and the packages ducktape and requests. It co
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -78,7 +79,9 @@ def main(arguments: list[str]) -> int:
 
 def _prepare(*, is_kafka: bool) -> None:
     """Bring up the loopback, name the nodes, and write the scripts of an installation of Kafka."""
-    hosts = "127.0.0.1 localhost\n" + "".join(f"{address_of(number)} {name_of(number)}\n" for number in range(NODES))
+    hosts = f"127.0.0.1 localhost {socket.gethostname()}\n" + "".join(
+        f"{address_of(number)} {name_of(number)}\n" for number in range(NODES)
+    )
     for command in (
         ("ip", "link", "set", "lo", "up"),
         ("mount", "--make-rprivate", "/"),
