@@ -80,8 +80,9 @@ class PairOperator(Operator):
         await self.mirror.end(is_power=is_power, after=after)
         await self.mirror.start()
 
-    async def promote(self, ends: str, after: int, demote_after: int, for_ms: int) -> None:
-        """The mirror takes the place of its source, which stops in this way and returns as a mirror."""
+    async def promote(self, ends: str, after: int, demote_after: int, for_ms: int, deaf_ms: int) -> None:
+        """The mirror takes the place of its source, which stops in this way and returns as a mirror. `deaf_ms`: before its end
+        nothing arrives on the link for so long."""
         source, mirror = self.source, self.mirror
         await self._check_read_only()
         if not await self._has_cut():
@@ -90,10 +91,14 @@ class PairOperator(Operator):
         is_whole = ends == "calm" and await self._leave_in_peace()
         if not is_whole and ends == "calm":
             ends = "kill"
+        if deaf_ms:
+            await self.deafen(is_silent=True)
+            await trio.sleep(deaf_ms / 1000)
         lag_ms = self._lag_ms()
         at_ms = self.world.at_ms()
         if ends != "calm":
             await source.end(is_power=ends == "power")
+        await self.deafen(is_silent=False)
         synced = await self._promote(after)
         if ends == "calm":
             await source.server.stop()
