@@ -151,7 +151,7 @@ def test_every_symptom_of_a_directory_is_planted() -> None:
 @pytest.mark.parametrize(
     ("name", "plant"),
     [(name, plant) for name, plants in DIRECTORY.items() for plant in plants],
-    ids=lambda each: str(each)[:40],
+    ids=lambda each: getattr(each, "__name__", each),
 )
 def test_a_symptom_of_a_directory_is_named_alone(
     here: Path, logs: StoppedLogs, doctor: Doctor, name: str, plant: Callable[[StoppedLogs], None]
