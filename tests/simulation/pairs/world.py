@@ -42,8 +42,8 @@ from .sides import NETWORK, SOURCE, Reachable, Side, opener_of
 LARGE: Final = 2**30
 PATIENCE_S: Final = 30.0
 LOOK_S: Final = 0.05
-WINDOW_MS: Final = 1000.0
-"""Beside the lag that the link reports: the time of a round, and of a cut."""
+WINDOW_MS: Final = 1500.0
+"""Beside the lag that the link reports: the time of a long poll, of a round, and of a cut."""
 UNREACHABLE: Final = "nobody"
 
 
