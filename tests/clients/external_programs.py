@@ -48,13 +48,14 @@ def unavailable(reason: str) -> NoReturn:
     pytest.skip(f"this client is not here: {reason}")
 
 
-def kafkajs() -> Command:
+def node(client: str) -> Command:
+    """`client`: the folder of its program."""
     _need("node", "npm")
 
     def build(folder: Path) -> None:
-        _install_packages(SOURCES / "kafkajs", folder)
+        _install_packages(SOURCES / client, folder)
 
-    return "node", str(_built("kafkajs", build) / "main.js")
+    return "node", str(_built(client, build) / "main.js")
 
 
 def axe_core() -> Path:
@@ -98,7 +99,7 @@ def _go(program: str, package: str, *, into: str, how: Sequence[str] = ("build",
 
 
 def go(client: str) -> Command:
-    """`client`: franz-go or sarama, which are one program."""
+    """`client`: franz-go, kafka-go or sarama, which are one program."""
     return str(_go("clients", ".", into="go")), client
 
 
