@@ -19,7 +19,7 @@ from tests.clients.driver import Access, Driver
 from tests.clients.external_driver import ExternalDriver, ExternalProgram
 from tests.clients.external_programs import Command
 from tests.clients.kafka_python_driver import KafkaPythonDriver, kafka
-from tests.support.counts import COMMIT, MERGE
+from tests.support.counts import COMMIT, LONG, MERGE
 
 STATIC: Final = "groups: static members"
 COOPERATIVE: Final = "groups: cooperative rebalances"
@@ -57,6 +57,7 @@ NO_STREAMS: Final = {BY_TASKS: "only Java has Kafka Streams"}
 NO_STATIC_MEMBERS: Final = {STATIC: "no static members"}
 NO_COOPERATION: Final = {COOPERATIVE: "no cooperative assignor"}
 NO_KIP_848: Final = dict.fromkeys(BY_SERVER, "no `group.protocol=consumer`")
+CANNOT_DESCRIBE: Final = {MEMBERS_BY_SERVER: "no call that describes such a group"}
 NO_SHARE_GROUPS: Final = dict.fromkeys(SHARING, "no share groups")
 """What several libraries lack."""
 
@@ -147,6 +148,13 @@ CLIENTS: Final = {
             cannot={**NO_KIP_848, **NO_SHARE_GROUPS, **NO_STREAMS},
         ),
         Client(
+            name="rust-rdkafka",
+            tier=LONG,
+            family=PYTHON_AND_RUST,
+            running=program("rust-rdkafka", external_programs.rust),
+            cannot={**CANNOT_DESCRIBE, **NO_SHARE_GROUPS, **NO_STREAMS},
+        ),
+        Client(
             name="franz-go",
             running=program("franz-go", partial(external_programs.go, "franz-go")),
             cannot={STATIC_BY_SERVER: "franz-go leaves without its instance id, which Kafka refuses, too", **NO_STREAMS},
@@ -183,8 +191,8 @@ CLIENTS: Final = {
             cannot={
                 CODECS: "platformatic-kafka needs Node 22.15 for zstd",
                 **dict.fromkeys((STATIC, STATIC_BY_SERVER), "platformatic-kafka's static members leave when they close"),
-                MEMBERS_BY_SERVER: "platformatic-kafka cannot describe such groups",
                 ROLLING: "platformatic-kafka's classic members send a malformed subscription: Kafka cannot upgrade it, either",
+                **CANNOT_DESCRIBE,
                 **NO_COOPERATION,
                 **NO_SHARE_GROUPS,
                 **NO_STREAMS,

@@ -1,7 +1,8 @@
 """The programs that drive clients of other languages: built once below `build/clients`, each under a lock of its own.
 
-Node's packages come with npm, Go's with the module proxy, Java's with Maven; what was built is remembered by the hash of its
-sources, so that later runs ask nobody. What is not here makes its tests skip with the reason, and fail where `CI` is set.
+Node's packages come with npm, Go's with the module proxy, Rust's with Cargo, Java's with Maven; what was built is remembered by
+the hash of its sources, so that later runs ask nobody. What is not here makes its tests skip with the reason, and fail where
+`CI` is set.
 """
 
 from __future__ import annotations
@@ -109,6 +110,16 @@ def soaking_go() -> Command:
 
 def franz_go_tests() -> Path:
     return _go("kgo.test", "github.com/twmb/franz-go/pkg/kgo", into="franz-go-tests", how=("test", "-c"))
+
+
+def rust() -> Command:
+    _need("cargo")
+
+    def build(folder: Path) -> None:
+        shutil.copytree(SOURCES / "rust", folder, dirs_exist_ok=True)
+        _run(folder, "cargo", "build", "--quiet")
+
+    return (str(_built("rust", build, beside=("src",)) / "target" / "debug" / "clients"),)
 
 
 def _java(main: str, folder: str, *, into: str, version: str | None = None, beside: Sequence[str] = ()) -> Command:
