@@ -6,6 +6,7 @@ AIOProducer has no headers and no timestamps: messages get the time of the clien
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,9 @@ from confluent_kafka.aio import AIOConsumer, AIOProducer
 from tests.clients.confluent_driver import AWAY, POLL_S, ConfluentDriver, offset_of, received
 from tests.clients.driver import DEADLINE_S, Message, Producing, Received
 from tests.clients.python_driver import PolledMember
+
+# `close` of a fenced producer logs its traceback: pytest, which keeps the lines of a test, would keep the producer.
+logging.getLogger("confluent_kafka.aio").setLevel(logging.CRITICAL)
 
 T = TypeVar("T")
 
