@@ -18,7 +18,11 @@ from tests.simulation.script import shrink
 from tests.support.counts import counts, session_seed
 
 from .device.disk import SimulatedDisk
+from .device.moments import MOMENTS
+from .planted import WORLDS, wrong_with, wrong_without
+from .history import Cut, History
 from .script import Script, Step, script_of
+from .short_lives import LIVES, MOMENTS_OF, world_of
 from .seeded import run_seeded
 from .verdict import judge
 
@@ -29,15 +33,24 @@ MERGE_SEEDS: Final = 30
 SEEDS: Final = counts(LONG_SEEDS, merge=MERGE_SEEDS, commit=10)
 """`make simulate SEEDS=20000` runs more."""
 PER_TEST: Final = 10
+SHORT_SEEDS: Final = counts(3000, merge=280, commit=20)
+SHORT_PER_TEST: Final = 140
+OLDEST: Final = (
+    "topics-file-unchecked",
+    "end-of-a-clean-stop",
+    "end-before-the-log-start",
+    "lost-in-the-middle-of-a-commit",
+    "newest-batch-on-the-device",
+)
 ROOT: Final = Path(__file__).resolve().parents[2]
 SEED: Final = "2"
 """Where clients are told of errors that name files."""
 
 
-def simulation(*arguments: str) -> str:
+def simulation(*arguments: str, timeout_s: float = 240) -> str:
     """What the command says, in a process whose sets are ordered as everywhere: a seed is the same world here and by hand."""
     command = [sys.executable, "-m", "tests.simulation", *arguments]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout_s)
     assert run.returncode == 0, run.stdout + run.stderr
     return run.stdout
 
@@ -46,6 +59,56 @@ def simulation(*arguments: str) -> str:
 def test_every_promise_is_kept(first: int, tmp_path: Path) -> None:
     said = simulation("--first", str(first), "--seeds", str(PER_TEST), "--jobs", "1", "--keep", str(tmp_path))
     assert f"{PER_TEST} worlds, 0 wrong" in said
+
+
+@pytest.mark.parametrize("first", range(session_seed(), session_seed() + SHORT_SEEDS, SHORT_PER_TEST))
+def test_every_promise_is_kept_in_short_lives(first: int, tmp_path: Path) -> None:
+    seeds = ["--short", "--first", str(first), "--seeds", str(SHORT_PER_TEST), "--jobs", "1"]
+    assert f"{SHORT_PER_TEST} worlds, 0 wrong" in simulation(*seeds, "--keep", str(tmp_path))
+
+
+@pytest.mark.parametrize("name", OLDEST)
+def test_one_of_the_oldest_bugs_is_found(name: str) -> None:
+    """`python -m tests.simulation.planted` runs all worlds that are kept."""
+    assert wrong_with(name)
+
+
+def test_worlds_that_are_kept_are_good_without_a_fault() -> None:
+    assert not wrong_without()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", sorted(WORLDS))
+def test_every_planted_fault_of_which_a_world_is_kept_is_found(name: str) -> None:
+    assert wrong_with(name)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", tuple(LIVES))
+def test_every_promise_is_kept_wherever_a_life_ends(name: str, tmp_path: Path) -> None:
+    """In front of each change of the disk."""
+    number = str(session_seed())
+    said = simulation("--enumerate", name, "--first", number, "--seeds", "1", "--keep", str(tmp_path), timeout_s=1200)
+    assert ", 0 wrong" in said
+
+
+def test_a_cut_is_in_front_of_the_operation_that_the_seed_names() -> None:
+    def end(before: int) -> Cut:
+        history = History()
+        verdict = judge(world_of(f"stages 0 cut {before} sure"), history)
+        assert verdict.is_good, verdict
+        [cut] = [event for event in history.events if isinstance(event, Cut)]
+        return cut
+
+    ends = [end(before) for before in (30, 31, 10**6)]
+    assert [each.changes for each in ends[:2]] == [30, 31]
+    assert [bool(each.operation) for each in ends] == [True, True, False]
+
+
+def test_short_lives_end_near_every_moment() -> None:
+    assert {moment for moments in MOMENTS_OF.values() for moment in moments} == set(MOMENTS)
+    whens = {step.args.get("when") for number in range(200) for step in world_of(f"short {number}").steps}
+    assert whens >= set(MOMENTS)
 
 
 def kinds(seeds: range) -> set[tuple[str, ...]]:

@@ -162,7 +162,7 @@ def _reordered(stored: h.Stored, facts: Facts) -> Iterator[Anomaly]:
     latest: dict[str, int] = {}
     for record in stored.records:
         known = facts.sent.get(record.id)
-        if known is None:
+        if known is None or (record.id in facts.staged and facts.torn.get(stored.partition)):
             continue
         before = latest.get(known.producer, -1)
         if known.number < before:
