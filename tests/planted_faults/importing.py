@@ -46,7 +46,9 @@ class _Loader(SourceFileLoader):
 
     def get_code(self, fullname: str) -> CodeType:
         """Of the changed text, never of a cache."""
-        return compile(self._fault.planted_in(Path(self.path).read_text(encoding="utf-8")), self.path, "exec", dont_inherit=True)
+        return compile(
+            self._fault.planted_in(Path(self.path).read_text(encoding="utf-8")), self.path, "exec", dont_inherit=True
+        )
 
 
 def run_planted(name: str, module: str, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:

@@ -43,6 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--short", action="store_true", help="short lives")
     parser.add_argument("--enumerate", nargs="*", choices=tuple(LIVES), metavar="LIFE", help=f"each end of {', '.join(LIVES)}")
     parser.add_argument("--left", default=",".join(LEFT), help="what the ends leave [default: %(default)s]")
+    parser.add_argument("--only", nargs="+", metavar="SEED", help="these seeds")
     parser.add_argument("--seed", help="this one only")
     parser.add_argument("--script", type=Path, nargs="+", help="worlds from files")
     parser.add_argument("--history", type=Path, help="write what happened to a file")
@@ -54,7 +55,9 @@ def main(arguments: Sequence[str]) -> int:
         scripts = [Script.from_json(path.read_text()) for path in options.script or ()] or [world_of(options.seed)]
         return max(_one(script, options.history) for script in scripts)
     numbers = range(options.first, options.first + options.seeds)
-    if options.enumerate is not None:
+    if options.only is not None:
+        seeds = options.only
+    elif options.enumerate is not None:
         seeds = _ends(options.enumerate or tuple(LIVES), numbers, options.left.split(","))
     else:
         seeds = [f"{SHORT if options.short else ''}{number}" for number in numbers]

@@ -17,7 +17,6 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from tests.simulation.device.moments import MOMENTS
 from tests.simulation.history import Cut
 from tests.simulation.script import HANGING_S, KEYED, Script, Step, script_of
 from tests.simulation.world import simulate

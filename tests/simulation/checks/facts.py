@@ -15,6 +15,7 @@ from triolog.protocol.types import TopicPartition
 from tests.support.logs import START_MS
 
 from .. import history as h
+from ..clocks import LONGEST_STEP_MS
 from ..groups.events import Staged
 
 COPY: Final = "copy of "
@@ -113,6 +114,8 @@ class Facts:
     """Since when the wall clock is so much ahead."""
     began_ms: int = START_MS
     """What the wall clock showed in the beginning."""
+    checks_clock: bool = False
+    """Whether the server does: then jumps do not count in `clock`."""
     broken_promises: list[Anomaly] = attrs.field(factory=list)
 
     def outcome(self, record: str) -> bool | None:
@@ -220,7 +223,9 @@ class Facts:
                 self.compacted.add(event.partition)
             case h.Made():
                 self.configs[event.topic] = event.config
-            case h.ClockMoved():
+            case h.ClockChecked():
+                self.checks_clock = True
+            case h.ClockMoved() if not (self.checks_clock and abs(event.ms) > LONGEST_STEP_MS):
                 self.clock.append((event.at_ms, self.clock[-1][1] + event.ms))
             case h.Damaged():
                 self.damaged[event.partition].append(event.offsets)

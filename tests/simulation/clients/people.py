@@ -41,6 +41,7 @@ from triolog.tools.client.admin import Admin
 
 from tests.simulation.clients.inhabitant import Inhabitant, Surroundings
 from tests.simulation.clients.readers import Native, records_in
+from tests.simulation.clocks import CLOCKS
 from tests.simulation.device.disk import Device
 from tests.simulation.device.moments import MOMENTS
 from tests.simulation.device.rot import (
@@ -55,7 +56,19 @@ from tests.simulation.device.rot import (
     raise_start,
     stored_topics,
 )
-from tests.simulation.history import ClockMoved, Cut, Damaged, Happened, Lost, StartForgotten, Survived, Torn, Trimmed, Trims, Wrong
+from tests.simulation.history import (
+    ClockMoved,
+    Cut,
+    Damaged,
+    Happened,
+    Lost,
+    StartForgotten,
+    Survived,
+    Torn,
+    Trimmed,
+    Trims,
+    Wrong,
+)
 from tests.simulation.script import Step
 from tests.simulation.server import Server
 from tests.support.brokers import batches_from
@@ -147,9 +160,7 @@ class Operator(Inhabitant):
         self.world.add(Cut(**self.now(), changes=disk.changes - first, operation="" if is_over else disk.cut_operation))
         await self._begin(0)
 
-    async def _end_life(
-        self, after: int, when: str, *, power: bool, left: str = "", patience_s: float | None = None
-    ) -> None:
+    async def _end_life(self, after: int, when: str, *, power: bool, left: str = "", patience_s: float | None = None) -> None:
         """`when`: a moment of the disk, or while a log is being compacted (`child`)."""
         until = trio.current_time() + PATIENCE_S
         while when == "child" and not self.server.children and trio.current_time() < until:
@@ -310,6 +321,10 @@ class Operator(Inhabitant):
     async def clock(self, ms: int) -> None:
         self.device.clock_ms += ms
         self.world.add(ClockMoved(**self.now(), ms=ms))
+
+    async def set_clock(self, to: str) -> None:
+        """The clock shows what it would show if it had shown that time in the beginning."""
+        await self.clock(CLOCKS[to] - self.device.clock_ms)
 
     async def slow(self, ms: float) -> None:
         self.device.slow_down(ms / 1000)
