@@ -1,5 +1,6 @@
-"""`python -m tests.planted_faults.importing NAME MODULE [ARGUMENT...]`: run a module with a fault, planted as its file is imported.
+"""`python -m tests.planted_faults.importing NAME MODULE [ARGUMENT...]`: run a module with a fault.
 
+The fault is planted as its file is imported.
 Nothing is copied or written, so this is quicker than `planting.Copy`. Processes that the module starts do not have the fault.
 """
 
@@ -46,9 +47,8 @@ class _Loader(SourceFileLoader):
 
     def get_code(self, fullname: str) -> CodeType:
         """Of the changed text, never of a cache."""
-        return compile(
-            self._fault.planted_in(Path(self.path).read_text(encoding="utf-8")), self.path, "exec", dont_inherit=True
-        )
+        text = self._fault.planted_in(Path(self.path).read_text(encoding="utf-8"))
+        return compile(text, self.path, "exec", dont_inherit=True)
 
 
 def run_planted(name: str, module: str, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
@@ -65,7 +65,7 @@ def run_planted(name: str, module: str, arguments: Sequence[str]) -> subprocess.
 
 
 def main(name: str, module: str, arguments: Sequence[str]) -> None:
-    """Raises SystemExit with the module's code, and with 3 where nothing has imported the file."""
+    """Raises SystemExit as the module does, and ImportError where nothing has imported the file."""
     planter = Planter(read_faults()[name])
     sys.meta_path.insert(0, planter)
     sys.argv = [module, *arguments]
@@ -73,8 +73,7 @@ def main(name: str, module: str, arguments: Sequence[str]) -> None:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     finally:
         if not planter.is_planted:
-            print(f"{planter.fault.file} was not imported", file=sys.stderr)
-            sys.exit(3)
+            raise ImportError(f"{planter.fault.file} was not imported")
 
 
 if __name__ == "__main__":

@@ -291,7 +291,7 @@ class Wrong(Event):
 
 @attrs.frozen(kw_only=True)
 class Cut(Event):
-    """A life has ended in front of an operation of the disk, after so many that changed something. Empty: it was over before."""
+    """A life has ended in front of an operation of the disk, after so many changes. Empty: it was over before."""
 
     changes: int
     operation: str

@@ -1,7 +1,7 @@
 """Which of the planted faults the simulated worlds find: `python -m tests.simulation.planted [NAME...]`.
 
-`found/NAME.json` is a small world that finds the fault NAME. Without `--seeds` each of them is run with its fault. With `--seeds 2000`
-so many seeds of short lives are run with each fault until one goes wrong, and then as many long worlds.
+`found/NAME.json` is a small world that finds the fault NAME. Without `--seeds` each of them is run with its fault. With
+`--seeds 2000` so many seeds of short lives are run with each fault until one goes wrong, and then as many long worlds.
 """
 
 from __future__ import annotations

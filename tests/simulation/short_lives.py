@@ -6,7 +6,7 @@ The seed draws the life, its sizes, and the change: the k-th, or one near a mome
 |---|---|
 | rolls | a producer and a reader of a log with small segments, a group's offsets, deleted records |
 | transactions | two movers that fence each other, a pipe, a reader of committed records |
-| stages | a driver that commits staged records, in so many batches that they are in several pages. The checker judges stages only where nothing is lost: it syncs |
+| stages | a driver that commits staged records, in so many batches that they are in several pages |
 | damage | a producer and a reader, and a file that is damaged between two lives; no other end |
 | compaction | two producers with keys, of which one gets no answer while compaction replaces what it has sent |
 """
@@ -130,8 +130,8 @@ def _stages(rng: random.Random) -> tuple[Topics, list[Step]]:
 
 
 def _compaction(rng: random.Random) -> tuple[Topics, list[Step]]:
-    """Segments are compacted at 4 and 8 s, and the server syncs them at 5 and 10 s, or when one is full. What the first producer
-    sends at last, after a segment has become full, is not on the device when those before are compacted for the last time."""
+    """Segments are compacted at 4 and 8 s, and the server syncs them at 5 and 10 s, or when one is full. What the first
+    producer sends last, after that, is not on the device when those before are compacted for the last time."""
     first = [(200, 1), (1500 + rng.randrange(200), 1), (rng.choice((5500, 6800)) + rng.randrange(1000), rng.choice((1, 2)))]
     steps = [Step(at_ms, "keyed 0", "send", {**_at(KEYED), "count": count}) for at_ms, count in first]
     steps.append(Step(1000, "keyed 0", "deafen", {"for_ms": rng.choice((3000, 9000, 9000, 9000))}))
@@ -167,7 +167,7 @@ LIVES: Final[Mapping[str, Callable[[random.Random], tuple[Topics, list[Step]]]]]
     "compaction": _compaction,
     "damage": _damage,
 }
-DURABILITIES: Final = {
+DURABILITIES: Final = {  # the checker judges stages where nothing is lost
     "rolls": ("fsync", "group:20", "os"),
     "transactions": ("fsync", "group:20", "os"),
     "stages": ("fsync",),

@@ -5,8 +5,8 @@
 | inexact stage | a version whose records are there in part, twice, or not at all although it is committed; or before it is |
 | last commit went back | the version that was committed last is below one that was known to be committed |
 
-Where somebody has damaged something of what was committed, that may be missing. What a crash has torn out of a commit comes behind
-the rest of it.
+Where somebody has damaged something of what was committed, that may be missing. What a crash has torn out of a commit comes
+behind the rest of it.
 """
 
 from __future__ import annotations
