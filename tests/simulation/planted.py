@@ -30,7 +30,7 @@ def main(names: Sequence[str], seeds: int | None) -> None:
     known = read_faults() if seeds else WORLDS
     if unknown := set(names) - known.keys():
         raise click.UsageError(f"no world is kept or no fault is known by the name {', '.join(sorted(unknown))}")
-    verdicts = {name: _search(name, seeds) if seeds else wrong_with(name) for name in names or WORLDS}
+    verdicts = {name: search(name, seeds) if seeds else wrong_with(name) for name in names or WORLDS}
     for name, said in verdicts.items():
         CONSOLE.print(f"{name}: {said or 'not found'}")
     CONSOLE.print(f"{sum(map(bool, verdicts.values()))} of {len(verdicts)} found")
@@ -48,7 +48,7 @@ def wrong_without() -> str:
     return _said("", ["--script", *map(str, WORLDS.values())])
 
 
-def _search(name: str, seeds: int) -> str:
+def search(name: str, seeds: int) -> str:
     """What the first world that goes wrong says, or nothing."""
     until = ["--seeds", str(seeds), "--jobs", "1", "--until-wrong"]
     return _said(name, ["--short", *until]) or _said(name, until)

@@ -20,7 +20,7 @@ from tests.support.counts import LONG, is_at_least, seeds, session_seed
 from .device.disk import SimulatedDisk
 from .device.moments import MOMENTS
 from .history import Cut, History
-from .planted import WORLDS, wrong_with, wrong_without
+from .planted import WORLDS, search, wrong_with, wrong_without
 from .script import Script, Step, script_of
 from .seeded import run_seeded
 from .short_lives import LIVES, MOMENTS_OF, world_of
@@ -91,6 +91,15 @@ def test_every_planted_fault_of_which_a_world_is_kept_is_found(name: str) -> Non
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("name", OLDEST)
+def test_one_of_the_oldest_bugs_is_found_within_2000_seeds(name: str) -> None:
+    """The table of docs/testing.md."""
+    assert search(name, 2000)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", tuple(LIVES))
 def test_every_promise_is_kept_wherever_a_life_ends(name: str, tmp_path: Path) -> None:
     """In front of each change of the disk."""
