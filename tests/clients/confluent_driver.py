@@ -209,6 +209,7 @@ class ConfluentDriver(PythonDriver):
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
                 "fetch.wait.max.ms": 50,
+                "fetch.error.backoff.ms": 1,
                 "isolation.level": "read_committed" if committed else "read_uncommitted",
             }
         )
@@ -231,6 +232,7 @@ class ConfluentDriver(PythonDriver):
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
                 "fetch.wait.max.ms": 50,
+                "fetch.error.backoff.ms": 1,
                 "isolation.level": "read_committed",
             }
         )

@@ -344,6 +344,7 @@ NOT_RUN: Final[dict[str, dict[str, str]]] = {
     "contributing.md": {"make test": "it is the suite itself"},
     "edge.md": {
         "make edge-demo": "it mounts a file system and takes a minute: tests/tools/demo/edge runs it",
+        "TRIOLOG_TEST=long make test": "it is a test of the long tier",
         'data_dirs = ["/var/lib/triolog"]': MQTT,
         "triolog ingest mqtt": MQTT,
         "triolog serve --native": FILES,
