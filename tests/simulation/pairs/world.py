@@ -57,6 +57,8 @@ class PairOperator(Operator):
     """For each promotion the old server, and the records that only it had."""
     is_incomplete: bool = False
     """Whether the last promotion was one without a cut."""
+    has_old_cut: bool = False
+    """Whether a power cut during the last promotion may have brought an earlier cut back."""
 
     async def run(self, steps: list[Step]) -> None:
         await self._begin_mirror()
@@ -107,7 +109,7 @@ class PairOperator(Operator):
         self.source, self.mirror = mirror, source
         mirror.is_mirror = False
         self._switch(mirror)
-        is_unknown = lag_ms < 0 or self.is_incomplete
+        is_unknown = lag_ms < 0 or self.is_incomplete or self.has_old_cut
         self._note_promotion(at_ms, None if is_unknown else lag_ms + WINDOW_MS, synced, is_whole=is_whole)
         await trio.sleep(for_ms / 1000)
         self._demote(source, demote_after)
@@ -159,7 +161,7 @@ class PairOperator(Operator):
 
     async def _promote(self, after: int) -> dict[TopicPartition, int]:
         """Promote the mirror, of which the power may be cut meanwhile. Return where its logs end then."""
-        mirror, self.is_incomplete = self.mirror, False
+        mirror, self.is_incomplete, self.has_old_cut = self.mirror, False, False
         if after:
             mirror.device.fs.cut_after(after)
         while True:
@@ -179,6 +181,7 @@ class PairOperator(Operator):
                     continue
                 error = exc
             self.world.add(Happened(**self.now(), what=f"a power cut during the promotion: {type(error).__name__}"))
+            self.has_old_cut = True
             await mirror.end(is_power=True)
             await mirror.start()
             sources = {hosted.topic.mirror_of for hosted in mirror.broker._manager.topics}
