@@ -15,6 +15,8 @@ from triolog.protocol.types import TopicPartition
 
 KEY_MARK: Final = "#"
 TOMBSTONE_MARK: Final = "!"
+ON_ARRIVAL: Final = -1
+"""Timestamp of a sent record that the server stamps."""
 
 
 def key_of(record: str) -> str | None:
@@ -208,6 +210,11 @@ class ClockMoved(Event):
 
 
 @attrs.frozen(kw_only=True)
+class ClockChecked(Event):
+    """The server checks the wall clock from here on: by a jump no record becomes older."""
+
+
+@attrs.frozen(kw_only=True)
 class Lost(Event):
     """What was not on the device may have gone: a power cut, or a log directory or a sync that failed.
 
@@ -280,6 +287,14 @@ class Wrong(Event):
 
     kind: str
     detail: str
+
+
+@attrs.frozen(kw_only=True)
+class Cut(Event):
+    """A life has ended in front of an operation of the disk, after so many changes. Empty: it was over before."""
+
+    changes: int
+    operation: str
 
 
 @attrs.frozen(kw_only=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -28,6 +28,7 @@ from triolog.server.storage.child_process import ServerGoneError, Throttle
 from triolog.server.storage.cleaner.__main__ import clean_for_server
 from triolog.server.storage.disk.filesystem import FileSystem
 from triolog.server.storage.errors import StorageError
+from triolog.server.system.clock import ServerClock
 
 from tests.simulation.device.disk import Device
 from tests.simulation.network import HOST, Network
@@ -38,6 +39,8 @@ LOGGER: Final = logging.getLogger(__name__)
 
 NATIVE_PORT: Final = 9095
 KAFKA_PORT: Final = 9092
+HTTP_PORT: Final = 8082
+ADDRESSES: Final = Addresses(Address(HOST, NATIVE_PORT), Address(HOST, KAFKA_PORT), http=Address(HOST, HTTP_PORT))
 GRACE_S: Final = 1.0
 PATIENCE_S: Final = 2.0
 """For the change of the disk that ends a life."""
@@ -67,6 +70,9 @@ class Server:
     nursery: trio.Nursery
     limits: Mapping[str, Any] = attrs.field(factory=dict)
     """Beside LIMITS."""
+    checks_clock: bool = False
+    beside: Callable[[Broker], Callable[[], Awaitable[None]]] | None = None
+    """Opens what runs beside the listeners of a life."""
     broker: Broker | None = None
     latest: Broker | None = None
     """The one that lives, or lived last."""
@@ -95,15 +101,21 @@ class Server:
         else:
             self.device.fs.end_process()
 
-    async def kill(self, *, power: bool, after: int = 0) -> None:
-        """End a life, in front of one of its next changes of the disk: the first for `after` 0."""
-        if after:
+    async def kill(
+        self, *, power: bool, after: int = 0, moment: str = "", left: str = "", patience_s: float = PATIENCE_S
+    ) -> None:
+        """End a life, in front of one of its next changes of the disk: the first for `after` 0, that with which the next
+        `moment` begins where one is given. `left`: see `Device.cut_power`."""
+        if moment:
+            self.device.fs.cut_at(moment, after)
+        elif after:
             self.device.fs.cut_after(after)
-            with trio.move_on_after(PATIENCE_S):
+        if moment or after:
+            with trio.move_on_after(patience_s):
                 await self._ended.wait()
         self.network.cut_all()
         if power:
-            self.device.cut_power()
+            self.device.cut_power(left)
         else:
             self.device.end_process()
         self._scope.cancel()
@@ -117,11 +129,14 @@ class Server:
                 paths = [Path(path) for path in self.device.directories]
                 config = broker_config(*paths, durability=self.durability, **LIMITS, **self.limits)
                 open_child = opener(fs, self.device.latency, self.children)
-                async with open_broker_core(config, fs=fs, now_ms=self.device.now_ms, open_child=open_child) as broker:
+                clock = ServerClock(self.device.now_ms, trio.current_time, is_checked=self.checks_clock)
+                async with open_broker_core(config, fs=fs, clock=clock, open_child=open_child) as broker:
                     self.latest = broker
                     listeners = Listeners(broker)
                     async with trio.open_nursery() as serving:
-                        await listeners.start(serving, Addresses(Address(HOST, NATIVE_PORT), Address(HOST, KAFKA_PORT)))
+                        if self.beside is not None:
+                            serving.start_soon(self._run_beside, self.beside(broker))
+                        await listeners.start(serving, ADDRESSES)
                         self.broker, is_told = broker, True
                         task_status.started(True)
                         await self._stopping.wait()
@@ -135,6 +150,12 @@ class Server:
             self._ended.set()
         if not is_told:
             task_status.started(False)
+
+    async def _run_beside(self, run: Callable[[], Awaitable[None]]) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run)
+            await self._stopping.wait()
+            nursery.cancel_scope.cancel()
 
 
 Work = Callable[..., None]

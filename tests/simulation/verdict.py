@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import attrs
 
@@ -14,7 +14,8 @@ from tests.simulation.groups.deliveries import deliveries
 from tests.simulation.groups.ownership import mixed_offsets, offsets, ownership, processed
 from tests.simulation.groups.stages import stages
 from tests.simulation.history import Event, History, Lost
-from tests.simulation.script import Script, script_of
+from tests.simulation.script import Script
+from tests.simulation.short_lives import world_of
 from tests.simulation.world import simulate
 
 
@@ -44,14 +45,14 @@ class Verdict:
         return "\n".join([*lines, *(f"  {kind}: {detail}" for kind, detail in self.anomalies[:20])])
 
 
-def judge(script: Script, history: History | None = None) -> Verdict:
+def judge(script: Script, history: History | None = None, run: Callable[[Script, History], History] = simulate) -> Verdict:
     """Simulate a world and check its history, which begins empty. What the server logs meanwhile is not shown."""
     began_s = time.process_time()
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     history, error = History() if history is None else history, ""
     try:
-        simulate(script, history)
+        run(script, history)
     except Exception as exc:
         error = _words(exc)
     finally:
@@ -70,7 +71,7 @@ def judge(script: Script, history: History | None = None) -> Verdict:
 
 def judge_seed(seed: str) -> Verdict:
     """The world of a seed."""
-    return judge(script_of(seed))
+    return attrs.evolve(judge(world_of(seed)), seed=seed)
 
 
 def _words(error: BaseException) -> str:

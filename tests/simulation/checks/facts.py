@@ -15,6 +15,8 @@ from triolog.protocol.types import TopicPartition
 from tests.support.logs import START_MS
 
 from .. import history as h
+from ..clocks import LONGEST_STEP_MS
+from ..groups.events import Staged
 
 COPY: Final = "copy of "
 ENDLESS: Final = 2**63
@@ -100,6 +102,8 @@ class Facts:
     """Which have lost records or markers of which somebody was told."""
     passed: dict[TopicPartition, int] = attrs.field(factory=lambda: defaultdict(int))
     """Up to which offset anybody has read, or was told of."""
+    staged: set[str] = attrs.field(factory=set)
+    """What a crash tears out of a commit comes behind the rest of it."""
     missed: dict[str, h.Lost] = attrs.field(factory=dict)
     """Records that somebody was told of, with the first loss after which they were not there."""
     shaken: set[str] = attrs.field(factory=set)
@@ -110,6 +114,8 @@ class Facts:
     """Since when the wall clock is so much ahead."""
     began_ms: int = START_MS
     """What the wall clock showed in the beginning."""
+    checks_clock: bool = False
+    """Whether the server does: then jumps do not count in `clock`."""
     broken_promises: list[Anomaly] = attrs.field(factory=list)
 
     def outcome(self, record: str) -> bool | None:
@@ -217,10 +223,14 @@ class Facts:
                 self.compacted.add(event.partition)
             case h.Made():
                 self.configs[event.topic] = event.config
-            case h.ClockMoved():
+            case h.ClockChecked():
+                self.checks_clock = True
+            case h.ClockMoved() if not (self.checks_clock and abs(event.ms) > LONGEST_STEP_MS):
                 self.clock.append((event.at_ms, self.clock[-1][1] + event.ms))
             case h.Damaged():
                 self.damaged[event.partition].append(event.offsets)
+            case Staged():
+                self.staged.update(event.ids)
             case h.Torn():
                 self.torn[event.partition] += event.gaps
             case h.Lost():

@@ -19,11 +19,13 @@ from typing import Final
 import attrs
 from triolog.protocol.types import TopicPartition
 
-from ..history import Event, Polled, Refused, Stored, Wrong, is_tombstone
-from .facts import Anomaly, Facts
+from ..history import ON_ARRIVAL, Event, Polled, Refused, Stored, Wrong, is_tombstone
+from .facts import Anomaly, Facts, Known
 
 NEVER: Final = -1
 DAY_MS: Final = 86_400_000
+EARLIER_MS: Final = 3000
+"""By so much clients stamp records earlier than they send them."""
 
 
 def check_kept(events: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
@@ -170,11 +172,16 @@ def _wrong_start(stored: Stored, facts: Facts) -> Iterator[Anomaly]:
             yield Anomaly("lost", f"{where} begins at {start} with {stored.size_bytes} bytes, {retention_bytes} are to stay")
         return
     for record, offset in facts.acknowledged.get(where, {}).items():
-        if trimmed <= offset < start and not _is_old(facts.sent[record].sent.timestamp, retention_ms, stored, facts):
+        if trimmed <= offset < start and not _is_old(facts.sent[record], retention_ms, stored, facts):
             yield Anomaly("lost", f"{record}@{offset} of {where}, which begins at {start}: it is not {retention_ms} ms old")
 
 
-def _is_old(timestamp: int, retention_ms: int, stored: Stored, facts: Facts) -> bool:
-    """Whether the wall clock has ever shown so much more than a record's timestamp."""
+def _is_old(known: Known, retention_ms: int, stored: Stored, facts: Facts) -> bool:
+    """Whether the wall clock has ever shown so much more than a record's timestamp. Where the server checks the clock, or has
+    stamped the record itself: whether so much time may have passed by it since the record was sent."""
+    timestamp = known.sent.timestamp
+    if facts.checks_clock or timestamp == ON_ARRIVAL:
+        first, last = facts.clock_between(known.at_ms, stored.at_ms)
+        return last - first + EARLIER_MS >= retention_ms
     _, latest = facts.clock_between(0, stored.at_ms)
     return timestamp + retention_ms < facts.began_ms + latest

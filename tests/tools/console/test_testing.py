@@ -175,6 +175,7 @@ def children(pid: int) -> list[int]:
     return [int(each) for task in Path(f"/proc/{pid}/task").iterdir() for each in (task / "children").read_text().split()]
 
 
+@pytest.mark.merge
 def test_a_server_has_its_console_beside_it_and_has_it_again_when_it_dies(tmp_path: Path) -> None:
     arguments = ("--console", "127.0.0.1:0", "--control", "127.0.0.1:0")
     with ServerFolder(tmp_path, arguments=arguments) as folder:
