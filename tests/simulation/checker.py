@@ -26,6 +26,8 @@
 | scrub | it finds damage that nobody has done, or not the one that readers were told of |
 | log directory | one that has failed is in service, or another one is not |
 | remade | a topic that was created again under its name has something of the deleted one, or not what it was given |
+| http | a response to a program that appends over HTTP names other offsets than those of its records, or refuses them |
+| mirror | a mirror accepts a write, is promoted in part, or differs from its source (`pairs`) |
 
 Those of members of groups and of stages: `groups.ownership`, `groups.deliveries`, `groups.stages`.
 

@@ -33,8 +33,6 @@ class Surroundings(Protocol):
     network: Network
     partitions: dict[str, int]
     topic_ids: dict[str, bytes]
-    committing: set[str]
-    """Drivers that wait for the answer to a commit."""
 
     def at_ms(self) -> int:
         """Since the world began."""
