@@ -1,4 +1,4 @@
-"""The tables of the pages that are made from the code: configuration keys, rights, and the options of Spark's reads and writes.
+"""The tables of pages that are made from the code: configuration keys, rights, symptoms, options of Spark's reads and writes.
 
 `python docs/code_tables.py` prints the pages with their tables renewed; `--write` puts them in place. A test compares the two.
 """
@@ -16,6 +16,7 @@ from triolog.server.config import KEPT_KEYS, TOPIC_KEYS, ConfigKey
 from triolog.server.config.broker_config import BROKER_KEYS
 from triolog.server.listeners.kafka import guard as kafka_guard
 from triolog.server.listeners.native import guard as native_guard
+from triolog.tools.cli.doctor.symptoms import SYMPTOMS, page_table
 from triolog.tools.forward.settings.forward_settings import FORWARD
 from triolog.tools.ingest.settings import FILE_KEYS, INGEST, MAP_KEYS
 from triolog.tools.spark.option_table.option import Meaning, Option, OptionTable
@@ -148,6 +149,7 @@ PAGES: Final[Mapping[str, Callable[[], Mapping[str, str]]]] = {
         "file keys": forward_table(FILE_KEYS),
     },
     "docs/reference/rights.md": lambda: {"native rights": native_table(), "kafka rights": kafka_table()},
+    "docs/troubleshooting.md": lambda: {section: page_table(section) for section in SYMPTOMS},
     "docs/spark.md": lambda: {
         "options of reading": accepted_table(READING),
         "options of writing": accepted_table(WRITING),

@@ -303,11 +303,6 @@ def _tree() -> Tree:
     return read_tree(ROOT, FOLDERS)
 
 
-@functools.cache
-def _tree_of_tests() -> Tree:
-    return read_tree(ROOT, ("tests",))
-
-
 def _plant(root: Path, **modules: str) -> Tree:
     """A tree of the named modules (`server__storage__log`), with an empty file for every package above them."""
     for name, source in modules.items():
@@ -421,7 +416,11 @@ def test_a_handler_that_asks_by_itself_is_reported(tmp_path: Path) -> None:
 
 def test_tests_import_the_packages_by_their_installed_names() -> None:
     """`import server` would load a second copy of every module beside `triolog.server`."""
-    assert [found.place for found in _tree_of_tests().imports if found.imported.partition(".")[0] in FOLDERS] == []
+    paths = {_module_name(path.relative_to(ROOT)): path for path in (ROOT / "tests").rglob("*.py")}
+    named = re.compile(rf"^\s*(?:from|import) (?:{'|'.join(FOLDERS)})\b", re.MULTILINE)
+    read = (module for module, path in paths.items() if named.search(path.read_text()))
+    found = [each for module in read for each in _imports_of(module, paths, ROOT)]
+    assert [each.place for each in found if each.imported.partition(".")[0] in FOLDERS] == []
 
 
 def test_every_folder_with_modules_is_a_package() -> None:
@@ -436,8 +435,8 @@ def test_what_is_no_value_does_not_tell_all_that_it_holds() -> None:
 
 
 def test_no_module_is_a_catch_all() -> None:
-    modules = [*_tree().modules, *_tree_of_tests().modules]
-    assert [module for module in modules if CATCH_ALL_NAMES & set(module.split("."))] == []
+    modules = [path.relative_to(ROOT) for folder in (*FOLDERS, "tests") for path in (ROOT / folder).rglob("*.py")]
+    assert [module for module in modules if CATCH_ALL_NAMES & set(module.with_suffix("").parts)] == []
 
 
 @pytest.mark.parametrize("folder", FACADES)

@@ -66,6 +66,7 @@ def status_of(server: ServerProcess, token: str) -> int:
 # ---- the entry point and the health check --------------------------------------------------------------------------------
 
 
+@pytest.mark.merge
 def test_with_a_token_the_entry_point_starts_a_server_for_tests_and_hides_the_token(folder: ServerFolder) -> None:
     variables = {**ON_PATH, "TRIOLOG_CONTROL_TOKEN": TOKEN, "TRIOLOG_CONTROL": "127.0.0.1:0"}
     server = folder.start(extra_environment=variables)
@@ -76,6 +77,7 @@ def test_with_a_token_the_entry_point_starts_a_server_for_tests_and_hides_the_to
     assert server.stop() == 0, server.stderr()
 
 
+@pytest.mark.merge
 def test_without_a_token_it_has_no_control_port_and_other_commands_run(folder: ServerFolder) -> None:
     server = folder.start(extra_environment={**ON_PATH, "TRIOLOG_CONTROL": "127.0.0.1:0"})
     assert "control" not in json.loads(server.ready_file.read_text())
@@ -84,6 +86,7 @@ def test_without_a_token_it_has_no_control_port_and_other_commands_run(folder: S
     assert (done.returncode, done.stdout) == (0, f"triolog {triolog.__version__}\n")
 
 
+@pytest.mark.merge
 def test_as_pid_1_the_server_stops_cleanly_on_sigterm(tmp_path: Path) -> None:
     """Of a PID namespace, as in a container. The kernel ignores signals to PID 1 that it does not handle."""
     isolated = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
@@ -104,6 +107,7 @@ def healthcheck(variables: dict[str, str]) -> tuple[int, str]:
     return done.returncode, (done.stdout + done.stderr).splitlines()[-1]
 
 
+@pytest.mark.merge
 def test_the_health_check_succeeds_as_long_as_the_server_is_ready(folder: ServerFolder) -> None:
     server = folder.start("--metrics", "127.0.0.1:0", extra_environment=ON_PATH)
     variables = {"TRIOLOG_METRICS": str(server.address_of("metrics").port)}
@@ -166,6 +170,7 @@ def test_the_module_for_testcontainers_is_short() -> None:
 # ---- the action ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.merge
 def test_the_action_starts_a_server_and_names_its_addresses(tmp_path: Path) -> None:
     install, start = ACTION["runs"]["steps"]
     place = ROOT / "packaging" / "action"

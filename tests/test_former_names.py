@@ -157,6 +157,7 @@ def test_a_program_that_runs_sees_its_own_line(tmp_path: Path) -> None:
     assert done.stderr.startswith(f"{program}:3: DeprecationWarning: triolog: BlockingBroker() is a former name; use")
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize(("opened", "fails"), [("BlockingBroker()", True), ("triolog.blocking.open()", False)])
 def test_programs_of_tests_and_pages_fail_with_former_names(opened: str, fails: bool) -> None:
     """Those in the process of the tests do anyway: every warning is an error there."""

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from tests.test_docs import docstrings
+from tests.test_docs import names_in
 
 TESTS: Final = Path(__file__).resolve().parent
 DOCS: Final = TESTS.parent / "docs"
@@ -56,7 +56,7 @@ def test_every_promise_names_a_test_and_every_test_that_is_named_is_there(page: 
         named = NAMED.findall(held_by)
         assert named, f"{promise}: no test holds it"
         assert NAMED.sub("", held_by).replace("<br>", "").strip() == "", f"{promise}: {held_by}"
-        missing = [f"{file}::{name}" for file, name in named if name not in docstrings(TESTS / file)]
+        missing = [f"{file}::{name}" for file, name in named if name not in names_in(TESTS / file)]
         assert missing == [], promise
 
 

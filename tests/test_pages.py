@@ -55,14 +55,13 @@ FOLLOWED: Final = [
     for name, page in PAGES.items()
     if re.search(r"^```(?:(?:console|python)$|.* title=)", page, re.MULTILINE) and not BY_OTHERS.fullmatch(name)
 ]
-QUICK: Final = ("operations/gaps.md",)
-"""Those of the commit tier."""
 FENCE: Final = re.compile(r"^( *)```([^\n`]*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 TYPED: Final = re.compile(r"^(?:[$>] |(?:triolog|make|curl|pip|python3?|kafka-\S+) |from \w+ import|import )", re.MULTILINE)
 
 
+@pytest.mark.merge
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.merge]) for name in FOLLOWED])
+@pytest.mark.parametrize("name", FOLLOWED)
 def test_what_a_page_says_happens(name: str, tmp_path: Path) -> None:
     with ExitStack() as stack:
         places = {"/var/lib/": f"{tmp_path}/", "/mnt/card/": f"{tmp_path}/", "127.0.0.1:9309": "127.0.0.1:0"}

@@ -9,7 +9,7 @@ import pytest
 
 from tests.planted_faults.__main__ import FAULTS
 from tests.planted_faults.planting import ROOT, Copy
-from tests.test_docs import docstrings
+from tests.test_docs import names_in
 
 SIMPLE = FAULTS["sequence-wrap"]
 TESTS_AT_MOST = 3
@@ -27,7 +27,7 @@ def test_the_tests_that_have_to_notice_are_there() -> None:
         assert 1 <= len(fault.tests) <= TESTS_AT_MOST, name
         for test in fault.tests:
             path, function = test.partition("[")[0].split("::")
-            assert function in docstrings(ROOT / path), name
+            assert function in names_in(ROOT / path), name
 
 
 def test_every_fault_says_why_its_line_is_risky() -> None:
@@ -41,6 +41,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
     return Copy.make(tmp_path_factory.mktemp("planted"))
 
 
+@pytest.mark.merge
 def test_a_fault_is_noticed_where_it_is_planted_and_nowhere_else(copy: Copy) -> None:
     before = (ROOT / SIMPLE.file).read_bytes()
     with copy.planted(SIMPLE):

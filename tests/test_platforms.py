@@ -94,11 +94,13 @@ def test_on_windows_the_command_ends_with_the_same_sentence() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (1, "", f"{NO_SERVER}\n")
 
 
+@pytest.mark.merge
 def test_without_a_compiled_package_a_broker_and_a_client_work_and_one_line_says_that_they_are_slow() -> None:
     done = subprocess.run([sys.executable, "-c", WITHOUT_COMPILED], cwd=ROOT, capture_output=True, text=True, timeout=100)
     assert (done.stdout, done.stderr) == ("1\n[200, 800]\n", f"{SLOW}\n")
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("version", OLD_PYTHONS)
 def test_an_older_python_gets_one_line(version: str) -> None:
     if (found := interpreter(version)) is None:

@@ -107,6 +107,10 @@ def test_a_form_for_issues_asks_for_text(name: str) -> None:
     assert len({each["id"] for each in form["body"] if each["type"] == "textarea"}) >= 2
 
 
+def test_the_form_for_bugs_asks_for_the_report_of_doctor() -> None:
+    assert "`triolog doctor DIR HOST:PORT" in (ROOT / ".github" / "ISSUE_TEMPLATE" / "bug.yml").read_text(encoding="utf-8")
+
+
 # ---- the version ---------------------------------------------------------------------------------------------------------
 
 

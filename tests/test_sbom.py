@@ -18,6 +18,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from triolog.server.config.version import VERSION
 
+pytestmark = pytest.mark.merge  # of releases
+
 ROOT: Final = Path(__file__).resolve().parent.parent
 DECLARED: Final = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT: Final = DECLARED["project"]

@@ -40,7 +40,9 @@ def test_every_field_of_a_call_is_in_the_table() -> None:
     assert {field for route in api.ROUTES for field in route.fields or ()} - told == set()
 
 
-@pytest.mark.parametrize("number", range(len(EXAMPLES)))
+@pytest.mark.parametrize(
+    "number", [pytest.param(number, marks=pytest.mark.merge if number else ()) for number in range(len(EXAMPLES))]
+)
 def test_the_examples_of_pytest_run(pytester: pytest.Pytester, number: int) -> None:
     if "oauth=True" in EXAMPLES[number]:
         pytest.importorskip("jwt")

@@ -20,10 +20,11 @@ from typing import Final, Self
 
 import attrs
 import pytest
+import triolog
 from triolog.server.config.broker_settings import read_settings
 from triolog.tools.cli.main import SUBCOMMANDS
 
-from tests.support.forwarding import TOPIC, forwarding, until
+from tests.support.forwarding import ANY_PORT, FOR_EVER, TOPIC, forwarding, until
 from tests.support.server_process import COMMAND, environment
 from tests.support.supervisor import StandInSupervisor
 from tests.tools.cli.conftest import call
@@ -31,7 +32,8 @@ from tests.tools.cli.conftest import call
 FOLDER: Final = Path(__file__).resolve().parent.parent / "packaging/systemd"
 SERVER: Final = "triolog.service"
 LINK: Final = "triolog-forward@.service"
-UNITS: Final = (SERVER, LINK)
+INGEST: Final = "triolog-ingest@.service"
+UNITS: Final = (SERVER, LINK, INGEST)
 INSTALLED: Final = "/opt/triolog/bin/triolog"
 CONFIG: Final = "/etc/triolog/triolog.toml"
 MOST_EXPOSED: Final = 15
@@ -48,7 +50,7 @@ def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_a_unit_is_made_of_settings_and_starts_our_command(name: str) -> None:
     unit = UnitFile.read(FOLDER / name)
     assert set(unit.sections) == {"Unit", "Service", "Install"}
-    command, subcommand, option, _ = unit.command()
+    command, subcommand, *_, option, _ = unit.command()
     assert (command, option) == (INSTALLED, "--config")
     if subcommand not in SUBCOMMANDS and importlib.util.find_spec("triolog.tools.forward") is None:
         pytest.skip(f"triolog {subcommand} is not there")
@@ -73,9 +75,10 @@ def test_a_service_is_confined(name: str) -> None:
     assert judged.returncode == 0, judged.stdout + judged.stderr
 
 
-def test_a_link_has_no_settings_that_a_server_lacks() -> None:
+@pytest.mark.parametrize("name", [LINK, INGEST])
+def test_a_link_has_no_settings_that_a_server_lacks(name: str) -> None:
     """What confines them is the same, but for what a server needs more."""
-    server, link = (UnitFile.read(FOLDER / name).sections["Service"] for name in UNITS)
+    server, link = (UnitFile.read(FOLDER / each).sections["Service"] for each in (SERVER, name))
     confining = [key for key in link if key.startswith(("Protect", "Private", "Restrict", "System", "Cap", "Memory", "NoNew"))]
     missing = [key for key in confining if key not in server and not key.startswith("MemoryMax")]
     assert missing == []
@@ -94,6 +97,7 @@ def test_the_example_of_settings_and_what_it_proposes_is_taken_and_lies_where_th
     assert unit.service("LogsDirectoryMode") == "0750"
 
 
+@pytest.mark.merge
 def test_what_the_unit_starts_is_ready_is_reloaded_feeds_its_watchdog_and_stops(tmp_path: Path) -> None:
     unit = UnitFile.read(FOLDER / SERVER)
     config = tmp_path / "triolog.toml"
@@ -117,6 +121,7 @@ def test_what_the_unit_starts_is_ready_is_reloaded_feeds_its_watchdog_and_stops(
     assert os.path.exists(tmp_path / "data" / ".kafka_cleanshutdown")
 
 
+@pytest.mark.merge
 def test_what_a_links_unit_starts_forwards_is_asked_where_it_says_is_reloaded_and_stops(tmp_path: Path) -> None:
     unit = UnitFile.read(FOLDER / LINK)
     assert unit.command()[1:] == ["forward", "--config", "/etc/triolog/forward/%i.toml"]
@@ -159,6 +164,45 @@ def test_what_a_links_unit_starts_forwards_is_asked_where_it_says_is_reloaded_an
         config.write_text("[[forward]]")
         wrong = subprocess.run(command, env=variables, stdin=subprocess.DEVNULL, capture_output=True, check=False)
         assert str(wrong.returncode) == unit.service("RestartPreventExitStatus")
+
+
+def test_the_unit_of_ingest_stores_lines_reports_where_its_comment_says_reloads_and_stops(tmp_path: Path) -> None:
+    unit = UnitFile.read(FOLDER / INGEST)
+    assert unit.command()[1:] == ["ingest", "mqtt", "--config", "/etc/triolog/ingest/%i.toml"]
+    assert (unit.service("Type"), unit.service("RuntimeDirectory")) == ("exec", "triolog-ingest")
+    config, output_file, lines = tmp_path / "link.toml", tmp_path / "output", tmp_path / "app.log"
+    runtime = tmp_path / "r"  # the path of a socket has its limit
+    runtime.mkdir(int(unit.service("RuntimeDirectoryMode"), 8))
+    command = [*COMMAND, *unit.command()[1:-1], str(config)]
+    variables = environment({"RUNTIME_DIRECTORY": str(runtime)})
+    lines.write_text("a\n")
+    with triolog.blocking.open(native=ANY_PORT, config=FOR_EVER) as server, output_file.open("wb") as output:
+
+        def write(poll_ms: int) -> None:
+            config.write_text(
+                f'server = "{server.native}"\n[[ingest]]\nname = "link"\ntopic = "{TOPIC}"\n'
+                f'files = ["{lines}"]\npoll_ms = {poll_ms}\n'
+            )
+
+        write(20)
+        with subprocess.Popen(command, env=variables, stdin=subprocess.DEVNULL, stdout=output, stderr=output) as process:
+            try:
+                until(
+                    lambda: process.poll() is not None or (TOPIC in server.topics() and server.log(TOPIC).fetch()), "the record"
+                )
+                assert process.poll() is None, output_file.read_text()
+                status = call("ingest", "status", "--state-dir", str(runtime / "ingest"), "--json")
+                assert json.loads(status.stdout)["state"] == "running"
+                write(30)
+                subprocess.run([part.replace("$MAINPID", str(process.pid)) for part in unit.command("ExecReload")], check=True)
+                until(lambda: "link link starts again: poll_ms" in output_file.read_text(), "the reload")
+                process.send_signal(signal.SIGTERM)
+                assert process.wait(60) == 0
+            finally:
+                process.kill()
+    config.write_text("[[ingest]]")
+    wrong = subprocess.run(command, env=variables, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    assert str(wrong.returncode) == unit.service("RestartPreventExitStatus")
 
 
 _SECTION: Final = re.compile(r"\[(\w+)\]")

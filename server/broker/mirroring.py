@@ -6,8 +6,9 @@ A source with one node reports the ends of all its partitions at one moment. Onc
 topics goes back to the newest cut, because no transaction may be committed in one partition and open in another. Removed
 records are kept in a file beside the log.
 
-The newest cut is in `mirror-cut` of each log directory, a text checkpoint of offsets. It is not forced to the device: after a
-power cut the log may end before it.
+The newest cut is in `mirror-cut` of each log directory, a text checkpoint with the offsets of all partitions. It is not forced
+to the device: after a power cut the log may end before it, a file may be broken, and two directories may have different cuts.
+The one that is farthest counts.
 
 *Invariants*
 - A promotion counts with the write of `topics.json`. Before it, everything is a mirror still and can be copied again.
@@ -23,6 +24,7 @@ from functools import partial
 from typing import Final
 
 import attrs
+import trio
 
 from ...protocol.errors import ErrorCode, RequestError
 from ...protocol.limits import MIB
@@ -31,9 +33,10 @@ from ...protocol.types import Bytes, TopicPartition
 from ..logs.internal_topic import store
 from ..logs.log_manager import LogManager
 from ..partitions.partition import PartitionActor
-from ..storage.disk.checkpoints import decode_offsets, encode_offsets, maybe_read
+from ..storage.disk.checkpoints import CUT_FILE, decode_offsets, encode_offsets, maybe_read
 from ..storage.disk.filesystem import CREATE, FileSystem, replace_file
 from ..storage.disk.paths import ASIDE_MARK, INTERNAL_TOPICS, LOG_SUFFIX, is_internal, segment_file
+from ..storage.errors import CheckpointError
 from ..storage.log.changes import raise_leader_epoch, truncate_fully_and_start_at, truncate_to
 from ..storage.log.log import Log, LogSnapshot
 from ..storage.log.mirrored import become_mirror, begin_leader_epoch, prepare_mirrored
@@ -42,8 +45,6 @@ from ..storage.lookups.fetch import fetch_batches
 from .coordinators import Coordinators
 
 LOGGER: Final = logging.getLogger(__name__)
-
-CUT_FILE: Final = "mirror-cut"
 
 
 @attrs.frozen(kw_only=True)
@@ -166,7 +167,8 @@ class Mirroring:
 
     async def append(self, topic_partition: TopicPartition, records: Bytes) -> int:
         """Append what the source returned for the log end offset, and return the number of bytes that were appended once they
-        are as durable as the topic demands. Raises RequestError."""
+        are as durable as the topic demands. Raises RequestError. A cancelled call waits for the append that is enqueued: a
+        promotion must not find the log longer afterwards."""
         actor = self._manager.topics.actor(topic_partition)
         log = actor.log
         steps = prepare_mirrored(records, topic_partition, log.config, end_offset=log.log_end_offset)
@@ -177,7 +179,8 @@ class Mirroring:
                 await actor.perform(
                     partial(begin_leader_epoch, epoch=first.partition_leader_epoch, start_offset=first.base_offset)
                 )
-            await store(actor, each, lambda _: None)
+            with trio.CancelScope(shield=True):
+                await store(actor, each, lambda _: None)
             size += each.size
         return size
 
@@ -245,22 +248,24 @@ class Mirroring:
 
     async def load_cut(self) -> None:
         """Read the newest cut of an earlier process."""
-        cut: dict[TopicPartition, int] = {}
+        found: list[dict[TopicPartition, int]] = []
         for directory in self._manager.log_directories.live:
             path = f"{directory.path}/{CUT_FILE}"
-            cut |= await self._manager.disk.call(maybe_read, self._manager.disk.fs, path, decode_offsets, at=path) or {}
-        self._cut = cut or None
+            try:
+                cut = await self._manager.disk.call(maybe_read, self._manager.disk.fs, path, decode_offsets, at=path)
+            except (CheckpointError, OSError) as exc:
+                LOGGER.warning("cannot read the newest cut, after a power cut? The next one replaces it: %s", exc)
+                continue
+            found += [cut] if cut else []
+        self._cut = max(found, key=lambda each: sum(each.values()), default=None)
 
     async def note_cut(self, ends: Mapping[TopicPartition, int]) -> None:
         """All partitions are copied up to these offsets, where the source ended at one moment. Raises OSError."""
         if ends == self._cut:
             return
-        parts: dict[str, dict[TopicPartition, int]] = {each.path: {} for each in self._manager.log_directories.live}
-        for topic_partition, end in ends.items():
-            parts[self._manager.topics.partition(topic_partition).directory.path][topic_partition] = end
-        for path, part in parts.items():
-            file = f"{path}/{CUT_FILE}"
-            await self._manager.disk.call(replace_file_lazily, self._manager.disk.fs, file, encode_offsets(part), at=path)
+        data = encode_offsets(ends)
+        for path in [each.path for each in self._manager.log_directories.live]:
+            await self._manager.disk.call(replace_file_lazily, self._manager.disk.fs, f"{path}/{CUT_FILE}", data, at=path)
         self._cut = dict(ends)
 
     async def promote(self, source: str, *, accept_incomplete: bool = False) -> Promotion:

@@ -1,7 +1,8 @@
 """Makes a stopped server's topics mirrors of another server, which has been promoted meanwhile.
 
 Only `topics.json` changes. Once the server runs, it finds the records that the other one lacks, and sets them aside (see
-`tools.mirror.link`).
+`tools.mirror.link`). The newest cut of an earlier source, which a power cut may have brought back after a promotion, is deleted
+before: a promotion would go back to it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from contextlib import ExitStack
 import attrs
 
 from ..storage.directory.log_directory import LogDirectory
+from ..storage.disk.checkpoints import CUT_FILE
 from ..storage.disk.filesystem import FileSystem
 from ..storage.errors import LogDirectoryError
 
@@ -32,5 +34,14 @@ def demote(fs: FileSystem, directories: Sequence[str], source: str) -> list[str]
             raise LogDirectoryError(f"{directories[0]} has no topics.json with topics. Name every log directory of the server")
         topics = [attrs.evolve(topic, mirror_of=source) for topic in newest.topics]
         for directory, _ in found:
+            _forget_cut(fs, directory.path)
+        for directory, _ in found:
             directory.write_topics(newest.generation + 1, topics, newest.deleted_topic_ids)
         return [topic.name for topic in topics]
+
+
+def _forget_cut(fs: FileSystem, directory: str) -> None:
+    path = f"{directory}/{CUT_FILE}"
+    if fs.file_size(path) is not None:
+        fs.unlink(path)
+        fs.sync_directory(directory)

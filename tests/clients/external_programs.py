@@ -11,6 +11,8 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -78,6 +80,23 @@ def recipe(language: str, *build: str) -> Path:
     sources = RECIPES / language
     beside = [str(path.relative_to(sources)) for path in sorted(sources.rglob("*")) if path.is_dir()]
     return _built(language, copy_and_build, into=f"recipe-{language}", beside=beside, sources=RECIPES)
+
+
+def frameworks() -> Path:
+    """The programs of an environment with the group `frameworks` of pyproject.toml, which excludes versions of the tests."""
+    packages = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]["frameworks"]
+
+    def build(folder: Path) -> None:
+        place, python = str(folder / "environment"), str(folder / "environment" / "bin" / "python")
+        wanted = ("install", "--quiet", "--editable", str(ROOT), *packages)
+        try:
+            _run(folder, "uv", "venv", "--quiet", "--python", sys.executable, place)
+            _run(folder, "uv", "pip", *wanted, "--python", python)
+        except (FileNotFoundError, ProgramUnavailableError):  # uv reads no pip.conf
+            _run(folder, sys.executable, "-m", "venv", "--clear", place)
+            _run(folder, python, "-m", "pip", *wanted)
+
+    return _kept("frameworks", "\n".join([sys.version, *packages]).encode(), build) / "environment" / "bin"
 
 
 def _install_packages(source: Path, folder: Path) -> None:
@@ -159,12 +178,15 @@ def _built(
     name: str, build: Callable[[Path], None], into: str = "", beside: Sequence[str] = (), sources: Path = SOURCES
 ) -> Path:
     """The folder with what was built of the sources as they are now, of those in the folders `beside` them too."""
-    into = into or name
     folders = [sources / name, *(sources / name / more for more in beside)]
     files = sorted(path for folder in folders for path in folder.iterdir() if path.is_file())
-    digest = hashlib.sha256(b"".join(path.name.encode() + path.read_bytes() for path in files)).hexdigest()[:16]
+    return _kept(into or name, b"".join(path.name.encode() + path.read_bytes() for path in files), build)
+
+
+def _kept(into: str, contents: bytes, build: Callable[[Path], None]) -> Path:
+    """The folder in which `build` has built from these contents, now or earlier."""
     folder = BUILT / into
-    ready = folder / f"ready-{digest}"
+    ready = folder / f"ready-{hashlib.sha256(contents).hexdigest()[:16]}"
     BUILT.mkdir(parents=True, exist_ok=True)
     with _locked(BUILT / f"{into}.lock"):
         if not ready.exists():

@@ -55,6 +55,7 @@ def producer_of(broker: BlockingBroker, **config: Any) -> Producer:
         "retry.backoff.ms": 1,
         "retry.backoff.max.ms": 10,
         "reconnect.backoff.ms": 1,
+        "reconnect.backoff.max.ms": 10,
         "log_level": 0,
         **config,
     }
@@ -68,6 +69,7 @@ def consumed(broker: BlockingBroker, count: int, partition: int = 0, **config: A
         "group.id": "unused",
         "enable.auto.commit": False,
         "reconnect.backoff.ms": 1,
+        "reconnect.backoff.max.ms": 10,
         "log_level": 0,
         **config,
     }

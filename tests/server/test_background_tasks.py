@@ -305,12 +305,12 @@ ELSEWHERE: Final = {
 
 @pytest.mark.parametrize("task", CASES)
 async def test_an_unhandled_exception_about_one_id_leaves_the_others_to_the_task(
-    task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    task: str, fast_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     case, seen = CASES[task], list[object]()
-    (tmp_path / "one").mkdir()
-    (tmp_path / "two").mkdir()
-    async with running_broker(tmp_path / "one", tmp_path / "two", disk_reserve_bytes=0) as broker:
+    (fast_path / "one").mkdir()
+    (fast_path / "two").mkdir()
+    async with running_broker(fast_path / "one", fast_path / "two", disk_reserve_bytes=0) as broker:
         await broker.topics.create(TOPIC, 4)
         original = getattr(case.owner, case.function)
 
@@ -459,9 +459,9 @@ async def fill(broker: Broker) -> None:
 
 @pytest.mark.parametrize("what", LOADS)
 async def test_a_start_goes_on_without_what_it_cannot_load(
-    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    what: str, fast_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with running_broker(tmp_path) as broker:
+    async with running_broker(fast_path) as broker:
         await fill(broker)
     owner, function = LOADS[what]
     original, calls = getattr(owner, function), list[object]()
@@ -473,13 +473,13 @@ async def test_a_start_goes_on_without_what_it_cannot_load(
         return original(*arguments, **more)
 
     monkeypatch.setattr(owner, function, fails_once)
-    async with running_broker(tmp_path) as broker:
+    async with running_broker(fast_path) as broker:
         assert "unhandled exception: " in caplog.text
         served = [each.error is None for each in broker.topics.describe(TOPIC).partitions]
         assert served == [True, True] if what != "a log" else any(served)
         number = served.index(True)
         assert await values_from(broker, TopicPartition(TOPIC, number)) == [str(number).encode()]
-    async with running_broker(tmp_path) as broker:
+    async with running_broker(fast_path) as broker:
         assert broker._coordinators.committed_offsets.topic.readable()
         assert len(list(broker.transactions.ids.states())) == 2
         assert broker.stage_commits.last_version("one") == 1

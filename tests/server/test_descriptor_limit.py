@@ -112,9 +112,7 @@ def fill_compacted(client: WireClient) -> None:
         client.produce("keyed", 0, batch(START_MS, key=b"%d" % (number % 3), value=b"x" * 100))
 
 
-@pytest.mark.parametrize(
-    "limit", [64, pytest.param(128, marks=pytest.mark.merge), pytest.param(256, marks=pytest.mark.merge), 1024]
-)
+@pytest.mark.parametrize("limit", [*(pytest.param(limit, marks=pytest.mark.merge) for limit in (64, 128, 256)), 1024])
 def test_all_connections_in_the_limit_are_served_while_files_are_opened_rolled_and_compacted(
     limit: int, limited: Limited
 ) -> None:

@@ -48,8 +48,8 @@ OTHERS: Final = {
 
 
 @pytest.fixture
-async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
-    async with running_broker(tmp_path) as broker:
+async def broker(fast_path: Path) -> AsyncIterator[Broker]:
+    async with running_broker(fast_path) as broker:
         for topic in INTERNAL_TOPICS:
             await broker._manager.changes.create(topic, 1, adopted_configs(topic), internal=True)
         yield broker

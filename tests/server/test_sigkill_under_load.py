@@ -40,7 +40,7 @@ from tests.server.test_sigkill_children import children
 from tests.simulation.history import Expires, Made
 from tests.support import kill_runs
 from tests.support.altered_files import alter_folders, damages_elsewhere
-from tests.support.counts import counts
+from tests.support.counts import by_tier, counts
 from tests.support.forked_servers import ServerForker
 from tests.support.kill_history import KillHistory, Numbered, id_of, read_committed, read_stored_log
 from tests.support.kill_loads import (
@@ -60,7 +60,7 @@ from tests.support.server_process import ServerFolder, ServerProcess
 from tests.support.stopped_logs import Seen
 from tests.support.wire_client import WireClient
 
-KILLS: Final = 4
+KILLS: Final = by_tier(commit=2, merge=4, long=4)
 MOST_ACKNOWLEDGEMENTS: Final = 300
 MOST_UNTIL_FILE: Final = 800
 """When the file that a kill waits for does not come."""

@@ -18,11 +18,11 @@ from typing import Any, Final
 from .groups.lives import Life
 
 REMAKING_STEPS: Final = 16
-LIVING_SHARE: Final = 0.4
+LIVING_SHARE: Final = 0.3
 """Of worlds that have the topic that lives several times: it costs about a sixth of a world."""
-TOPIC_STEPS: Final = 12
-WRITES: Final = 40
-TRANSACTIONS: Final = 8
+TOPIC_STEPS: Final = 10
+WRITES: Final = 32
+TRANSACTIONS: Final = 6
 CALLS: Final = 6
 SEGMENT_BYTES: Final = ("700", "3000")
 POLICIES: Final = (
@@ -141,10 +141,10 @@ def _calls(rng: random.Random, topics: Mapping[str, Mapping[str, Any]], busy_ms:
 
 
 def _tools(rng: random.Random, topics: Mapping[str, Mapping[str, Any]], busy_ms: Sequence[int]) -> list[Life]:
-    """Three of them: each ends a life."""
+    """Two of them: each ends a life."""
     tools = ("verify", "repair", "reindex", "restore", *(("compact",) if "keyed" in topics else ()))
     steps: list[Life] = []
-    for what in rng.choices(tools, k=3):
+    for what in rng.choices(tools, k=2):
         args: dict[str, Any] = {"for_ms": 0}
         if what != "verify":
             args |= {"end": rng.choice(("stop", "kill"))}

@@ -15,6 +15,8 @@ from triolog.protocol.types import TopicPartition
 
 KEY_MARK: Final = "#"
 TOMBSTONE_MARK: Final = "!"
+ON_ARRIVAL: Final = -1
+"""Timestamp of a sent record that the server stamps."""
 
 
 def key_of(record: str) -> str | None:
@@ -233,6 +235,11 @@ class ClockMoved(Event):
     """The wall clock, against the time since the world began."""
 
     ms: int
+
+
+@attrs.frozen(kw_only=True)
+class ClockChecked(Event):
+    """The server checks the wall clock from here on: by a jump no record becomes older."""
 
 
 @attrs.frozen(kw_only=True)

@@ -150,7 +150,7 @@ NATIVE: Final[dict[str, Entry]] = {
     "statistics": READS,
 }
 
-MIRRORS: Final = "No world has a second server: `tests/server` and `tests/tools/mirror` have histories of mirrors."
+MIRRORS: Final = "Two servers have worlds of their own: `tests/simulation/pairs`."
 
 COMMANDS: Final[dict[str, Entry]] = {
     "status": READS,
@@ -175,6 +175,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "reindex": ("operator", "reindex"),
     "compact": ("operator", "compact"),
     "demote": MIRRORS,
+    "doctor": READS,
     "export": READS,
     "export-kafka": "It moves a directory away from this server: `tests/server/offline/test_export_kafka.py` opens the result.",
 }

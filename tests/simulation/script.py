@@ -14,7 +14,9 @@ from typing import Any, Final, Self
 import attrs
 
 from tests.simulation.administration import administration
+from tests.simulation.clocks import clock_steps, starts_in_1970
 from tests.simulation.groups.lives import lives
+from tests.simulation.posts import posts
 
 DURATION_MS: Final = 300_000
 STEPS: Final = 250
@@ -50,6 +52,8 @@ class Script:
     directories: int = 1
     rots: bool = False
     """Whether bits flip. Then nothing is answered that was not checked, and closed segments are looked at from time to time."""
+    starts_in_1970: bool = False
+    """See `clocks`."""
 
     @property
     def has_keys(self) -> bool:
@@ -90,13 +94,19 @@ def script_of(seed: str) -> Script:
     weights = {who: weight for who, weight in WEIGHTS.items() if not (calm and who == "operator")}
     if KEYED in topics:
         weights |= KEYED_WEIGHTS
-    steps = [*of_groups, *(Step(*each) for each in administration(seed, topics, busy_ms, is_rough=not calm))]
+    others = [*administration(seed, topics, busy_ms, is_rough=not calm), *posts(seed, topics, busy_ms)]
+    if in_1970 := starts_in_1970(seed):
+        topics["plain"]["config"]["retention.ms"] = "40000"
+        topics["plain"]["config"].pop("retention.bytes", None)
+        others += clock_steps(seed, busy_ms)
+    steps = [*of_groups, *(Step(*each) for each in others)]
     for _ in range(STEPS):
         who = rng.choices(list(weights), list(weights.values()))[0]
         at_ms = rng.choice(busy_ms) + int(rng.expovariate(1 / BUSY_MS))
         steps += chances.steps(who, at_ms)
     steps.sort(key=lambda step: step.at_ms)
-    return Script(seed, rng.choice(("fsync", "fsync", "group:20", "os")), topics, tuple(steps), directories, rots)
+    durability = rng.choice(("fsync", "fsync", "group:20", "os"))
+    return Script(seed, durability, topics, tuple(steps), directories, rots, in_1970)
 
 
 def _topics(rng: random.Random, *, has_keys: bool, rots: bool) -> dict[str, dict[str, Any]]:

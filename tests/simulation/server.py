@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -28,6 +28,7 @@ from triolog.server.storage.child_process import ServerGoneError, Throttle
 from triolog.server.storage.cleaner.__main__ import clean_for_server
 from triolog.server.storage.disk.filesystem import FileSystem
 from triolog.server.storage.errors import StorageError
+from triolog.server.system.clock import ServerClock
 
 from tests.simulation.device.disk import Device
 from tests.simulation.network import HOST, Network
@@ -38,6 +39,8 @@ LOGGER: Final = logging.getLogger(__name__)
 
 NATIVE_PORT: Final = 9095
 KAFKA_PORT: Final = 9092
+HTTP_PORT: Final = 8082
+ADDRESSES: Final = Addresses(Address(HOST, NATIVE_PORT), Address(HOST, KAFKA_PORT), http=Address(HOST, HTTP_PORT))
 GRACE_S: Final = 1.0
 PATIENCE_S: Final = 2.0
 """For the change of the disk that ends a life."""
@@ -67,6 +70,9 @@ class Server:
     nursery: trio.Nursery
     limits: Mapping[str, Any] = attrs.field(factory=dict)
     """Beside LIMITS."""
+    checks_clock: bool = False
+    beside: Callable[[Broker], Callable[[], Awaitable[None]]] | None = None
+    """Opens what runs beside the listeners of a life."""
     broker: Broker | None = None
     latest: Broker | None = None
     """The one that lives, or lived last."""
@@ -117,11 +123,14 @@ class Server:
                 paths = [Path(path) for path in self.device.directories]
                 config = broker_config(*paths, durability=self.durability, **LIMITS, **self.limits)
                 open_child = opener(fs, self.device.latency, self.children)
-                async with open_broker_core(config, fs=fs, now_ms=self.device.now_ms, open_child=open_child) as broker:
+                clock = ServerClock(self.device.now_ms, trio.current_time, is_checked=self.checks_clock)
+                async with open_broker_core(config, fs=fs, clock=clock, open_child=open_child) as broker:
                     self.latest = broker
                     listeners = Listeners(broker)
                     async with trio.open_nursery() as serving:
-                        await listeners.start(serving, Addresses(Address(HOST, NATIVE_PORT), Address(HOST, KAFKA_PORT)))
+                        if self.beside is not None:
+                            serving.start_soon(self._run_beside, self.beside(broker))
+                        await listeners.start(serving, ADDRESSES)
                         self.broker, is_told = broker, True
                         task_status.started(True)
                         await self._stopping.wait()
@@ -135,6 +144,12 @@ class Server:
             self._ended.set()
         if not is_told:
             task_status.started(False)
+
+    async def _run_beside(self, run: Callable[[], Awaitable[None]]) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run)
+            await self._stopping.wait()
+            nursery.cancel_scope.cancel()
 
 
 Work = Callable[..., None]

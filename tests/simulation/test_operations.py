@@ -12,8 +12,8 @@ from triolog.tools.cli.main import ADMINISTRATION, FILES, SUBCOMMANDS
 
 from .operations import COMMANDS, KAFKA, NATIVE, Entry
 from .script import script_of
+from .test_worlds import MERGE_SEEDS
 
-SEEDS: Final = 500
 ROOT: Final = Path(__file__).resolve().parents[2]
 ENTRIES: Final[dict[str, Entry]] = {**{key.name: entry for key, entry in KAFKA.items()}, **NATIVE, **COMMANDS}
 
@@ -39,6 +39,6 @@ def test_a_reason_is_a_sentence_and_the_tests_that_it_names_exist() -> None:
 
 
 @pytest.mark.merge
-def test_the_steps_occur_in_the_worlds() -> None:
-    steps = {(step.who.split()[0], step.what) for seed in range(SEEDS) for step in script_of(str(seed)).steps}
+def test_the_steps_occur_in_the_worlds_of_the_merge_tier() -> None:
+    steps = {(step.who.split()[0], step.what) for seed in range(MERGE_SEEDS) for step in script_of(str(seed)).steps}
     assert {entry for entry in ENTRIES.values() if not isinstance(entry, str)} - steps == set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import attrs
 
@@ -44,14 +44,14 @@ class Verdict:
         return "\n".join([*lines, *(f"  {kind}: {detail}" for kind, detail in self.anomalies[:20])])
 
 
-def judge(script: Script, history: History | None = None) -> Verdict:
+def judge(script: Script, history: History | None = None, run: Callable[[Script, History], History] = simulate) -> Verdict:
     """Simulate a world and check its history, which begins empty. What the server logs meanwhile is not shown."""
     began_s = time.process_time()
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     history, error = History() if history is None else history, ""
     try:
-        simulate(script, history)
+        run(script, history)
     except Exception as exc:
         error = _words(exc)
     finally:

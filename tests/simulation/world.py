@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
+from unittest.mock import patch
 
 import attrs
 import trio
@@ -14,10 +15,12 @@ from triolog.protocol.errors import ErrorCode
 from triolog.protocol.types import Isolation, TopicPartition
 from triolog.server.broker import Broker
 from triolog.server.storage.log.gaps import gap_at
+from triolog.server.system import clock as triolog_clock
 
 from tests.simulation.clients.consumer_members import ClassicMember, ConsumerMember
 from tests.simulation.clients.drivers import Driver
 from tests.simulation.clients.hanging import Hanger
+from tests.simulation.clients.http_posts import HttpPoster
 from tests.simulation.clients.inhabitant import Inhabitant, KafkaConnection, Surroundings
 from tests.simulation.clients.kafka_transactions import KafkaMover, Mixer
 from tests.simulation.clients.members import NOBODY, GroupMember, committed_offset, everything
@@ -29,10 +32,11 @@ from tests.simulation.clients.security import Registrar
 from tests.simulation.clients.share_members import ShareMember
 from tests.simulation.clients.topic_lives import Binder, Scribe, TopicOwner, Visitor
 from tests.simulation.clients.transactions import Keeper, KeyedProducer, Mover, Pipe
+from tests.simulation.clocks import CLOCKS, HOLD_S
 from tests.simulation.device.disk import Device
 from tests.simulation.groups.events import CLASSIC, CONSUMERS, SHARERS, Settled, ShareGroupIs, StandsAt
 from tests.simulation.groups.lives import SHARED
-from tests.simulation.history import Damaged, Event, Found, Happened, History, Made, Refused, Stored, Wrong
+from tests.simulation.history import ClockChecked, Damaged, Event, Found, Happened, History, Made, Refused, Stored, Wrong
 from tests.simulation.lives import LIVING, TopicLives
 from tests.simulation.network import Network, Weather
 from tests.simulation.script import Script, Step
@@ -44,6 +48,7 @@ KINDS: Final[dict[str, type[Inhabitant]]] = {
     "native": NativeProducer,
     "kafka": KafkaProducer,
     "bundle": Bundler,
+    "http": HttpPoster,
     "keyed": KeyedProducer,
     "keeper": Keeper,
     "mover": Mover,
@@ -107,6 +112,8 @@ class World:
         self.history.add(event)
 
     async def run(self) -> None:
+        if self.script.starts_in_1970:
+            self.add(ClockChecked(at_ms=self.at_ms(), who="world"))
         await self.server.start()
         assert self.server.broker is not None, self.server.refusals
         for name, topic in self.script.topics.items():
@@ -116,7 +123,7 @@ class World:
         by_name: dict[str, list[Step]] = {}
         for step in self.script.steps:
             by_name.setdefault(step.who, []).append(step)
-        operator = Operator(self, "operator", self._rng("operator"), server=self.server)
+        operator = self._operator()
         inhabitants = {who: KINDS[who.split()[0]](self, who, self._rng(who)) for who in by_name if who != "operator"}
         if any(isinstance(each, ShareMember) for each in inhabitants.values()):
             await configure(self, self.server.broker, self.script.seed)
@@ -137,9 +144,16 @@ class World:
                 namers = [each for each in inhabitants.values() if isinstance(each, Namer)]
                 await inhabitant.judge_records(self.server.broker, namers)
         await self._read_everything()
+        await self._look_at_last()
+        await self.server.stop()
+
+    def _operator(self) -> Operator:
+        return Operator(self, "operator", self._rng("operator"), server=self.server)
+
+    async def _look_at_last(self) -> None:
+        """When every partition was read, and the server runs still."""
         if self.script.rots:
             await self._scrub()
-        await self.server.stop()
 
     async def _calm(self, operator: Operator) -> None:
         """Nothing goes wrong any more; logs that went offline are there again."""
@@ -241,7 +255,10 @@ def simulate(script: Script, history: History | None = None) -> History:
         for directory in directories:
             Path(directory).mkdir()
         history.paths = {directory: f"/data{number}" for number, directory in enumerate(directories)}
-        _simulate(script, Device(random.Random(f"{script.seed}/device"), directories), history)
+        device = Device(random.Random(f"{script.seed}/device"), directories)
+        if script.starts_in_1970:
+            device.clock_ms = CLOCKS["1970"]
+        _simulate(script, device, history)
     return history
 
 
@@ -252,7 +269,7 @@ def _simulate(script: Script, device: Device, history: History) -> None:
         async with trio.open_nursery() as nursery:
             network = Network(script.seed, nursery)
             networks.append(network)
-            server = Server(device, network, script.durability, nursery, script.limits)
+            server = Server(device, network, script.durability, nursery, script.limits, script.starts_in_1970)
             partitions = {name: topic["partitions"] for name, topic in script.topics.items()}
             await World(script, network, device, server, history, partitions).run()
             nursery.cancel_scope.cancel()
@@ -260,7 +277,8 @@ def _simulate(script: Script, device: Device, history: History) -> None:
     async def listen(*args: Any, **options: Any) -> Any:
         return await networks[0].listen(*args, **options)
 
-    run_seeded(script.seed, main, device.latency, open_listeners=listen)
+    with patch.object(triolog_clock, "HOLD_S", HOLD_S):
+        run_seeded(script.seed, main, device.latency, open_listeners=listen)
 
 
 SETTLING_LIMIT_S: Final = 120.0

@@ -60,6 +60,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory, server_forker: ServerFork
     return run
 
 
+@pytest.mark.merge
 def test_a_run_of_python_clients_and_a_kill_keeps_every_promise(recorded: Run) -> None:
     told = judged(recorded.histories, recorded.problems)
     assert (told["anomalies"], told["problems"]) == ([], []), recorded.server.wrote()
@@ -111,6 +112,7 @@ def answer_a_lookup_wrongly(lines: list[Line]) -> None:
     next(line for line in lines if line["do"] == "looked up" and line["offset"] >= 0)["offset"] += 1
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize(
     ("plant", "kind"),
     [
@@ -210,6 +212,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.merge
 def test_the_picture_has_all_curves_and_is_the_same_again(folder: Path) -> None:
     text = (folder / "soak.svg").read_text()
     for label in ("a title", "memory, MiB", "private", "descriptors", "tasks", "segments", "on disk, MiB", "records a second"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from http.client import HTTPConnection
 from typing import Any, Final
 
@@ -36,13 +37,15 @@ class Control:
         return told
 
     def producer(self, **config: Any) -> Producer:
-        settings = {"bootstrap.servers": self.ready["kafka"], "linger.ms": 0, "retry.backoff.ms": 1, "reconnect.backoff.ms": 1}
-        return Producer({**settings, "log_level": 0, **config})
+        quick = {"linger.ms": 0, "retry.backoff.ms": 1, "reconnect.backoff.ms": 1, "reconnect.backoff.max.ms": 10}
+        return Producer({"bootstrap.servers": self.ready["kafka"], "log_level": 0, **quick, **config})
 
     def values(self, topic: str) -> list[Any]:
         return [record["value"] for record in self.do("GET", f"/topics/{topic}/records")]
 
 
-def started(folder: ServerFolder, *arguments: str) -> tuple[ServerProcess, Control]:
-    server = folder.start("--kafka", "127.0.0.1:0", "--durability", "os", *arguments)
+def started(
+    folder: ServerFolder, *arguments: str, extra_environment: Mapping[str, str] | None = None
+) -> tuple[ServerProcess, Control]:
+    server = folder.start("--kafka", "127.0.0.1:0", "--durability", "os", *arguments, extra_environment=extra_environment)
     return server, Control(json.loads(server.ready_file.read_text()))

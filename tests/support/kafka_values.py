@@ -1,13 +1,13 @@
 """Random values of Kafka's messages, of any declared structure in any version.
 
 Edges come often: zeros, extremes, empty and null, lengths around what a varint of one byte holds, records large enough to be
-handed through. What an oracle cannot represent is narrowed by a `Chooser`.
+handed through.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import Any, Final
 
@@ -27,11 +27,6 @@ from triolog.protocol.schema.fields import (
     fields_of,
 )
 from triolog.protocol.schema.primitives import COPIED_BYTES
-
-Chooser = Callable[[Field, Random], Any]
-"""(field, randomness) -> its value, or `ANYTHING`."""
-
-ANYTHING: Final = object()
 
 STRINGS: Final = ("", "t", "topic-1", "größe", "日本語", "🎉", "x" * 126, "x" * 127, "x" * 128, "ü" * 100, "s" * 300)
 
@@ -74,16 +69,11 @@ SIDES: Final = {
 """The same by their names, versions in their order."""
 
 
-def anything(_field: Field, _random: Random) -> Any:
-    """The chooser that narrows nothing."""
-    return ANYTHING
-
-
-def random_value(cls: type, version: int, random: Random, choose: Chooser = anything, *, absent_too: bool = False) -> Any:
+def random_value(cls: type, version: int, random: Random, *, absent_too: bool = False) -> Any:
     """An instance; fields that the version lacks are at their defaults, unless `absent_too`."""
     fields = all_fields(cls) if absent_too else fields_of(cls, version)
     present = [field for field in fields if field.tag is None or random.random() < 0.5]
-    values = {field.name: _value(field, version, random, choose, absent_too) for field in present}
+    values = {field.name: _value(field, version, random, absent_too) for field in present}
     return cls(**values)
 
 
@@ -101,21 +91,18 @@ def without_absent(value: Any, version: int) -> Any:
     return type(value)(**kept)
 
 
-def _value(field: Field, version: int, random: Random, choose: Chooser, absent_too: bool) -> Any:
+def _value(field: Field, version: int, random: Random, absent_too: bool) -> Any:
     if version in field.nullable and random.random() < 0.25:
         return None
-    chosen = choose(field, random)
-    if chosen is not ANYTHING:
-        return chosen
     if field.is_array:
         count = random.choice((0, 1, 1, 2, 3))
-        return [_element(field.element, version, random, choose, absent_too) for _ in range(count)]
-    return _element(field.element, version, random, choose, absent_too)
+        return [_element(field.element, version, random, absent_too) for _ in range(count)]
+    return _element(field.element, version, random, absent_too)
 
 
-def _element(element: Element, version: int, random: Random, choose: Chooser, absent_too: bool) -> Any:
+def _element(element: Element, version: int, random: Random, absent_too: bool) -> Any:
     if not isinstance(element, Primitive):
-        return random_value(element, version, random, choose, absent_too=absent_too)
+        return random_value(element, version, random, absent_too=absent_too)
     if element is STRING:
         return random.choice(STRINGS)
     if element in (BYTES, RECORDS):

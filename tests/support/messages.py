@@ -15,6 +15,7 @@ import inspect
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Final
 
 import attrs
@@ -22,6 +23,8 @@ import attrs
 from .sentences import ROOT
 
 FOLDERS: Final = ("protocol", "server", "tools")
+CLAUSES: Final = {"What", "Whether", "Who", "Whoever", "How", "Where", "When", "Whose", "Which", "That", "One"}
+"""First words of a clause that stands for a sentence."""
 KINDS: Final = ("help", "error", "log")
 _HELP: Final = frozenset({"help", "short_help", "epilog"})
 _LOG: Final = frozenset({"debug", "info", "warning", "error", "exception", "critical", "log"})
@@ -41,11 +44,27 @@ class Message:
     text: str
 
 
+def code() -> list[Path]:
+    """Return the modules of the folders."""
+    return sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
+
+
+def clauses(paths: Iterable[Path]) -> list[str]:
+    """Return `path:line: docstring` of the docstrings that begin with a clause."""
+    return [
+        f"{path}:{node.body[0].lineno}: {text.splitlines()[0]}"
+        for path in paths
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and (text := ast.get_docstring(node))
+        and text.split()[0].rstrip(".,:;") in CLAUSES
+    ]
+
+
 def messages(sources: Mapping[str, str] | None = None) -> list[Message]:
     """Return the messages of `sources`, path -> Python, by default of the folders."""
     if sources is None:
-        paths = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
-        sources = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in paths}
+        sources = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in code()}
     trees = {path: ast.parse(source) for path, source in sources.items()}
     errors = _error_makers(trees.values())
     return [message for path, tree in trees.items() for message in _Reader(path, errors).read(tree)]

@@ -1,4 +1,5 @@
-"""All texts that users read, by kind, with their counts: `python -m tests.support.plain_english` lists the odd sentences.
+"""All texts that users read, by kind, with their counts: `python -m tests.support.plain_english` lists the odd sentences, and
+docstrings that begin with a clause.
 
 `sentences` has the definitions and limits, `messages` takes help, errors and log formats out of the code.
 """
@@ -11,6 +12,8 @@ from typing import Final
 from . import messages, sentences
 from .sentences import ROOT, Prose
 
+LEAST_SENTENCES: Final = 200
+"""With fewer of a kind, this reads the wrong places."""
 REPOSITORY_PAGES: Final = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 
 
@@ -37,8 +40,10 @@ def report(kind: str, prose: Prose) -> str:
 
 
 if __name__ == "__main__":
-    faults: list[str] = []
+    faults = [f"{place}: begins with a clause" for place in messages.clauses(messages.code())]
     for kind, prose in counted().items():
         print(*prose.banned, *prose.clauses, *prose.long, report(kind, prose), sep="\n")  # noqa: T201 - a command
         faults += [f"{kind}: {fault}" for fault in sentences.excess(prose)]
+        if prose.sentences < LEAST_SENTENCES:
+            faults.append(f"{kind}: {prose.sentences} sentences found, at least {LEAST_SENTENCES} expected")
     sys.exit("\n".join(faults) or None)

@@ -324,11 +324,6 @@ NOT_RUN: Final[dict[str, dict[str, str]]] = {
     },
     "cli.md": {"triolog ingest mqtt": MQTT, "triolog mirror": MIRROR},
     "contributing.md": {"make test": "it is the suite itself"},
-    "cookbook.md": {
-        "# views.py": "it needs Django",
-        "import asyncio\n\nfrom faststream": "it needs FastStream",
-        "from quixstreams import Application": "it needs Quix Streams",
-    },
     "edge.md": {
         "make edge-demo": "it mounts a file system and takes a minute: tests/tools/demo/edge runs it",
         'data_dirs = ["/var/lib/triolog"]': MQTT,

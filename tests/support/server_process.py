@@ -46,6 +46,15 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**kept, "PYTHONWARNINGS": "error:triolog:DeprecationWarning", **(extra or {})}
 
 
+def memory_bytes(pid: int, field: str = "VmRSS") -> int:
+    """Resident memory of a process now (VmRSS) or at its highest (VmHWM)."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name == field:
+            return int(value.split()[0]) * 1024
+    raise AssertionError(f"/proc/{pid}/status has no {field}")
+
+
 @attrs.define(eq=False)
 class ServerProcess:
     """A process and the files it answers with. Leaving the block kills it and waits for it."""
@@ -175,11 +184,7 @@ class ServerProcess:
 
     def memory_bytes(self, field: str = "VmRSS") -> int:
         """Resident memory now (VmRSS) or at its highest (VmHWM)."""
-        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            name, _, value = line.partition(":")
-            if name == field:
-                return int(value.split()[0]) * 1024
-        raise AssertionError(f"/proc/{self.pid}/status has no {field}")
+        return memory_bytes(self.pid, field)
 
     def forget_peak_memory(self) -> None:
         """Let VmHWM start again from what is resident now."""

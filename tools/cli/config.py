@@ -35,7 +35,7 @@ def show(file: str | None, changed: bool, keys: tuple[str, ...], as_json: bool) 
     from ...protocol.errors import RequestError
 
     try:
-        rows = list(_rows(file))
+        rows = list(key_rows(file))
     except RequestError as exc:
         raise click.UsageError(exc.message) from exc
     names = {name for name, _, _ in rows}
@@ -51,7 +51,7 @@ def show(file: str | None, changed: bool, keys: tuple[str, ...], as_json: bool) 
         draw(table(columns("<key", "<value", "<source"), rows))
 
 
-def _rows(file: str | None) -> Iterator[tuple[str, str, str]]:
+def key_rows(file: str | None) -> Iterator[tuple[str, str, str]]:
     """Name, value and source of each key. Raises InvalidConfigError."""
     from ...server.config.broker_config import BROKER_KEYS, BrokerConfig
     from ...server.config.broker_settings import read_settings

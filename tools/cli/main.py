@@ -55,6 +55,7 @@ SUBCOMMANDS: Final[Mapping[str, Subcommand]] = {
     "sql": _cli("sql.command", "Query topics with SQL.", DATA),
     "offsets": _cli("offsets", "Look up the offset of a position in each partition.", DATA),
     "status": _cli("status", "Show on one screen whether a server works. The exit code is for scripts.", ADMINISTRATION),
+    "doctor": _cli("doctor.command", "Find problems, and write one file for a maintainer.", ADMINISTRATION),
     "top": _cli("top.command", "Watch a running server: rates, lag, disk, loss window.", ADMINISTRATION),
     "console": _cli("console", "Show a running server in the browser.", ADMINISTRATION),
     "groups": _cli("groups.command", "List, describe, reset and delete groups.", ADMINISTRATION),

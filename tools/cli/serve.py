@@ -340,7 +340,8 @@ def _console(
         changes = ("--allow-changes",) if allow_changes else ()
         links = () if state_dir is None else ("--forward-state-dir", state_dir)
         token = () if token_file is None else ("--control-token-file", token_file)
-        return ConsoleChild.listen(address, (*changes, *links, *token))
+        decodes = not (config.kafka_security.has_sasl or config.native_security.has_sasl)
+        return ConsoleChild.listen(address, (*changes, *links, *token), decodes=decodes)
     except OSError as exc:
         raise CannotServeError(str(exc)) from exc
 

@@ -39,7 +39,7 @@ def command(data_dir: Path | None, keep: bool, rows: int | None, seed: int, cons
     Exit code 0 when all checks passed, 1 when one failed, 2 when the data is not installed, 3 when the server failed.
     """
     from .flights import find_source, load_flights
-    from .showing import Demo, check_empty, run
+    from .showing import Demo, check_empty, interrupted_by_sigterm, run
     from .story import run_story, show
 
     if console is not None and as_json:
@@ -47,7 +47,7 @@ def command(data_dir: Path | None, keep: bool, rows: int | None, seed: int, cons
     source = find_source()
     check_empty(data_dir)
     demo = Demo(is_quiet=as_json)
-    with _directories(data_dir, keep) as (log_dir, work_dir):
+    with interrupted_by_sigterm(), _directories(data_dir, keep) as (log_dir, work_dir):
         gc.disable()  # what is loaded stays: collections would find nothing and take a third of the time
         flights = load_flights(source, rows)
         gc.freeze()

@@ -43,25 +43,27 @@ def command(data_dir: Path | None, seed: int, as_json: bool) -> None:
 
     Exit code 0 when all checks passed, 1 when one failed, 2 when something is not installed, 3 when the server failed.
     """
-    from .showing import EXIT_NOT_INSTALLED, Demo, DemoError, check_empty, run
+    from .showing import EXIT_NOT_INSTALLED, Demo, DemoError, check_empty, interrupted_by_sigterm, run
 
     if importlib.util.find_spec("confluent_kafka") is None:
         how = f"the Python package confluent-kafka is not installed: {how_to_install_group('edge-demo')}"
         raise DemoError(how, EXIT_NOT_INSTALLED)
     check_empty(data_dir)
     demo = Demo(is_quiet=as_json)
-    with tempfile.TemporaryDirectory(prefix="triolog-demo-") as name:
+    with interrupted_by_sigterm(), tempfile.TemporaryDirectory(prefix="triolog-demo-") as name:
         run(partial(_story, demo, data_dir or Path(name, "data"), Path(name), seed * 37 % (BATCHES - 2) + 1))
     demo.end(seed=seed, data_dir=data_dir)
 
 
 async def _story(demo: Demo, data_dir: Path, work_dir: Path, slot: int) -> None:
     """`slot`: the number of the batch that is damaged."""
+    import trio
+
     from .processes import started_server
 
     first, stop = slot * BATCH_RECORDS, (slot + 1) * BATCH_RECORDS
     others = [*range(first), *range(stop, RECORDS)]
-    with started_server(data_dir, work_dir, "--kafka", "127.0.0.1:0") as server:
+    async with started_server(data_dir, work_dir, "--kafka", "127.0.0.1:0") as server:
         demo.chapter(f"{RECORDS:,} orders")
         await _write(server)
         demo.say(f"in {BATCHES} batches, each acknowledged when it was on the device")
@@ -71,7 +73,7 @@ async def _story(demo: Demo, data_dir: Path, work_dir: Path, slot: int) -> None:
         server.wait()
         position = _flip(data_dir / str(PARTITION) / f"{0:020d}.log", slot)
         demo.say(f"byte {position:,} of the log, in the batch with the offsets {first} to {stop - 1}")
-        demo.figures["recovery_ms"] = server.start()
+        demo.figures["recovery_ms"] = await trio.to_thread.run_sync(server.start)
         topics = await _admin(server, lambda admin: admin.list_gaps(PARTITION.topic))
         gaps = [gap for topic in topics for partition in topic.partitions for gap in partition.gaps]
         kept = ", ".join(f"offsets {gap.start_offset} to {gap.end_offset - 1} are in {gap.file}" for gap in gaps)
@@ -95,7 +97,7 @@ async def _story(demo: Demo, data_dir: Path, work_dir: Path, slot: int) -> None:
         demo.chapter("Another SIGKILL")
         server.kill()
         server.wait()
-        server.start()
+        await trio.to_thread.run_sync(server.start)
         found = await _read(server, "another ledger")
         demo.check("an accepted gap stays accepted", found == (others, None), _said(found))
 

@@ -8,8 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, Self
 
@@ -123,9 +123,14 @@ def serve_arguments(data_dir: Path | str, *options: str, durability: str = "fsyn
     return ("serve", "--data-dir", str(data_dir), "--native", "127.0.0.1:0", "--durability", durability, *options)
 
 
-@contextmanager
-def started_server(data_dir: Path, folder: Path, *options: str) -> Iterator[Process]:
-    """Run a server for the time of the block. Raises ProcessFailedError."""
+@asynccontextmanager
+async def started_server(data_dir: Path, folder: Path, *options: str) -> AsyncIterator[Process]:
+    """Run a server for the time of the block. Raises ProcessFailedError.
+
+    A thread starts it: Ctrl-C in the middle of `Popen` would leave a process that nothing knows.
+    """
+    import trio
+
     with Process("the server", folder, serve_arguments(data_dir, *options)) as server:
-        server.start()
+        await trio.to_thread.run_sync(server.start)
         yield server

@@ -11,8 +11,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+import signal
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final, NamedTuple
 
 import attrs
@@ -100,6 +103,28 @@ def check_empty(data_dir: Path | None) -> None:
     """Raise UsageError when the log would not be the only thing there."""
     if data_dir is not None and data_dir.exists() and any(data_dir.iterdir()):
         raise click.UsageError(f"--data-dir {data_dir} is not empty. The demo starts with an empty log")
+
+
+@contextmanager
+def interrupted_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM end the block as Ctrl-C does, with all its cleanup. A further SIGTERM is ignored: `make` passes on the one
+    that its process group got.
+
+    trio's own handler of SIGINT keeps KeyboardInterrupt out of trio's code. Another handler that raises it there breaks off the
+    loop, and no task cleans up. trio installs its handler only where SIGINT is not ignored. A shell's background ignores it.
+    """
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.raise_signal(signal.SIGINT)
+
+    interrupts = signal.signal(signal.SIGINT, signal.default_int_handler)
+    terminations = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, terminations)
+        signal.signal(signal.SIGINT, interrupts)
 
 
 def run(story: Callable[[], Awaitable[None]]) -> None:

@@ -65,7 +65,7 @@ class Copy:
 
 async def run_story(demo: Demo, flights: Sequence[Flight], data_dir: Path, work_dir: Path, seed: int) -> None:
     """Run all chapters."""
-    with started_server(data_dir, work_dir) as server:
+    async with started_server(data_dir, work_dir) as server:
         demo.say(f"triolog serve is process {server.pid}, durability fsync, data in {data_dir}")
         async with connect(lambda: server.address, config=ClientConfig(client_id="demo")) as client:
             acknowledged = await _produce(demo, client, server, flights, kill_at=kill_point(len(flights), seed))
@@ -270,7 +270,7 @@ def expected_answer(flights: Sequence[Flight]) -> list[tuple[str, int | None, in
 
 async def show(data_dir: Path, work_dir: Path, console: str, say: Callable[[str], None]) -> None:
     """Serve the data once more, with a console at HOST:PORT, until cancelled or interrupted. Raises ProcessFailedError."""
-    with started_server(data_dir, work_dir, "--console", console) as server:
+    async with started_server(data_dir, work_dir, "--console", console) as server:
         page = f"http://{server.addresses['console']}"
         say(f"The console: {page}/")
         say(f"The Fourth of July: {page}/topics/{TOPIC}/records?at={DAY_START}&to={DAY_END}")

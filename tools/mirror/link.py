@@ -89,6 +89,8 @@ class MirrorLink:
     copied_bytes: int = 0
     copied_offsets: int = 0
     set_aside: list[SetAside] = attrs.field(factory=list)
+    _promoting: trio.Lock = attrs.field(factory=trio.Lock)
+    _promotion: Promotion | None = None
     _leaders: dict[TopicPartition, int] = attrs.field(factory=dict)
     _ends: dict[TopicPartition, int] = attrs.field(factory=dict)
     _agreed: set[TopicPartition] = attrs.field(factory=set)
@@ -106,6 +108,8 @@ class MirrorLink:
     _complete_at: float | None = None
     """When the source's ends were read that were reached last."""
     _round_s: float = 0.0
+    _loaded: trio.Event = attrs.field(factory=trio.Event)
+    """The newest cut of an earlier process is known."""
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     _at_rest: trio.Event = attrs.field(factory=trio.Event)
     _again: trio.Event = attrs.field(factory=trio.Event)
@@ -119,6 +123,7 @@ class MirrorLink:
     async def run(self) -> None:
         """Copy until cancelled; a promotion ends it early."""
         await self._broker.mirroring.load_cut()
+        self._loaded.set()
         while True:
             self._scope, self._at_rest, self._again = trio.CancelScope(), trio.Event(), trio.Event()
             try:
@@ -130,23 +135,28 @@ class MirrorLink:
 
     async def promote(self, *, accept_incomplete: bool) -> Promotion:
         """Copy what the source has now, for at most SETTLE_S while it can be reached, then stop copying and make the mirrors
-        writable. Raises RequestError, OSError, StorageError; copying goes on then."""
-        asked = time.monotonic()
-        with trio.move_on_after(SETTLE_S):
-            while self.state is MirrorState.COPYING and (self._complete_at or 0) < asked:
-                self._cut_at = -math.inf if self._cut_at < asked else self._cut_at
-                await trio.sleep(SETTLE_POLL_S)
-        self._scope.cancel()
-        await self._at_rest.wait()
-        try:
-            promotion = await self._broker.mirroring.promote(self.settings.name, accept_incomplete=accept_incomplete)
-        except (RequestError, OSError, StorageError):
-            self._again.set()
-            raise
-        self.state, self.error = MirrorState.PROMOTED, ""
-        self._note_aside(promotion.set_aside)
-        self._ends.clear()
-        return promotion
+        writable. Later calls return the same. Raises RequestError, OSError, StorageError; copying goes on then, as it does
+        after a cancelled call."""
+        async with self._promoting:
+            if self._promotion is not None:
+                return self._promotion
+            await self._loaded.wait()
+            asked = time.monotonic()
+            with trio.move_on_after(SETTLE_S):
+                while self.state is MirrorState.COPYING and (self._complete_at or 0) < asked:
+                    self._cut_at = -math.inf if self._cut_at < asked else self._cut_at
+                    await trio.sleep(SETTLE_POLL_S)
+            self._scope.cancel()
+            try:
+                await self._at_rest.wait()
+                promotion = await self._broker.mirroring.promote(self.settings.name, accept_incomplete=accept_incomplete)
+            except BaseException:
+                self._again.set()
+                raise
+            self.state, self.error, self._promotion = MirrorState.PROMOTED, "", promotion
+            self._note_aside(promotion.set_aside)
+            self._ends.clear()
+            return promotion
 
     # ---- what it says of itself ------------------------------------------------------------------------------------------
 
@@ -397,7 +407,7 @@ class MirrorLink:
         if data.error_code:
             self._leaders.pop(topic_partition, None)
             self._ends.pop(topic_partition, None)
-            raise RequestError(f"the source cannot return it now: {named(data.error_code)}", ErrorCode.UNKNOWN_SERVER_ERROR)
+            raise RequestError(f"{UNREADABLE}: {named(data.error_code)}", ErrorCode.UNKNOWN_SERVER_ERROR)
         if data.records:
             before = mirroring.log(topic_partition).log_end_offset
             self.copied_bytes += await mirroring.append(topic_partition, data.records)
@@ -455,12 +465,16 @@ class MirrorLink:
         return max(high, log.log_start_offset)
 
     async def _is_same(self, source: Source, topic_partition: TopicPartition, leader: int, header: BatchHeader) -> bool:
-        """Return whether the source has the batch. One that it has deleted counts as the same."""
+        """Return whether the source has the batch. One that it has deleted counts as the same. Raises RequestError when it
+        cannot be compared now: a new leader returns nothing before it knows its high watermark."""
         positions, leaders = {topic_partition: header.base_offset}, {topic_partition: leader}
         [(_, data)] = await source.fetch(positions, leaders, max_wait_ms=0, max_bytes=1)
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             return True
-        for theirs, _ in iter_batches(data.records or b""):
+        if data.error_code or not data.records:
+            why = named(data.error_code) if data.error_code else f"no records at offset {header.base_offset} yet"
+            raise RequestError(f"{UNREADABLE}: {why}", ErrorCode.UNKNOWN_SERVER_ERROR)
+        for theirs, _ in iter_batches(data.records):
             if theirs.next_offset > header.base_offset:
                 return (theirs.base_offset, theirs.crc) == (header.base_offset, header.crc)
         return False

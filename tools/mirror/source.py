@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, Self, cast
 import attrs
 import trio
 
-from ...protocol.errors import ErrorCode, RemoteProtocolError, SaslAuthenticationError
+from ...protocol.errors import ErrorCode, RemoteProtocolError, RequestError, SaslAuthenticationError
 from ...protocol.kafka.apis import APIS, ApiKey
 from ...protocol.kafka.messages.cluster import ApiVersionsRequest
 from ...protocol.kafka.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -365,7 +365,7 @@ class Source:
         return found
 
     async def epoch_end(self, topic_partition: TopicPartition, leader: int, epoch: int) -> EpochEnd:
-        """Return where a leader epoch ends at the source. Raises SourceError."""
+        """Return where a leader epoch ends at the source. Raises SourceError; RequestError: the source cannot say it now."""
         partition = _new(OffsetForLeaderPartition, partition=topic_partition.partition, leader_epoch=epoch)
         request = _new(
             OffsetForLeaderEpochRequest,
@@ -375,7 +375,7 @@ class Source:
         answer = await (await self._node(leader)).call(request)
         (found,) = answer.topics[0].partitions
         if found.error_code:
-            raise SourceError(f"leader epoch of {topic_partition}: {named(found.error_code)}")
+            raise RequestError(f"leader epoch {epoch}: {named(found.error_code)}", ErrorCode.UNKNOWN_SERVER_ERROR)
         return EpochEnd(found.leader_epoch, found.end_offset)
 
     async def groups(self) -> list[str]:

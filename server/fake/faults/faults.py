@@ -31,18 +31,23 @@ class Fault(Generic[R]):
     is_released: bool = False
     """What it holds or delays, and would, goes on."""
     _members: set[str] = attrs.field(factory=set)
-    """Those that it was carried out on, where that counts."""
+    """Those that it was carried out on, or that have joined again, where that counts."""
     random: Random = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.random = Random(self.rule.trigger.seed)
 
-    def fires(self, member_id: str = "") -> bool:
+    def fires(self, member_id: str = "", *, is_joining: bool = False) -> bool:
         """Count a match of the rule, and return whether it fires. `member_id`: the member of a group that sent the request."""
         self.matched += 1
         trigger = self.rule.trigger
         if trigger.once_per_member and (not member_id or member_id in self._members):
             return False
+        if trigger.rejoining is not None:
+            if is_joining:
+                self._members.add(member_id)
+            if member_id not in trigger.rejoining - self._members:
+                return False
         if not trigger.fires(self.matched, self.fired, self.random):
             return False
         self.fired += 1
@@ -138,11 +143,11 @@ class FaultRules(Generic[R]):
         with self._changed:
             self._watchers.remove(watcher)
 
-    def _first(self, applies_to: Callable[[R], bool], member_id: str = "") -> Fault[R] | None:
+    def _first(self, applies_to: Callable[[R], bool], member_id: str = "", *, is_joining: bool = False) -> Fault[R] | None:
         """Return the first rule that fires. Earlier rules have counted the match, later ones have not seen it."""
         with self._changed:
             for fault in self._faults.values():
-                if applies_to(fault.rule) and fault.fires(member_id):
+                if applies_to(fault.rule) and fault.fires(member_id, is_joining=is_joining):
                     self._tell()
                     return fault
         return None
@@ -160,7 +165,7 @@ class Faults(FaultRules[Rule]):
 
     def decide(self, subject: Subject) -> Fault[Rule] | None:
         """Return the rule that fires for a request, if one does."""
-        return self._first(lambda rule: rule.applies_to(subject), subject.member_id)
+        return self._first(lambda rule: rule.applies_to(subject), subject.member_id, is_joining=subject.is_joining)
 
 
 @attrs.define(eq=False, repr=False)

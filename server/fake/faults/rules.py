@@ -3,7 +3,7 @@
 | part | fields |
 |---|---|
 | applies to | `api`, `topic`, `partition`, `group`, `transactional_id`, `client_id`, `node`; None matches anything |
-| how often | `nth` (from the n-th match on), `times` (then no more), `probability` with `seed`, `once_per_member`; or always |
+| how often | `nth` (the first), `times` (at most), `probability` with `seed`, `once_per_member`, `rejoining`; or always |
 | what happens | `error`, `delay_ms`, `hold`, `disconnect`, `black_hole`, `corrupt`, `truncate_to`, `throttle_ms`, `intercept` |
 | `applied` | the broker carries the request out first, and only the response suffers; by default it does not, or only later |
 
@@ -63,6 +63,8 @@ class Subject:
     transactional_ids: Sequence[str] = ()
     member_id: str = ""
     """Which member of a group asks, as far as it says."""
+    is_joining: bool = False
+    """The member joins its group, again or for the first time, or leaves it."""
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -102,6 +104,8 @@ class Trigger:
     seed: int = 0
     once_per_member: bool = False
     """Once for each member of a group. Members without an id do not count."""
+    rejoining: frozenset[str] | None = None
+    """Ids of members: for each of them until it joins again or leaves, and for no other."""
 
     def __attrs_post_init__(self) -> None:
         if self.nth < 1 or (self.times is not None and self.times < 1):
@@ -181,8 +185,9 @@ class Rule:
     def as_json(self) -> dict[str, Any]:
         """Return the rule as fields that `rule_of` accepts."""
         told = {**told_of(self), **told_of(self.trigger)}
-        if "api" in told:
-            told["api"] = sorted(told["api"])
+        for name in ("api", "rejoining"):
+            if name in told:
+                told[name] = sorted(told[name])
         if self.error is not None:
             told["error"] = self.error.name
         if self.intercept is not None:
@@ -251,6 +256,8 @@ def rule_of(told: Mapping[str, Any], apis: frozenset[str] = frozenset()) -> Rule
         given["api"] = _plain_names(given["api"], apis)
     if "error" in given:
         given["error"] = _error(given["error"])
+    if "rejoining" in given:
+        given["rejoining"] = _member_ids(given["rejoining"])
     _check_types(given)
     return Rule(trigger=_trigger(given), **given)
 
@@ -287,6 +294,12 @@ def _plain_names(told: Any, apis: frozenset[str]) -> frozenset[str]:
         first = min(unknown)
         raise RuleError(f"Kafka has no API {first!r}{hint(first, apis)}")
     return names
+
+
+def _member_ids(told: Any) -> frozenset[str]:
+    if not isinstance(told, (list, tuple, set, frozenset)) or not all(isinstance(each, str) for each in told):
+        raise RuleError(f"rejoining={told!r} is not a list of member ids")
+    return frozenset(told)
 
 
 def _error(told: Any) -> ErrorCode:

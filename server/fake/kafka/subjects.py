@@ -15,6 +15,7 @@ from ....protocol.kafka.apis import (
     TOPIC_NAME,
     TRANSACTIONAL_ID,
     Api,
+    ApiKey,
     ApiTable,
     ServedBy,
     lists_naming,
@@ -95,6 +96,7 @@ def subject_of(
         [name for path in groups for name in values_at(body, path) if name] if groups else (),
         [name for path in transactional_ids for name in values_at(body, path) if name] if transactional_ids else (),
         getattr(body, "member_id", None) or "",
+        key is ApiKey.JOIN_GROUP or getattr(body, "member_epoch", 1) <= 0,
     )
 
 

@@ -5,7 +5,7 @@ What waits does so until a state is as a test wants it, for as long as the test 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol, TypedDict, TypeVar, Unpack
 
 import attrs
@@ -82,6 +82,7 @@ class RuleWords(TypedDict, total=False):
     probability: float | None
     seed: int | None
     once_per_member: bool
+    rejoining: Collection[str] | None
     error: str | int | ErrorCode | None
     applied: bool
     delay_ms: int | None

@@ -56,8 +56,10 @@ async def uncommitted(core: Broker, group: str, topics: Iterable[str]) -> dict[T
 REJOINING: Final = {
     "ConsumerGroupHeartbeat": ErrorCode.FENCED_MEMBER_EPOCH,
     "Heartbeat": ErrorCode.REBALANCE_IN_PROGRESS,
+    "ShareGroupHeartbeat": ErrorCode.FENCED_MEMBER_EPOCH,
+    "StreamsGroupHeartbeat": ErrorCode.FENCED_MEMBER_EPOCH,
 }
-"""The error that makes a member of a consumer group join again, by the API of its heartbeats."""
+"""The error that makes a member join again, by the API of its heartbeats."""
 
 
 def let_rejoin(request: Intercepted) -> Any:
@@ -213,15 +215,9 @@ class GroupsView:
                 raise RequestError(f"member {member_id} of group {group} cannot be removed: {code.name}", code)
 
     def rebalance(self, group: str) -> FaultView:
-        """Let all members of a group join again: each learns it once, with its next heartbeat, of whichever protocol."""
-        count = max(1, len(self.members(group)))
-        assigned, consumers = self.core().groups.assigned_of(group), self.core().groups.consumers
-        if assigned is consumers and consumers.is_mixed(group):
-            return self.faults.add([*REJOINING], group=group, intercept=let_rejoin, times=count, once_per_member=True)
-        api, error = "Heartbeat", "REBALANCE_IN_PROGRESS"
-        if assigned is not None:
-            api, error = f"{assigned.KIND}GroupHeartbeat", "FENCED_MEMBER_EPOCH"
-        return self.faults.add(api, group=group, error=error, times=count, once_per_member=True)
+        """Let all members of a group join again: heartbeats of each, of whichever protocol, get an error until it does."""
+        members = [each.member_id for each in self.members(group)]
+        return self.faults.add([*REJOINING, "JoinGroup"], group=group, intercept=let_rejoin, rejoining=members)
 
     def freeze(self, group: str) -> FaultView:
         """Let nothing that members of a group say be answered until the rule is released or removed: nobody joins, syncs,

@@ -281,7 +281,8 @@ def _said(text: str) -> str:
 async def statistics(broker: Broker, protocols: Iterable[ProtocolCounters]) -> messages.StatisticsResponse:
     """Return what a broker and its connections have counted."""
     told = statistics_map(await broker.statistics(), broker.now_ms(), protocols)
-    return messages.StatisticsResponse({**told, "insecure": list(broker.security.exposed)})
+    security = attrs.asdict(broker.security.statistics)
+    return messages.StatisticsResponse({**told, "insecure": list(broker.security.exposed), "security": security})
 
 
 MAX_LAGS: Final = 200

@@ -503,6 +503,26 @@ def _saying_who(directory: str, path: str) -> Iterator[None]:
         ) from exc
 
 
+def holder_of(directory: str) -> str | None:
+    """Return the process that has locked a directory, in the words of its `.lock`; None without one. This takes no lock. Raises
+    OSError."""
+    path = f"{directory}/{LOCK_FILE}"
+    try:
+        if _loses_locks_of(_identity_of(directory)):
+            return f"triolog, process {os.getpid()}"
+        fd = open_regular(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        said = os.pread(fd, 200, 0).decode("utf-8", "replace").strip()
+        if _OPEN_FILE_LOCK is not None:
+            kind = struct.unpack_from("h", fcntl.fcntl(fd, fcntl.F_OFD_GETLK, _WHOLE_FILE))[0]
+            return None if kind == fcntl.F_UNLCK else said or "Kafka or triolog"
+        return said or None
+    finally:
+        os.close(fd)
+
+
 def _identity_of(directory: str | int) -> tuple[int, int]:
     found = os.stat(directory)
     return found.st_dev, found.st_ino

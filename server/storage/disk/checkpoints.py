@@ -302,6 +302,8 @@ def check_offset_checkpoints(size: int, entries: int) -> None:
 
 
 CLEANER_OFFSET_FILE: Final = "cleaner-offset-checkpoint"
+CUT_FILE: Final = "mirror-cut"
+"""See `broker.mirroring`."""
 
 
 def read_cleaner_offsets(fs: FileSystem, directory: str) -> dict[TopicPartition, int]:

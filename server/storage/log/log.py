@@ -388,6 +388,10 @@ class Log:
         yield from self.derived.note(active)
         yield from self.write_derived(durable=True, is_stop=True)
         yield from take_snapshot(self.directory, self.producers, durable=self.sync_metadata)
+        if self.unsynced_snapshot is not None:
+            for path in snapshot_paths(self.directory, self.unsynced_snapshot):
+                yield SyncFile(path)
+        self.unsynced_snapshot = None
         for segment in unsynced if active in unsynced else [*unsynced, active]:
             if self.sync_metadata:
                 yield from segment.sync(self.recovery_point)
@@ -399,7 +403,11 @@ class Log:
     @property
     def is_stop_due(self) -> bool:
         """Return whether `close` has something to do."""
-        return self.modified or bool(self.distrusted_indexes) or self.derived.is_stop_due(list(self.segments))
+        return (
+            self.modified
+            or bool(self.distrusted_indexes)
+            or self.derived.is_stop_due(list(self.segments), durable=self.sync_metadata)
+        )
 
     @property
     def distrusted_indexes(self) -> list[AbstractIndex]:

@@ -109,7 +109,7 @@ class _Opening:
         self.behind_cut: list[LogSegment] = []
         self.is_created = False
         """Whether there was no segment."""
-        self.derived, log_start_offset = DerivedFiles.load(fs, request.directory)
+        self.derived, log_start_offset = DerivedFiles.load(fs, request.directory, was_clean=request.was_clean)
         self._settle_log_start(log_start_offset)
         self.producers = OpenedProducers(fs, request.directory, self.segments, self.request.log_start_offset, request.was_clean)
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import io
 import itertools
 import struct
 from collections.abc import Callable
@@ -11,11 +10,6 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kio.schema.request_header.v1.header import RequestHeader as KioHeaderV1
-from kio.schema.request_header.v2.header import RequestHeader as KioHeaderV2
-from kio.schema.response_header.v0.header import ResponseHeader as KioAnswerHeaderV0
-from kio.schema.response_header.v1.header import ResponseHeader as KioAnswerHeaderV1
-from kio.serial import entity_reader, entity_writer
 from triolog.protocol.errors import ErrorCode, LocalProtocolError, RemoteProtocolError
 from triolog.protocol.kafka.apis import APIS, ApiKey
 from triolog.protocol.kafka.connection import (
@@ -40,7 +34,7 @@ from triolog.protocol.schema.primitives import COPIED_BYTES
 from triolog.protocol.types import Bytes
 
 from tests.support.in_steps import next_request
-from tests.support.kafka_oracles import ORACLES
+from tests.support.kafka_oracles import KafkaPython
 from tests.support.kafka_values import MESSAGES, Message, random_value
 
 PRODUCE = APIS[ApiKey.PRODUCE]
@@ -164,6 +158,7 @@ def test_offsets_that_were_found_are_told_as_by_the_message(count: int, throttle
         ), version
 
 
+KAFKA_PYTHON: Final = KafkaPython()
 REQUESTS: Final = [message for message in MESSAGES if message.side == "request"]
 RESPONSES: Final = [message for message in MESSAGES if message.side == "response"]
 CLIENT_IDS: Final = st.one_of(st.none(), st.just(""), st.text(max_size=300))
@@ -194,23 +189,12 @@ def received(*pieces: bytes, **settings: int) -> list[Request]:
 
 
 @given(seed=st.integers(0, 2**32 - 1), client_id=CLIENT_IDS, correlation_id=st.integers(-(2**31), 2**31 - 1))
-def test_requests_with_headers_that_kio_writes_are_read(seed: int, client_id: str | None, correlation_id: int) -> None:
-    """Version 2 for flexible messages, else 1; the client id has a length of two bytes in both."""
-    oracle = ORACLES["kio"]
-    message = Random(seed).choice([each for each in REQUESTS if oracle.knows(each)])
-    body = random_value(message.cls, message.version, Random(seed), oracle.choose)
-    schema = KioHeaderV2 if message.flexible else KioHeaderV1
-    with io.BytesIO() as buffer:
-        entity_writer(schema)(
-            buffer,
-            schema(
-                request_api_key=message.api.key,
-                request_api_version=message.version,
-                correlation_id=correlation_id,
-                client_id=client_id,
-            ),
-        )
-        data = buffer.getvalue() + oracle.encode(message, body)
+def test_requests_whose_bodies_kafka_python_writes_are_read(seed: int, client_id: str | None, correlation_id: int) -> None:
+    message = Random(seed).choice([each for each in REQUESTS if KAFKA_PYTHON.knows(each)])
+    body = random_value(message.cls, message.version, Random(seed))
+    name = None if client_id is None else client_id.encode()
+    head = header(message.api.key, message.version, client_id=name, correlation_id=correlation_id)
+    data = head + b"\0" * message.flexible + KAFKA_PYTHON.encode(message, body)
     assert received(frame(data)) == [Request(message.api, message.version, correlation_id, client_id, body, len(data))]
 
 
@@ -392,17 +376,15 @@ def test_the_end_of_the_stream_is_told_and_nothing_may_follow_it() -> None:
 
 
 @given(seed=st.integers(0, 2**32 - 1), correlation_id=st.integers(-(2**31), 2**31 - 1))
-def test_answers_are_what_kio_reads(seed: int, correlation_id: int) -> None:
+def test_kafka_python_reads_the_bodies_of_answers(seed: int, correlation_id: int) -> None:
     """Header version 1 for flexible messages, else 0; always 0 for ApiVersions, whose client may not know flexible ones."""
-    oracle = ORACLES["kio"]
-    message = Random(seed).choice([each for each in RESPONSES if oracle.knows(each)])
-    body = random_value(message.cls, message.version, Random(seed), oracle.choose)
+    message = Random(seed).choice([each for each in RESPONSES if KAFKA_PYTHON.knows(each)])
+    body = random_value(message.cls, message.version, Random(seed))
     data = b"".join(encode_answer(message.api, message.version, correlation_id, body))
-    assert struct.unpack_from(">i", data) == (len(data) - 4,)
-    tagged = message.flexible and message.api.key is not ApiKey.API_VERSIONS
-    found, size = entity_reader(KioAnswerHeaderV1 if tagged else KioAnswerHeaderV0)(data[4:], 0)
-    assert found.correlation_id == correlation_id
-    assert oracle.decode(message, data[4 + size :]) == body
+    tags = b"\0" if message.flexible and message.api.key is not ApiKey.API_VERSIONS else b""
+    head = struct.pack(">ii", len(data) - 4, correlation_id) + tags
+    assert data.startswith(head)
+    assert KAFKA_PYTHON.decode(message, data[len(head) :]) == body
 
 
 def test_answers_of_api_versions_have_the_header_without_tagged_fields() -> None:

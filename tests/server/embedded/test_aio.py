@@ -227,6 +227,7 @@ async def test_nothing_of_it_is_in_the_next_test(broker):
 """
 
 
+@pytest.mark.merge
 def test_fixtures_and_tests_share_their_loop_with_it(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(TESTS)
     without = [argument for name in ("trio", "anyio", "randomly", "xdist", "timeout") for argument in ("-p", f"no:{name}")]

@@ -23,13 +23,14 @@ from tests.support.kafka_wire import CLIENT_ID, KafkaWire
 from tests.support.server_process import ServerFolder
 from tests.support.streams_members import CHANGELOG, GROUP, MEMBER, REPARTITION, SOURCE, StreamsMember
 
+QUICK_GROUPS = {"TRIOLOG_GROUP_SHARE_HEARTBEAT_INTERVAL_MS": "100"}
 CHANGES = {"partitions": 2, "config": {"cleanup.policy": "compact"}}
 
 
 @pytest.fixture(scope="module")
 def control(tmp_path_factory: pytest.TempPathFactory, server_forker: ServerForker) -> Iterator[Control]:
     with ServerFolder(tmp_path_factory.mktemp("control"), command=server_forker) as folder:
-        server, control = started(folder, "--control", "127.0.0.1:0")
+        server, control = started(folder, "--control", "127.0.0.1:0", extra_environment=QUICK_GROUPS)
         yield control
         assert server.stop() == 0, server.stderr()
         assert "Traceback" not in server.stderr()

@@ -56,7 +56,7 @@ def differences(load: str, connections: int, counts: tuple[float, float]) -> Ite
         said = f"{load}, connections: {connections}: {now:g} {name} a request, {kept:g} in the table"
         if now > kept * (1 + ABOVE) + slack:
             yield f"{said}: it may only go down"
-        elif now < kept * (1 - BELOW) - slack:
+        elif name == "calls" and now < kept * (1 - BELOW):  # how often the loop turns is less on a busy machine
             yield f"{said}: lower the table, `python -m tests.server.listeners.counts --write '{load}'`"
 
 

@@ -162,6 +162,7 @@ async def test_a_kafka_request_of_many_elements_takes_no_long_turn_to_read(attac
             await attacked.kafka.call(request, 4)
 
 
+@pytest.mark.merge
 async def test_the_answer_to_a_kafka_request_of_many_elements_takes_no_long_turn(attacked: Served) -> None:
     request = wide_lookup()
     with short_turns():
@@ -235,6 +236,7 @@ async def test_the_largest_timestamp_of_a_cut_batch_takes_no_long_turn(attacked:
         assert (await attacked.native.call(native)).partitions[0].timestamp == START_MS + 2
 
 
+@pytest.mark.merge
 async def test_reading_plain_records_takes_no_long_turn(fast_path: Path) -> None:
     async with served(fast_path, topic={"record.validation": "header"}) as attacked:
         assert await attacked.produce(tiny_records(RECORDS)) == 0

@@ -71,6 +71,7 @@ def watcher(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
             pytest.skip("the names of epoll are hidden")
         return EpollWatcher()
     if request.param == "portable":
+        monkeypatch.setattr("triolog.server.loop.readiness.CHECK_S", 0.01)
         return PortableWatcher()
     if hasattr(select, "kqueue"):
         return KqueueWatcher()
@@ -468,16 +469,17 @@ def native_produce(timeout_ms: int) -> messages.ProduceRequest:
     return messages.ProduceRequest((messages.ProducePartition(TOPIC, 0, batch("x")),), timeout_ms=timeout_ms)
 
 
-async def test_a_native_produce_is_answered_when_its_timeout_is_over(tmp_path: Path) -> None:
-    async with held_up(tmp_path) as server, server.native_client() as client:
+async def test_a_native_produce_is_answered_when_its_timeout_is_over(fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("triolog.server.loop.reactor.CHECK_S", 0.01)
+    async with held_up(fast_path) as server, server.native_client() as client:
         with trio.fail_after(30):
             answer = await client.call(native_produce(1))
         assert answer.partitions[0].error.code is ErrorCode.REQUEST_TIMED_OUT
 
 
 @pytest.mark.parametrize("protocol", ["kafka", "native"])
-async def test_what_has_a_timeout_is_forgotten_with_its_connection(tmp_path: Path, protocol: str) -> None:
-    async with held_up(tmp_path) as server:
+async def test_what_has_a_timeout_is_forgotten_with_its_connection(fast_path: Path, protocol: str) -> None:
+    async with held_up(fast_path) as server:
         listener = server.kafka.listener if protocol == "kafka" else server.native
         deadlines = listener._reactor.deadlines
         if protocol == "kafka":

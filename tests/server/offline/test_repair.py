@@ -364,7 +364,7 @@ MOST_MIB: Final = 64
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A log of 640 MiB in one segment (64 in the commit tier): more than the tools may use."""
+    """A log of 640 MiB in one segment (128 in the merge tier): more than the tools may use."""
     path = tmp_path_factory.mktemp("large") / "large-0"
     driven = open_driven(path, topic_partition=TopicPartition("large", 0))
     records = build_batch([(START_MS + number, None, os.urandom(1024), ()) for number in range(64)])
@@ -374,6 +374,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.merge  # each command reads a large log in a process
 @pytest.mark.parametrize("command", [("verify",), ("reindex",), ("export",), ("repair", "--dry-run")])
 def test_memory_stays_below_64_mib(directory: Path, command: tuple[str, ...]) -> None:
     run = subprocess.run(

@@ -78,9 +78,9 @@ async def test_a_committed_offset_is_read_back_and_in_the_log_as_kafka_writes_it
     assert await group_names(broker) == ["group"]
 
 
-async def test_each_offset_has_its_own_answer(tmp_path: Path) -> None:
+async def test_each_offset_has_its_own_answer(fast_path: Path) -> None:
     unknown = TopicPartition("unknown", 0)
-    async with one_partition(tmp_path, offset_metadata_max_bytes=10) as broker:
+    async with one_partition(fast_path, offset_metadata_max_bytes=10) as broker:
         answers = await broker.offsets.commit(
             "group", [(unknown, 1, None), (PARTITION, 2, "é" * 6), (PARTITION, 7, "é" * 5), (OTHER, 1, None)]
         )
@@ -94,15 +94,15 @@ async def test_each_offset_has_its_own_answer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("offset", [-1, -2, -(2**63)])
-async def test_negative_offset_is_stored_as_kafka_does_and_counts_as_none(tmp_path: Path, offset: int) -> None:
+async def test_negative_offset_is_stored_as_kafka_does_and_counts_as_none(fast_path: Path, offset: int) -> None:
     """Some clients commit -2 and -1 for the earliest and the latest record, and read that back."""
-    async with one_partition(tmp_path) as broker:
+    async with one_partition(fast_path) as broker:
         await commit(broker, 5)
         await commit(broker, offset)
         producer = await TransactionalProducer.start(broker)
         await producer.commit_offset("other", PARTITION, offset)
         await producer.commit()
-    async with one_partition(tmp_path) as broker:
+    async with one_partition(fast_path) as broker:
         for group in ("group", "other"):
             [stored] = broker.offsets.committed(group, [PARTITION])
             assert stored.value is not None
@@ -137,8 +137,8 @@ async def test_commits_of_one_turn_share_a_write_and_are_answered_in_order(broke
         assert await broker.offsets.fetch(group, [PARTITION]) == [(PARTITION, 5, "")]
 
 
-async def test_a_commit_on_the_spot_is_refused_as_one_that_waits(tmp_path: Path) -> None:
-    async with one_partition(tmp_path, offset_metadata_max_bytes=10) as broker:
+async def test_a_commit_on_the_spot_is_refused_as_one_that_waits(fast_path: Path) -> None:
+    async with one_partition(fast_path, offset_metadata_max_bytes=10) as broker:
         await commit(broker, 1)
         wanted = [Commit(OTHER, 1), Commit(PARTITION, 2, "e" * 11), Commit(OTHER, 2), Commit(PARTITION, 3)]
         told: list[Told] = []
@@ -178,16 +178,16 @@ async def test_a_name_that_cannot_be_a_groups_is_refused(broker: Broker, group: 
     assert (await broker.groups.leave(group, [])).error is ErrorCode.INVALID_GROUP_ID
 
 
-async def test_offsets_that_do_not_fit_one_batch_are_refused_together(tmp_path: Path) -> None:
-    async with one_partition(tmp_path, topic={"max.message.bytes": "300"}) as broker:
+async def test_offsets_that_do_not_fit_one_batch_are_refused_together(fast_path: Path) -> None:
+    async with one_partition(fast_path, topic={"max.message.bytes": "300"}) as broker:
         with pytest.raises(RequestError, match=r"^INVALID_COMMIT_OFFSET_SIZE.*fewer at a time"):
             await broker.offsets.commit("group", [(PARTITION, number, "note " * 10) for number in range(5)])
         assert await committed_offset(broker, "group", PARTITION) == -1
 
 
-async def test_a_commit_counts_once_it_is_on_the_device(tmp_path: Path, fs: GateFileSystem) -> None:
+async def test_a_commit_counts_once_it_is_on_the_device(fast_path: Path, fs: GateFileSystem) -> None:
     """Also one whose caller has gone away."""
-    async with one_partition(tmp_path, fs=fs, durability="fsync") as broker:
+    async with one_partition(fast_path, fs=fs, durability="fsync") as broker:
         await commit(broker, 0)
         fs.fail("write", ".log")
         with pytest.raises(RequestError, match=r"^KAFKA_STORAGE_ERROR"):
@@ -202,25 +202,25 @@ async def test_a_commit_counts_once_it_is_on_the_device(tmp_path: Path, fs: Gate
 
 
 @pytest.mark.parametrize("partitions", [1, 50])
-async def test_offsets_survive_a_clean_stop(tmp_path: Path, partitions: int) -> None:
+async def test_offsets_survive_a_clean_stop(fast_path: Path, partitions: int) -> None:
     groups = [f"group-{number}" for number in range(20)]
-    async with one_partition(tmp_path, offsets_topic_num_partitions=partitions) as broker:
+    async with one_partition(fast_path, offsets_topic_num_partitions=partitions) as broker:
         for number, group in enumerate(groups):
             await commit(broker, number, group=group)
             place = TopicPartition(offsets.OFFSETS_TOPIC, coordinator_partition(group, partitions))
             assert (await records_from(broker, place))[-1].key == offsets.OffsetCommitKey(group, PARTITION).encode()
-    async with one_partition(tmp_path) as broker:
+    async with one_partition(fast_path) as broker:
         assert await group_names(broker) == sorted(groups)
         assert [await committed_offset(broker, group, PARTITION) for group in groups] == list(range(20))
         await commit(broker, 99, group="group-3")
-    async with one_partition(tmp_path, offsets_topic_num_partitions=7) as broker:
+    async with one_partition(fast_path, offsets_topic_num_partitions=7) as broker:
         assert await committed_offset(broker, "group-3", PARTITION) == 99
 
 
-async def test_old_and_foreign_records_of_kafka_are_understood(tmp_path: Path, clock: Clock) -> None:
+async def test_old_and_foreign_records_of_kafka_are_understood(fast_path: Path, clock: Clock) -> None:
     """Value version 1 with an expiry of its own, a group without members, and a kind of record that is not known here."""
     old = bytes.fromhex("0001" + "0000000000000007" + "0000" + f"{START_MS:016x}" + f"{START_MS + 10:016x}")
-    async with one_partition(tmp_path) as broker:
+    async with one_partition(fast_path) as broker:
         await put_records(
             broker,
             (offsets.OffsetCommitKey("old", PARTITION).encode(), old),
@@ -230,7 +230,7 @@ async def test_old_and_foreign_records_of_kafka_are_understood(tmp_path: Path, c
             ),
             (b"\x00\x18\x00\x05group", b"of a kind of groups to come"),
         )
-    async with one_partition(tmp_path, clock=clock) as broker:
+    async with one_partition(fast_path, clock=clock) as broker:
         assert await group_names(broker) == ["members", "old"]
         assert await committed_offset(broker, "old", PARTITION) == 7
         await broker.groups.delete("members")
@@ -239,11 +239,11 @@ async def test_old_and_foreign_records_of_kafka_are_understood(tmp_path: Path, c
         assert await group_names(broker) == []
 
 
-async def test_a_record_that_cannot_be_read_takes_only_its_partition_out_of_service(tmp_path: Path) -> None:
+async def test_a_record_that_cannot_be_read_takes_only_its_partition_out_of_service(fast_path: Path) -> None:
     """The offset below it would come back otherwise."""
-    async with one_partition(tmp_path) as broker:
+    async with one_partition(fast_path) as broker:
         await put_records(broker, (offsets.OffsetCommitKey("group", PARTITION).encode(), b"\x00\x63"))
-    async with one_partition(tmp_path) as broker:
+    async with one_partition(fast_path) as broker:
         for call in (broker.offsets.fetch("group", [PARTITION]), broker.offsets.commit("group", [(PARTITION, 1, None)])):
             with pytest.raises(RequestError, match=r"^KAFKA_STORAGE_ERROR.*version 99.*triolog verify"):
                 await call
@@ -257,8 +257,8 @@ async def test_a_record_that_cannot_be_read_takes_only_its_partition_out_of_serv
         await broker.writer.append(PARTITION, [(START_MS, None, b"v", ())])
 
 
-async def test_a_committing_group_is_not_deleted_nor_expired(tmp_path: Path, fs: GateFileSystem, clock: Clock) -> None:
-    async with one_partition(tmp_path, fs=fs, clock=clock) as broker:
+async def test_a_committing_group_is_not_deleted_nor_expired(fast_path: Path, fs: GateFileSystem, clock: Clock) -> None:
+    async with one_partition(fast_path, fs=fs, clock=clock) as broker:
         await commit(broker, 1)
         clock.advance(8 * DAY_MS)
         async with held(fs.hold("write", ".log"), commit, broker, 2):
@@ -268,8 +268,8 @@ async def test_a_committing_group_is_not_deleted_nor_expired(tmp_path: Path, fs:
         assert await committed_offset(broker, "group", PARTITION) == 2
 
 
-async def test_an_offset_expires_after_the_retention_of_its_last_commit(tmp_path: Path, clock: Clock) -> None:
-    async with running_broker(tmp_path, clock=clock) as broker:
+async def test_an_offset_expires_after_the_retention_of_its_last_commit(fast_path: Path, clock: Clock) -> None:
+    async with running_broker(fast_path, clock=clock) as broker:
         await broker.topics.create(TOPIC, 2)
         await commit(broker, 1)
         clock.advance(DAY_MS)
@@ -280,14 +280,14 @@ async def test_an_offset_expires_after_the_retention_of_its_last_commit(tmp_path
         assert await broker.groups.expire() == 1
         assert await broker.offsets.fetch("group", None) == [(OTHER, 2, "")]
     clock.advance(DAY_MS)
-    async with running_broker(tmp_path, clock=clock) as broker:
+    async with running_broker(fast_path, clock=clock) as broker:
         await until(lambda: not broker._coordinators.committed_offsets.topic.names())  # it goes by itself
-    async with running_broker(tmp_path, clock=clock) as broker:
+    async with running_broker(fast_path, clock=clock) as broker:
         assert await group_names(broker) == []
 
 
-async def test_many_offsets_expire_in_several_batches(tmp_path: Path, clock: Clock) -> None:
-    async with running_broker(tmp_path, clock=clock, topic={"segment.index.bytes": "100"}) as broker:
+async def test_many_offsets_expire_in_several_batches(fast_path: Path, clock: Clock) -> None:
+    async with running_broker(fast_path, clock=clock, topic={"segment.index.bytes": "100"}) as broker:
         await broker.topics.create(TOPIC, 30)
         partitions = [TopicPartition(TOPIC, number) for number in range(30)]
         for number in range(10):
@@ -300,21 +300,21 @@ async def test_many_offsets_expire_in_several_batches(tmp_path: Path, clock: Clo
         assert await group_names(broker) == []
 
 
-async def test_a_topic_of_the_same_name_does_not_inherit_offsets(tmp_path: Path) -> None:
-    async with one_partition(tmp_path) as broker:
+async def test_a_topic_of_the_same_name_does_not_inherit_offsets(fast_path: Path) -> None:
+    async with one_partition(fast_path) as broker:
         await broker.topics.create("kept")
         await commit(broker, 5)
         await commit(broker, 6, partition=TopicPartition("kept", 0))
         await broker.topics.delete(TOPIC)
         await broker.topics.create(TOPIC)
         assert await broker.offsets.fetch("group", None) == [(TopicPartition("kept", 0), 6, "")]
-    async with running_broker(tmp_path) as broker:
+    async with running_broker(fast_path) as broker:
         assert await committed_offset(broker, "group", PARTITION) == -1
 
 
 @pytest.mark.parametrize("outcome", ["commit", "abort"])
-async def test_offsets_in_a_transaction_count_when_it_commits_and_never_when_it_aborts(tmp_path: Path, outcome: str) -> None:
-    async with one_partition(tmp_path) as broker:
+async def test_offsets_in_a_transaction_count_when_it_commits_and_never_when_it_aborts(fast_path: Path, outcome: str) -> None:
+    async with one_partition(fast_path) as broker:
         await commit(broker, 1)
         producer = await TransactionalProducer.start(broker)
         await broker.offsets.join_transaction(*producer.identity, "group")
@@ -331,24 +331,24 @@ async def test_offsets_in_a_transaction_count_when_it_commits_and_never_when_it_
         await (producer.commit() if outcome == "commit" else producer.abort())
         expected = 2 if outcome == "commit" else 1
         assert await broker.offsets.fetch("group", [PARTITION], require_stable=True) == [(PARTITION, expected, "")]
-    async with one_partition(tmp_path) as broker:
+    async with one_partition(fast_path) as broker:
         assert await committed_offset(broker, "group", PARTITION) == expected
 
 
-async def test_a_commit_outside_that_came_later_wins_over_the_transactions(tmp_path: Path) -> None:
+async def test_a_commit_outside_that_came_later_wins_over_the_transactions(fast_path: Path) -> None:
     """[OffsetMetadataManager] The later record of the log counts, whenever its transaction ends."""
-    async with one_partition(tmp_path) as broker:
+    async with one_partition(fast_path) as broker:
         producer = await TransactionalProducer.start(broker)
         await producer.commit_offset("group", PARTITION, 2)
         await commit(broker, 3)
         await producer.commit()
         assert await committed_offset(broker, "group", PARTITION) == 3
-    async with one_partition(tmp_path) as broker:
+    async with one_partition(fast_path) as broker:
         assert await committed_offset(broker, "group", PARTITION) == 3
 
 
-async def test_a_topic_goes_though_offsets_stay(tmp_path: Path, fs: GateFileSystem, caplog: pytest.LogCaptureFixture) -> None:
-    async with one_partition(tmp_path, fs=fs) as broker:
+async def test_a_topic_goes_though_offsets_stay(fast_path: Path, fs: GateFileSystem, caplog: pytest.LogCaptureFixture) -> None:
+    async with one_partition(fast_path, fs=fs) as broker:
         await commit(broker, 5)
         fs.fail("write", f"{offsets.OFFSETS_TOPIC}-0/00000000000000000000.log")
         await broker.topics.delete(TOPIC)
@@ -357,9 +357,11 @@ async def test_a_topic_goes_though_offsets_stay(tmp_path: Path, fs: GateFileSyst
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-async def test_a_topic_of_the_same_name_does_not_inherit_offsets_of_an_open_transaction(tmp_path: Path, restarts: bool) -> None:
+async def test_a_topic_of_the_same_name_does_not_inherit_offsets_of_an_open_transaction(
+    fast_path: Path, restarts: bool
+) -> None:
     kept = TopicPartition("kept", 0)
-    async with one_partition(tmp_path) as broker:
+    async with one_partition(fast_path) as broker:
         await broker.topics.create("kept")
         producer = await TransactionalProducer.start(broker)
         await producer.commit_offset("group", PARTITION, 5)
@@ -369,7 +371,7 @@ async def test_a_topic_of_the_same_name_does_not_inherit_offsets_of_an_open_tran
         if not restarts:
             await producer.commit()
             assert await broker.offsets.fetch("group", None) == [(kept, 6, "")]
-    async with one_partition(tmp_path) as broker:
+    async with one_partition(fast_path) as broker:
         producer.broker = broker
         if restarts:
             await producer.commit()

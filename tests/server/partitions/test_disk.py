@@ -559,6 +559,7 @@ SLACK = 2 * WRITERS + READERS + 2 * CLOSE_BACKLOG
 """Files with leases, and evicted ones that wait to be closed or are being closed."""
 
 
+@pytest.mark.merge
 async def test_a_thousand_partitions_live_on_sixty_four_descriptors(tmp_path: Path) -> None:
     partitions = [TopicPartition("many", number) for number in range(counts(1000))]
     topic = {"index.interval.bytes": "1", "segment.index.bytes": "240"}

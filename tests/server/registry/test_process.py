@@ -53,6 +53,7 @@ def test_without_the_extra_the_error_says_how_to_get_it(server_folder: ServerFol
     assert f"the schema registry needs avro: {how_to_install('registry')}" in done.stderr
 
 
+@pytest.mark.merge
 def test_an_address_that_is_taken_ends_the_start(server_folder: ServerFolder) -> None:
     with server_folder.start("--schema-registry", "0") as server:
         taken = "{}:{}".format(*server.address_of("schema_registry"))
@@ -64,6 +65,7 @@ def test_an_address_that_is_taken_ends_the_start(server_folder: ServerFolder) ->
     assert f"cannot listen on {taken}" in done.stderr
 
 
+@pytest.mark.merge
 def test_a_program_pays_for_a_registry_only_when_it_has_one() -> None:
     done = subprocess.run([sys.executable, "-c", COUNTS], capture_output=True, text=True, timeout=120, check=True)
     without, loaded, mebibytes = json.loads(done.stdout)

@@ -58,8 +58,8 @@ async def begin(broker: Broker, queue: Mapping[str, str] | None = ENABLED, value
 
 
 @pytest.fixture
-async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
-    async with running_broker(tmp_path) as broker:
+async def broker(fast_path: Path) -> AsyncIterator[Broker]:
+    async with running_broker(fast_path) as broker:
         yield broker
 
 
@@ -143,8 +143,8 @@ async def test_a_record_after_its_last_delivery_is_in_the_queue(broker: Broker, 
     assert [told_of(each) for each in await letters(broker)] == [(f"{offset}*2", BY_COUNT) for offset in range(RECORDS)]
 
 
-async def test_a_missing_queue_is_created_where_the_server_allows_it(tmp_path: Path) -> None:
-    async with running_broker(tmp_path, num_partitions=3, **CREATES) as broker:
+async def test_a_missing_queue_is_created_where_the_server_allows_it(fast_path: Path) -> None:
+    async with running_broker(fast_path, num_partitions=3, **CREATES) as broker:
         await begin(broker, queue=None)
         await take(broker)
         await say(broker, 0, 5, REJECT)
@@ -165,10 +165,10 @@ REFUSED: Final[dict[str, tuple[Mapping[str, str] | None, dict[str, Any], str]]] 
 
 @pytest.mark.parametrize("case", REFUSED)
 async def test_a_record_is_archived_where_its_queue_refuses_it(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, case: str
+    fast_path: Path, caplog: pytest.LogCaptureFixture, case: str
 ) -> None:
     queue, keys, reason = REFUSED[case]
-    async with running_broker(tmp_path, **keys) as broker:
+    async with running_broker(fast_path, **keys) as broker:
         await begin(broker, queue=queue)
         await take(broker)
         await say(broker, 0, 5, REJECT)
@@ -180,8 +180,8 @@ async def test_a_record_is_archived_where_its_queue_refuses_it(
     assert any(each in line for each in reason.split("|")), line
 
 
-async def test_an_empty_prefix_allows_any_name(tmp_path: Path) -> None:
-    async with running_broker(tmp_path, errors_deadletterqueue_topic_name_prefix="", **CREATES) as broker:
+async def test_an_empty_prefix_allows_any_name(fast_path: Path) -> None:
+    async with running_broker(fast_path, errors_deadletterqueue_topic_name_prefix="", **CREATES) as broker:
         await begin(broker, queue=None, errors_deadletterqueue_topic_name="failed")
         await take(broker)
         await say(broker, 0, 5, REJECT)
@@ -313,12 +313,12 @@ async def rejected_steps(path: Path) -> list[CrashFileSystem]:
 
 
 @pytest.mark.parametrize("kind", ["killed", "power cut"])
-async def test_a_crash_archives_no_record_whose_dead_letter_is_not_in_the_queue(tmp_path: Path, kind: str) -> None:
-    steps = await rejected_steps(tmp_path)
+async def test_a_crash_archives_no_record_whose_dead_letter_is_not_in_the_queue(fast_path: Path, kind: str) -> None:
+    steps = await rejected_steps(fast_path)
     left = distinct([step.copy() if kind == "killed" else step.copy().crash(None) for step in steps])
     seen = set[RecordState | None]()
     for step in left:
-        async with running_broker(tmp_path, fs=step, durability="fsync", **CREATES) as broker:
+        async with running_broker(fast_path, fs=step, durability="fsync", **CREATES) as broker:
             stored = broker.shares.stored(key_of(broker))
             assert stored is not None
             state = (

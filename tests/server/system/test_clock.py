@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from pathlib import Path
 from typing import Final
 
@@ -54,6 +55,18 @@ class Machine:
 TRUSTED: Final = (True, True)
 HELD: Final = (True, False)
 IMPLAUSIBLE: Final = (False, False)
+
+
+@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="only Linux has a clock that stops while the machine sleeps")
+def test_a_machine_that_wakes_up_shows_no_jump(monkeypatch: pytest.MonkeyPatch) -> None:
+    wall_ms, clocks = [START_MS], {time.CLOCK_MONOTONIC: 5.0, time.CLOCK_BOOTTIME: 5.0}
+    monkeypatch.setattr(time, "clock_gettime", clocks.__getitem__)
+    monkeypatch.setattr(time, "monotonic", lambda: clocks[time.CLOCK_MONOTONIC])
+    clock = ServerClock(lambda: wall_ms[0])
+    wall_ms[0] += 8 * HOUR_MS
+    clocks[time.CLOCK_BOOTTIME] += 8 * 3600
+    clock.look()
+    assert (clock.is_trusted, clock.jumps) == (True, 0)
 
 
 def test_time_that_passes_is_trusted() -> None:

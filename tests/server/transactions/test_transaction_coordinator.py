@@ -49,8 +49,8 @@ async def two_partitions(directory: Path, **settings: Any) -> AsyncIterator[Brok
 
 
 @pytest.fixture
-async def broker(tmp_path: Path, fs: GateFileSystem) -> AsyncIterator[Broker]:
-    async with two_partitions(tmp_path, fs=fs) as broker:
+async def broker(fast_path: Path, fs: GateFileSystem) -> AsyncIterator[Broker]:
+    async with two_partitions(fast_path, fs=fs) as broker:
         yield broker
 
 
@@ -116,8 +116,8 @@ async def test_ending_again_the_same_way_is_fine_and_writes_nothing(broker: Brok
     assert await markers(broker, PARTITION) == 1
 
 
-async def test_partitions_that_join_at_once_all_join(tmp_path: Path) -> None:
-    async with running_broker(tmp_path, topic={"segment.index.bytes": "100"}) as broker:
+async def test_partitions_that_join_at_once_all_join(fast_path: Path) -> None:
+    async with running_broker(fast_path, topic={"segment.index.bytes": "100"}) as broker:
         await broker.topics.create(TOPIC, 20)
         producer = await TransactionalProducer.start(broker)
         partitions = [TopicPartition(TOPIC, number) for number in range(20)]
@@ -129,8 +129,8 @@ async def test_partitions_that_join_at_once_all_join(tmp_path: Path) -> None:
         assert [await committed_values(broker, each) for each in partitions] == [["v"]] * 20
 
 
-async def test_a_partition_has_joined_before_its_first_batch_is_appended(tmp_path: Path, fs: GateFileSystem) -> None:
-    async with two_partitions(tmp_path, fs=fs, durability="fsync") as broker:
+async def test_a_partition_has_joined_before_its_first_batch_is_appended(fast_path: Path, fs: GateFileSystem) -> None:
+    async with two_partitions(fast_path, fs=fs, durability="fsync") as broker:
         producer = await TransactionalProducer.start(broker)
         async with held(fs.hold("sync", ".log"), producer.produce, PARTITION, "a"):
             assert broker.reader.snapshot(PARTITION).log_end_offset == 0
@@ -138,13 +138,13 @@ async def test_a_partition_has_joined_before_its_first_batch_is_appended(tmp_pat
         assert broker.reader.snapshot(PARTITION).log_end_offset == 1
 
 
-async def test_ids_have_their_partition_of_the_topic(tmp_path: Path) -> None:
-    async with two_partitions(tmp_path, transaction_state_log_num_partitions=5) as broker:
+async def test_ids_have_their_partition_of_the_topic(fast_path: Path) -> None:
+    async with two_partitions(fast_path, transaction_state_log_num_partitions=5) as broker:
         for name in ("a", "b", "c", "d", "e", "f"):
             await TransactionalProducer.start(broker, name)
             place = TopicPartition(transactions.TRANSACTIONS_TOPIC, coordinator_partition(name, 5))
             assert (await records_from(broker, place))[-1].key == transactions.encode_transaction_key(name)
-    async with two_partitions(tmp_path) as broker:
+    async with two_partitions(fast_path) as broker:
         assert {name: (await TransactionalProducer.start(broker, name)).producer_epoch for name in "abcdef"} == dict.fromkeys(
             "abcdef", 1
         )
@@ -240,13 +240,13 @@ async def test_an_end_whose_caller_went_away_is_carried_out(broker: Broker, fs: 
     assert [await committed_values(broker, each) for each in (PARTITION, OTHER)] == [["a"], ["b"]]
 
 
-async def test_a_transaction_index_that_is_damaged_while_it_is_served_is_an_answer(tmp_path: Path) -> None:
+async def test_a_transaction_index_that_is_damaged_while_it_is_served_is_an_answer(fast_path: Path) -> None:
     committed = ReaderView(Isolation.READ_COMMITTED)
-    async with two_partitions(tmp_path) as broker:
+    async with two_partitions(fast_path) as broker:
         producer = await TransactionalProducer.start(broker)
         await producer.produce(PARTITION, "a")
         await producer.abort()
-        path = tmp_path / "topic-0" / f"{0:020d}.txnindex"
+        path = fast_path / "topic-0" / f"{0:020d}.txnindex"
         path.write_bytes(b"\x01" + path.read_bytes()[1:])
         (answer,) = await broker.reader.fetch([FetchPartition(PARTITION, 0, LARGE)], max_bytes=LARGE, view=committed)
         assert answer.error is not None
@@ -255,7 +255,7 @@ async def test_a_transaction_index_that_is_damaged_while_it_is_served_is_an_answ
             assert said in answer.error.message
         await producer.produce(PARTITION, "b")
         await producer.commit()
-    async with two_partitions(tmp_path) as broker:
+    async with two_partitions(fast_path) as broker:
         assert await committed_values(broker, PARTITION) == ["b"]
 
 
@@ -282,8 +282,8 @@ async def test_a_transaction_is_aborted_after_its_timeout(broker: Broker, mock_c
     assert await committed_values(broker, PARTITION) == ["again"]
 
 
-async def test_a_wall_clock_that_is_set_does_not_end_a_transaction(tmp_path: Path, clock: Clock) -> None:
-    async with two_partitions(tmp_path, clock=clock) as broker:
+async def test_a_wall_clock_that_is_set_does_not_end_a_transaction(fast_path: Path, clock: Clock) -> None:
+    async with two_partitions(fast_path, clock=clock) as broker:
         producer = await TransactionalProducer.start(broker)
         await producer.produce(PARTITION, "a")
         clock.advance(365 * DAY_MS)
@@ -294,30 +294,30 @@ async def test_a_wall_clock_that_is_set_does_not_end_a_transaction(tmp_path: Pat
         assert await committed_values(broker, PARTITION) == ["a"]
 
 
-async def test_a_restart_does_not_lengthen_a_timeout(tmp_path: Path, clock: Clock, mock_clock: MockClock) -> None:
-    async with two_partitions(tmp_path, clock=clock) as broker:
+async def test_a_restart_does_not_lengthen_a_timeout(fast_path: Path, clock: Clock, mock_clock: MockClock) -> None:
+    async with two_partitions(fast_path, clock=clock) as broker:
         for name in ("a", "b", "c"):
             producer = await TransactionalProducer.start(broker, name, timeout_ms=10_000)
             await producer.produce(PARTITION, name)
             clock.advance(3000)
     clock.advance(-3000)
-    async with two_partitions(tmp_path, clock=clock) as broker:
+    async with two_partitions(fast_path, clock=clock) as broker:
         left = {name: owner.deadline - trio.current_time() for name, owner in broker.transactions.ids.owners.items()}
         assert left == pytest.approx({"a": 4, "b": 7, "c": 10})
         mock_clock.jump(11)
         for name in left:
             await until(partial(is_idle, broker, name))
             assert state_of(broker, name).state is transactions.TransactionState.COMPLETE_ABORT
-    async with two_partitions(tmp_path, clock=clock) as broker:
+    async with two_partitions(fast_path, clock=clock) as broker:
         producer = await TransactionalProducer.start(broker, "a", timeout_ms=10_000)
         await producer.produce(PARTITION, "later")
     clock.advance(-DAY_MS)
-    async with two_partitions(tmp_path, clock=clock) as broker:
+    async with two_partitions(fast_path, clock=clock) as broker:
         assert broker.transactions.ids.owners["a"].deadline - trio.current_time() == pytest.approx(10)
 
 
-async def test_an_idle_id_expires_and_one_in_use_does_not(tmp_path: Path, clock: Clock) -> None:
-    async with two_partitions(tmp_path, clock=clock) as broker:
+async def test_an_idle_id_expires_and_one_in_use_does_not(fast_path: Path, clock: Clock) -> None:
+    async with two_partitions(fast_path, clock=clock) as broker:
         idle = await TransactionalProducer.start(broker, "idle")
         used = await TransactionalProducer.start(broker, "used")
         await used.produce(PARTITION, "a")
@@ -329,7 +329,7 @@ async def test_an_idle_id_expires_and_one_in_use_does_not(tmp_path: Path, clock:
             await idle.produce(PARTITION, "b")
         await used.commit()
         assert (await TransactionalProducer.start(broker, "idle")).producer_id != idle.producer_id
-    async with two_partitions(tmp_path, clock=clock) as broker:
+    async with two_partitions(fast_path, clock=clock) as broker:
         assert (await TransactionalProducer.start(broker, "idle")).producer_epoch == 1
 
 
@@ -394,14 +394,14 @@ async def test_a_step_that_cannot_be_written_is_not_taken(broker: Broker, fs: Ga
     assert await committed_values(broker, PARTITION) == ["b"]
 
 
-async def test_a_state_that_cannot_be_read_takes_only_its_partition_out_of_service(tmp_path: Path) -> None:
-    async with two_partitions(tmp_path) as broker:
+async def test_a_state_that_cannot_be_read_takes_only_its_partition_out_of_service(fast_path: Path) -> None:
+    async with two_partitions(fast_path) as broker:
         await broker._manager.changes.create(transactions.TRANSACTIONS_TOPIC, 1, INTERNAL_TOPIC_CONFIG, internal=True)
         batch = build_batch([(START_MS, transactions.encode_transaction_key("mover"), b"\x00\x63", ())])
         actor = actor_of(broker, STATES)
         prepared = prepare_append(batch, STATES, actor.config, now_ms=START_MS, origin=AppendOrigin.COORDINATOR)
         await store(actor, prepared, lambda _: None)
-    async with two_partitions(tmp_path) as broker:
+    async with two_partitions(fast_path) as broker:
         with pytest.raises(RequestError, match=r"version 99.*triolog verify"):
             await TransactionalProducer.start(broker)
         await broker.writer.append(PARTITION, [(START_MS, None, b"v", ())])
@@ -415,13 +415,13 @@ async def end_v2(broker: Broker, producer: TransactionalProducer, *, commit: boo
     producer.sequences.clear()
 
 
-async def test_ending_version_2_again_answers_the_same_epoch_also_after_a_restart(tmp_path: Path) -> None:
-    async with two_partitions(tmp_path) as broker:
+async def test_ending_version_2_again_answers_the_same_epoch_also_after_a_restart(fast_path: Path) -> None:
+    async with two_partitions(fast_path) as broker:
         producer = await TransactionalProducer.start(broker)
         await producer.produce(PARTITION, "a")
         first = await broker.transactions.end(*producer.identity, commit=True, client_version=2)
         assert await broker.transactions.end(*producer.identity, commit=True, client_version=2) == first
-    async with two_partitions(tmp_path) as broker:
+    async with two_partitions(fast_path) as broker:
         assert await broker.transactions.end(*producer.identity, commit=True, client_version=2) == first
         with refused(ErrorCode.INVALID_TXN_STATE):
             await broker.transactions.end(*producer.identity, commit=False, client_version=2)

@@ -201,8 +201,8 @@ async def new_id(broker: Broker) -> int:
     return producer_id
 
 
-async def test_ids_are_unique_and_a_block_is_one_write(tmp_path: Path, fs: GateFileSystem) -> None:
-    async with running_broker(tmp_path, fs=fs) as broker:
+async def test_ids_are_unique_and_a_block_is_one_write(fast_path: Path, fs: GateFileSystem) -> None:
+    async with running_broker(fast_path, fs=fs) as broker:
         ids = [await new_id(broker) for _ in range(BLOCK_IDS)]
         assert ids == list(range(FIRST_PRODUCER_ID, FIRST_PRODUCER_ID + BLOCK_IDS)), "Kafka counts from 0"
         assert fs.count("rename", f"{PRODUCER_ID_BLOCK_FILE}.tmp") == 1
@@ -210,56 +210,56 @@ async def test_ids_are_unique_and_a_block_is_one_write(tmp_path: Path, fs: GateF
         assert fs.count("rename", f"{PRODUCER_ID_BLOCK_FILE}.tmp") == 2
 
 
-async def test_a_restart_gives_out_no_id_again(tmp_path: Path) -> None:
+async def test_a_restart_gives_out_no_id_again(fast_path: Path) -> None:
     seen: list[int] = []
 
     async def ask(broker: Broker) -> None:
         seen.append(await new_id(broker))
 
     for _ in range(3):
-        async with running_broker(tmp_path) as broker, trio.open_nursery() as nursery:
+        async with running_broker(fast_path) as broker, trio.open_nursery() as nursery:
             for _ in range(20):
                 nursery.start_soon(ask, broker)
     assert len(set(seen)) == 60
 
 
-async def test_after_a_crash_no_id_is_given_out_again(tmp_path: Path) -> None:
+async def test_after_a_crash_no_id_is_given_out_again(fast_path: Path) -> None:
     """What a killed server leaves behind is a copy of its directory without the end."""
-    async with running_broker(tmp_path / "running") as broker:
+    async with running_broker(fast_path / "running") as broker:
         given = [await new_id(broker) for _ in range(3)]
-        shutil.copytree(tmp_path / "running", tmp_path / "killed")
-    async with running_broker(tmp_path / "killed") as broker:
+        shutil.copytree(fast_path / "running", fast_path / "killed")
+    async with running_broker(fast_path / "killed") as broker:
         assert await new_id(broker) > max(given)
 
 
-async def test_the_highest_number_of_all_directories_counts(tmp_path: Path) -> None:
+async def test_the_highest_number_of_all_directories_counts(fast_path: Path) -> None:
     for name, number in (("a", FIRST_PRODUCER_ID + 5000), ("b", FIRST_PRODUCER_ID + 7000)):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / PRODUCER_ID_BLOCK_FILE).write_text(f"0\n1\n{number}\n")
-    async with running_broker(tmp_path / "a", tmp_path / "b") as broker:
+        (fast_path / name).mkdir()
+        (fast_path / name / PRODUCER_ID_BLOCK_FILE).write_text(f"0\n1\n{number}\n")
+    async with running_broker(fast_path / "a", fast_path / "b") as broker:
         assert await new_id(broker) == FIRST_PRODUCER_ID + 7000
     for name in "ab":
-        assert (tmp_path / name / PRODUCER_ID_BLOCK_FILE).read_text() == f"0\n1\n{FIRST_PRODUCER_ID + 7000 + BLOCK_IDS}\n"
+        assert (fast_path / name / PRODUCER_ID_BLOCK_FILE).read_text() == f"0\n1\n{FIRST_PRODUCER_ID + 7000 + BLOCK_IDS}\n"
 
 
-async def test_an_id_that_a_log_holds_is_not_given_out(tmp_path: Path) -> None:
+async def test_an_id_that_a_log_holds_is_not_given_out(fast_path: Path) -> None:
     """As in a directory that Kafka wrote, which gave its ids out elsewhere."""
     batch = build_batch([(START_MS, None, b"v", ())], producer_id=FIRST_PRODUCER_ID + 41_000, producer_epoch=3, base_sequence=0)
-    async with one_partition(tmp_path) as broker:
+    async with one_partition(fast_path) as broker:
         await broker.writer.append(PARTITION, batch)
-    async with running_broker(tmp_path) as broker:
+    async with running_broker(fast_path) as broker:
         assert await new_id(broker) == FIRST_PRODUCER_ID + 41_001
 
 
-async def test_a_block_that_cannot_be_read_or_written_gives_out_nothing(tmp_path: Path, fs: GateFileSystem) -> None:
+async def test_a_block_that_cannot_be_read_or_written_gives_out_nothing(fast_path: Path, fs: GateFileSystem) -> None:
     for size in (9, MAX_CHECKPOINT_BYTES + 1):
-        (tmp_path / PRODUCER_ID_BLOCK_FILE).write_text("no number")
-        os.truncate(tmp_path / PRODUCER_ID_BLOCK_FILE, size)
-        async with running_broker(tmp_path) as broker:
+        (fast_path / PRODUCER_ID_BLOCK_FILE).write_text("no number")
+        os.truncate(fast_path / PRODUCER_ID_BLOCK_FILE, size)
+        async with running_broker(fast_path) as broker:
             with pytest.raises(RequestError, match=PRODUCER_ID_BLOCK_FILE):
                 await new_id(broker)
-    (tmp_path / PRODUCER_ID_BLOCK_FILE).unlink()
-    async with running_broker(tmp_path, fs=fs) as broker:
+    (fast_path / PRODUCER_ID_BLOCK_FILE).unlink()
+    async with running_broker(fast_path, fs=fs) as broker:
         fs.fail("open", f"{PRODUCER_ID_BLOCK_FILE}.tmp", number=errno.ENOSPC)
         with pytest.raises(RequestError, match=r"^KAFKA_STORAGE_ERROR.*No space left"):
             await new_id(broker)
@@ -270,8 +270,8 @@ Abort = Callable[[Broker], Awaitable[None]]
 
 
 @pytest.fixture
-async def broker(tmp_path: Path, fs: GateFileSystem) -> AsyncIterator[Broker]:
-    async with running_broker(tmp_path, fs=fs) as broker:
+async def broker(fast_path: Path, fs: GateFileSystem) -> AsyncIterator[Broker]:
+    async with running_broker(fast_path, fs=fs) as broker:
         await broker.topics.create(TOPIC, 2)
         yield broker
 
@@ -363,8 +363,8 @@ async def test_new_instance_after_a_timeout_fences_the_old_one(broker: Broker) -
 @pytest.mark.parametrize("is_restarted", [False, True])
 @pytest.mark.parametrize("epoch", [7, LAST_CLIENT_EPOCH])
 @pytest.mark.parametrize("is_open", [False, True])
-async def test_lost_answer_to_a_start_is_given_again(tmp_path: Path, epoch: int, is_restarted: bool, is_open: bool) -> None:
-    async with running_broker(tmp_path) as broker:
+async def test_lost_answer_to_a_start_is_given_again(fast_path: Path, epoch: int, is_restarted: bool, is_open: bool) -> None:
+    async with running_broker(fast_path) as broker:
         await broker.topics.create(TOPIC, 2)
         producer = await start_at(broker, epoch)
         if is_open:
@@ -375,7 +375,7 @@ async def test_lost_answer_to_a_start_is_given_again(tmp_path: Path, epoch: int,
         if not is_restarted:
             await continue_as(producer, first)
     if is_restarted:
-        async with running_broker(tmp_path) as broker:
+        async with running_broker(fast_path) as broker:
             producer = attrs.evolve(producer, broker=broker)
             assert await init_again(producer) == first
             await continue_as(producer, first)
@@ -516,8 +516,8 @@ async def abort_overdue(broker: Broker) -> int:
     return await broker._coordinators.hanging.abort_overdue()
 
 
-async def test_a_transaction_without_owner_is_aborted_in_the_end(tmp_path: Path, clock: Clock, mock_clock: MockClock) -> None:
-    async with one_partition(tmp_path, clock=clock) as broker:
+async def test_a_transaction_without_owner_is_aborted_in_the_end(fast_path: Path, clock: Clock, mock_clock: MockClock) -> None:
+    async with one_partition(fast_path, clock=clock) as broker:
         await append_unwatched(broker)
         await broker.writer.append(PARTITION, [(START_MS, None, b"behind", ())])
         assert await abort_overdue(broker) == 0

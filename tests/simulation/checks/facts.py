@@ -15,6 +15,7 @@ from triolog.protocol.types import TopicPartition
 from tests.support.logs import START_MS
 
 from .. import history as h
+from ..clocks import LONGEST_STEP_MS
 
 COPY: Final = "copy of "
 ENDLESS: Final = 2**63
@@ -130,6 +131,8 @@ class Facts:
     """Since when the wall clock is so much ahead."""
     began_ms: int = START_MS
     """What the wall clock showed in the beginning."""
+    checks_clock: bool = False
+    """Whether the server does: then jumps do not count in `clock`."""
     broken_promises: list[Anomaly] = attrs.field(factory=list)
 
     def outcome(self, record: str) -> bool | None:
@@ -253,7 +256,9 @@ class Facts:
                 self.settings[event.topic].append(Setting(event.config, index, event.at_ms))
             case h.Deleted():
                 self.deleted[event.topic] = index, event.at_ms
-            case h.ClockMoved():
+            case h.ClockChecked():
+                self.checks_clock = True
+            case h.ClockMoved() if not (self.checks_clock and abs(event.ms) > LONGEST_STEP_MS):
                 self.clock.append((event.at_ms, self.clock[-1][1] + event.ms))
             case h.Damaged():
                 self.damaged[event.partition].append(event.offsets)

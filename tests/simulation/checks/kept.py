@@ -20,11 +20,13 @@ from typing import Final
 import attrs
 from triolog.protocol.types import TopicPartition
 
-from ..history import Event, Polled, Refused, Stored, Wrong, is_tombstone
-from .facts import ENDLESS, Anomaly, Facts, Setting
+from ..history import ON_ARRIVAL, Event, Polled, Refused, Stored, Wrong, is_tombstone
+from .facts import ENDLESS, Anomaly, Facts, Known, Setting
 
 NEVER: Final = -1
 DAY_MS: Final = 86_400_000
+EARLIER_MS: Final = 3000
+"""By so much clients stamp records earlier than they send them."""
 
 
 def check_kept(events: Sequence[Event], facts: Facts) -> Iterator[Anomaly]:
@@ -178,7 +180,7 @@ def _wrong_start(stored: Stored, facts: Facts) -> Iterator[Anomaly]:
             yield Anomaly("lost", f"{where} begins at {start} with {stored.size_bytes} bytes, {retention_bytes} are to stay")
         return
     for record, offset in facts.acknowledged.get(where, {}).items():
-        if trimmed <= offset < start and not _is_old(facts.sent[record].sent.timestamp, retention_ms, stored, facts):
+        if trimmed <= offset < start and not _is_old(facts.sent[record], retention_ms, stored, facts):
             yield Anomaly("lost", f"{record}@{offset} of {where}, which begins at {start}: it is not {retention_ms} ms old")
 
 
@@ -192,12 +194,17 @@ def _may_retire(record: str, setting: Setting, stored: Stored, facts: Facts) -> 
     retention_ms = int(config.get("retention.ms", NEVER))
     if retention_ms == NEVER:
         return False
-    return _is_old(sent.sent.timestamp, retention_ms, stored, facts, setting.first_ms, setting.last_ms)
+    return _is_old(sent, retention_ms, stored, facts, setting.first_ms, setting.last_ms)
 
 
 def _is_old(
-    timestamp: int, retention_ms: int, stored: Stored, facts: Facts, first_ms: float = 0, last_ms: float = ENDLESS
+    known: Known, retention_ms: int, stored: Stored, facts: Facts, first_ms: float = 0, last_ms: float = ENDLESS
 ) -> bool:
-    """Whether the wall clock has shown so much more than a record's timestamp between two times."""
-    _, latest = facts.clock_between(first_ms, min(last_ms, stored.at_ms))
+    """Whether the wall clock has shown so much more than a record's timestamp between two times. Where the server checks the
+    clock, or has stamped the record itself: whether so much time may have passed by it since the record was sent."""
+    timestamp, until_ms = known.sent.timestamp, min(last_ms, stored.at_ms)
+    if facts.checks_clock or timestamp == ON_ARRIVAL:
+        first, last = facts.clock_between(known.at_ms, until_ms)
+        return last - first + EARLIER_MS >= retention_ms
+    _, latest = facts.clock_between(first_ms, until_ms)
     return timestamp + retention_ms < facts.began_ms + latest

@@ -140,7 +140,7 @@ def _skipped(index: int, event: h.Polled, facts: Facts) -> Iterator[Anomaly]:
 def _unsent(records: Iterable[h.Found], facts: Facts, partition: TopicPartition) -> Iterator[Anomaly]:
     for record in records:
         known = facts.sent.get(record.id)
-        if known is None or known.partition != partition or known.sent.timestamp != record.timestamp:
+        if known is None or known.partition != partition or known.sent.timestamp not in (record.timestamp, h.ON_ARRIVAL):
             yield Anomaly("unsent", f"{partition}: {record}, was sent as {known}")
         elif record.id in facts.refused:
             yield Anomaly("unsent", f"{partition}: {record}, which its client had refused")

@@ -35,6 +35,7 @@ from triolog.tools.client.admin import Admin
 
 from tests.simulation.clients.inhabitant import Inhabitant, Surroundings
 from tests.simulation.clients.readers import Native, records_in
+from tests.simulation.clocks import CLOCKS
 from tests.simulation.device import offline
 from tests.simulation.device.disk import Device
 from tests.simulation.device.rot import (
@@ -351,6 +352,10 @@ class Operator(Inhabitant):
     async def clock(self, ms: int) -> None:
         self.device.clock_ms += ms
         self.world.add(ClockMoved(**self.now(), ms=ms))
+
+    async def set_clock(self, to: str) -> None:
+        """The clock shows what it would show if it had shown that time in the beginning."""
+        await self.clock(CLOCKS[to] - self.device.clock_ms)
 
     async def slow(self, ms: float) -> None:
         self.device.slow_down(ms / 1000)

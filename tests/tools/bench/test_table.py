@@ -38,6 +38,7 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(str(tmp_path), TINY, lambda text: None)
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("name", [name if name == ALWAYS else pytest.param(name, marks=pytest.mark.long) for name in rows.ROWS])
 def test_a_row_measures_all_and_leaves_nothing_behind(bench: Bench, name: str) -> None:
     result = rows.BENCHMARK.measure(name, bench)
@@ -84,6 +85,7 @@ def test_a_load_runs_elsewhere_and_answers(tmp_path: Path) -> None:
     assert run_load(sync_rate, directory=str(tmp_path), count=2)["rate"] > 0
 
 
+@pytest.mark.merge
 def test_a_load_that_fails_or_does_not_start_is_named_with_what_it_wrote(tmp_path: Path) -> None:
     with pytest.raises(LoadFailedError, match=r"(?s)machine:sync_rate ended with 1: .*FileNotFoundError"):
         run_load(sync_rate, directory=str(tmp_path / "nowhere"), count=2)
@@ -127,6 +129,7 @@ def test_keyed_batches_have_half_as_many_keys_as_records_at_most() -> None:
     assert 0.38 < len(set(keys)) / len(keys) < 0.5
 
 
+@pytest.mark.merge
 def test_the_command_prints_json_of_the_rows_that_were_asked_for(tmp_path: Path) -> None:
     arguments = ["--quick", "--json", "--only", "in-process", "--dir", str(tmp_path)]
     result = CliRunner().invoke(command.command, arguments)
@@ -136,6 +139,7 @@ def test_the_command_prints_json_of_the_rows_that_were_asked_for(tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.merge
 def test_processes_find_compiled_modules_where_none_may_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.setattr(sys, "pycache_prefix", None)

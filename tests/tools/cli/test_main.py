@@ -78,6 +78,7 @@ def test_the_command_names_the_missing_packages_of_its_extra_in_one_line() -> No
     assert (done.returncode, done.stdout, done.stderr) == (1, "", message)
 
 
+@pytest.mark.merge
 def test_the_command_names_a_package_of_the_core_that_has_no_wheel_for_this_machine(tmp_path: Path) -> None:
     addresses = ("--native", "127.0.0.1:0", "--kafka", "127.0.0.1:0")
     command = [sys.executable, "-c", WITHOUT, "serve", "--data-dir", str(tmp_path), *addresses]
@@ -174,6 +175,7 @@ def test_serve_loads_neither_client_nor_terminal_nor_a_protocol_that_it_does_not
     assert {"triolog.server.broker", "cramjam"} <= modules  # batches are checked, however they are compressed
 
 
+@pytest.mark.merge
 def test_help_and_completion_load_no_subcommand_that_they_do_not_need(tmp_path: Path) -> None:
     text, modules = modules_of(tmp_path, "--help")
     for words in ("Exit codes:", "triolog completion bash", "consume", "Print records from a position on"):

@@ -184,6 +184,7 @@ def serving_tokens(**keys: Any) -> Iterator[BlockingBroker]:
         yield broker
 
 
+@pytest.mark.merge
 async def test_a_client_logs_in_with_a_token_and_asks_for_another_one_to_renew_it(door: Door) -> None:
     with serving_tokens() as broker:
         tokens: list[str] = []

@@ -20,6 +20,7 @@ from tests.support.browser_wire import Browser
 from tests.support.control_port import Control, started
 from tests.support.forked_servers import ServerForker
 from tests.support.forwarding import until
+from tests.support.registry_client import RegistryClient, record
 from tests.support.server_process import COMMAND, DEADLINE_S, ServerFolder, ServerProcess, environment
 from tests.tools.cli.conftest import call
 from tests.tools.console.conftest import Shown, showing
@@ -174,6 +175,7 @@ def children(pid: int) -> list[int]:
     return [int(each) for task in Path(f"/proc/{pid}/task").iterdir() for each in (task / "children").read_text().split()]
 
 
+@pytest.mark.merge
 def test_a_server_has_its_console_beside_it_and_has_it_again_when_it_dies(tmp_path: Path) -> None:
     arguments = ("--console", "127.0.0.1:0", "--control", "127.0.0.1:0")
     with ServerFolder(tmp_path, arguments=arguments) as folder:
@@ -204,6 +206,30 @@ def test_the_links_of_a_server_are_shown_by_its_console(tmp_path: Path) -> None:
         until(lambda: (tmp_path / "links" / "link" / "control").exists(), "the link")
         [link] = asked(console_of(server), "/api/forward")["links"]
         assert (link["link"], link["to"]) == ("link", "127.0.0.1:1")
+        assert server.stop() == 0
+
+
+@pytest.mark.merge
+@pytest.mark.parametrize("has_users", [False, True])
+def test_a_console_decodes_by_the_registry_of_its_server_unless_that_wants_a_password(tmp_path: Path, has_users: bool) -> None:
+    pytest.importorskip("avro", reason="the extra registry is not installed")
+    login = (
+        'kafka_security = "sasl_plaintext"\nsasl_enabled_mechanisms = "OAUTHBEARER"\nsasl_oauthbearer_unsecured_tokens = true\n'
+    )
+    settings = tmp_path / "server.toml"
+    settings.write_text(login if has_users else "")
+    arguments = ("--console", "0", "--schema-registry", "0", "--config", str(settings))
+    with ServerFolder(tmp_path, arguments=arguments) as folder:
+        server = folder.start()
+        ready = json.loads(server.ready_file.read_text())
+        if not has_users:
+            assert RegistryClient(f"http://{ready['schema_registry']}").register("t-value", record("Cup", "drink: string")) == 1
+        with triolog.blocking.connect(ready["native"]) as client:
+            client.create_topic("t")
+            client.append("t", [b"\0\0\0\0\1\x06tea"])
+        [shown] = asked(ready["console"], "/api/topics/t/records")["records"]
+        value = shown["value"]
+        assert (value["kind"], value.get("note")) == (("hex", None) if has_users else ("schema", "schema 1"))
         assert server.stop() == 0
 
 

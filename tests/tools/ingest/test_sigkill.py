@@ -80,6 +80,11 @@ class Chain:
             self._ingest.kill()
             self._ingest.wait()
 
+    @property
+    def ingest_pid(self) -> int:
+        assert self._ingest is not None
+        return self._ingest.pid
+
     def status(self) -> dict[str, Any]:
         with contextlib.suppress(OSError, ValueError):
             return ask(str(self.folder / NAME / CONTROL), {"command": "status"}, PATIENCE_S)

@@ -12,6 +12,8 @@ from typing import Any
 import attrs
 import pytest
 import trio
+import trio.testing
+import triolog
 from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
@@ -19,6 +21,7 @@ from triolog.server.broker import Broker, FetchPartition
 from triolog.server.config import DataPermissions
 from triolog.server.config.listener_security import ClientAuth, ListenerSecurity
 from triolog.server.config.values import Address
+from triolog.server.embedded import MEMORY
 from triolog.server.listeners.opening import Addresses, Listeners
 from triolog.server.offline.demote import demote
 from triolog.server.storage.disk.filesystem import OsFileSystem
@@ -28,8 +31,9 @@ from triolog.tools.forward.settings.link_settings import Secret
 from triolog.tools.mirror.link import MirrorLink, MirrorState
 from triolog.tools.mirror.settings import MirrorSettings
 
-from tests.support.brokers import actor_of, running_broker, until
+from tests.support.brokers import PATIENCE_S, actor_of, running_broker, until
 from tests.support.certificates import Certificates
+from tests.support.gate_fs import GateFileSystem
 from tests.support.kafka_stream import KafkaStream, connected
 from tests.support.kafka_wire import ask
 from tests.support.logs import START_MS
@@ -251,6 +255,16 @@ async def test_a_promoted_server_never_follows_its_old_source_again(tmp_path: Pa
             assert "later" not in mirror.topics.names()
 
 
+async def test_a_promotion_in_the_moment_of_the_start_has_a_result(tmp_path: Path) -> None:
+    """The link has not begun, and its source cannot be reached."""
+    async with running_broker(tmp_path, clock=system_now_ms) as broker, trio.open_nursery() as nursery:
+        link = MirrorLink(MirrorSettings(source=(Address("127.0.0.1", 1),)), broker)
+        nursery.start_soon(link.run)
+        with trio.fail_after(PATIENCE_S), pytest.raises(RequestError, match="no mirrors of source"):
+            await link.promote(accept_incomplete=False)
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_first_copy_that_is_not_complete_is_promoted_only_on_request(tmp_path: Path) -> None:
     async with running_broker(tmp_path / "b", clock=system_now_ms) as mirror:
         await mirror.mirroring.follow_topic("__consumer_offsets", bytes(15) + b"1", 1, {}, "source")
@@ -278,6 +292,75 @@ async def test_records_that_a_source_has_lost_and_replaced_in_the_same_epoch_are
             assert await all_bytes(mirror, ORDERS) == await all_bytes(source.broker, ORDERS)
             [aside] = link.set_aside
             assert (aside.start_offset, aside.end_offset, aside.records) == (6, 9, 3)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"api": "Fetch", "error": "NOT_LEADER_OR_FOLLOWER"},
+        {"api": "Fetch", "error": "NONE"},
+        {"api": "OffsetForLeaderEpoch", "error": "KAFKA_STORAGE_ERROR"},
+    ],
+    ids=lambda fault: f"{fault['api']}-{fault['error']}",
+)
+async def test_a_source_that_cannot_compare_a_partition_now_costs_it_no_records_and_holds_up_no_other(
+    tmp_path: Path, fault: dict[str, str]
+) -> None:
+    """NONE: no records and no error, as from a new leader that does not know its high watermark yet."""
+    async with triolog.open(MEMORY, kafka=LOOPBACK, for_tests=True) as source:
+        await source.create_topic("orders", 1)
+        await source.create_topic("bills", 2)
+        await source.append("orders", [b"one"], partition=0)
+        async with running_broker(tmp_path / "b", clock=system_now_ms) as mirror:
+            async with mirroring(mirror, source.kafka):
+                await until(lambda: end(mirror, ORDERS) == 1)
+            source.faults.add(**fault, topic="orders")
+            await source.append("orders", [b"two"], partition=0)
+            await source.append("bills", [b"one"], partition=1)
+            async with mirroring(mirror, source.kafka) as link:
+                await until(lambda: end(mirror, BILLS) == 1 and "orders-0" in link.troubles)
+                assert end(mirror, ORDERS) == 1
+                assert not link.set_aside
+
+
+async def test_an_append_that_is_under_way_at_a_promotion_is_done_before_the_log_is_cut(tmp_path: Path) -> None:
+    fs = GateFileSystem()
+    async with serving(tmp_path / "a") as source, running_broker(tmp_path / "b", clock=system_now_ms, fs=fs) as mirror:
+        await source.broker.topics.create("orders", 1)
+        await source.append(ORDERS, "one")
+        await source.broker.offsets.commit("readers", [(ORDERS, 1, None)])
+        async with mirroring(mirror, source.kafka, internal_topics=True) as link:
+            await until(lambda: {"orders", "__consumer_offsets"} <= mirror.mirroring.cut_topics and end(mirror, ORDERS) == 1)
+            with fs.hold("write", ".log", most=1) as gate:
+                await source.append(ORDERS, "two")
+                await gate.reached()
+                link.state = MirrorState.CONNECTING  # as with a source that cannot be reached, which nobody waits for
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(partial(link.promote, accept_incomplete=False))
+                    await trio.testing.wait_all_tasks_blocked()
+                    gate.release()
+            assert end(mirror, ORDERS) == 1
+            assert [(each.start_offset, each.end_offset) for each in link.set_aside] == [(1, 2)]
+
+
+async def test_a_promotion_that_is_asked_for_again_returns_the_same(tmp_path: Path) -> None:
+    """Whoever got no answer asks again."""
+    async with serving(tmp_path / "a") as source, running_broker(tmp_path / "b", clock=system_now_ms) as mirror:
+        await source.broker.topics.create("orders", 1)
+        async with mirroring(mirror, source.kafka) as link:
+            await until(lambda: end(mirror, ORDERS) == 0)
+            found = []
+
+            async def promote() -> None:
+                found.append(await link.promote(accept_incomplete=False))
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(promote)
+                nursery.start_soon(promote)
+            await promote()
+            assert found == [found[0]] * 3
+            assert found[0].topics == ("orders",)
+            assert (link.state, link.error) == (MirrorState.PROMOTED, "")
 
 
 async def test_a_mirror_that_was_away_for_longer_than_retention_begins_where_the_source_begins(tmp_path: Path) -> None:

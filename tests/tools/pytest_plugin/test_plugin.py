@@ -101,6 +101,7 @@ def test_brokers_of_tests_and_of_the_session(pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["*accepts only keywords*", "*open() has no option 'topcis' (did you mean 'topics'[?])*"])
 
 
+@pytest.mark.merge
 def test_a_failed_test_tells_what_the_broker_was_asked(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
         from confluent_kafka import Producer
@@ -124,6 +125,7 @@ def test_a_failed_test_tells_what_the_broker_was_asked(pytester: pytest.Pytester
     )
 
 
+@pytest.mark.merge
 def test_a_device_that_is_full_when_a_test_ends_is_no_error_of_its_teardown(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
         import pytest
@@ -142,6 +144,7 @@ def test_a_device_that_is_full_when_a_test_ends_is_no_error_of_its_teardown(pyte
     run(pytester).assert_outcomes(passed=3)
 
 
+@pytest.mark.merge
 def test_with_xdist_each_worker_has_its_own(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
         import pytest
@@ -155,6 +158,7 @@ def test_with_xdist_each_worker_has_its_own(pytester: pytest.Pytester) -> None:
     run(pytester, "-n", "2", beside="xdist").assert_outcomes(passed=6)
 
 
+@pytest.mark.merge
 def test_with_pytest_trio(pytester: pytest.Pytester) -> None:
     """A broker in the test's own loop ends with a full device, too."""
     pytester.makepyfile("""
@@ -177,6 +181,7 @@ def test_with_pytest_trio(pytester: pytest.Pytester) -> None:
     run(pytester, beside="trio").assert_outcomes(passed=1)
 
 
+@pytest.mark.merge
 @pytest.mark.skipif(util.find_spec("pytest_asyncio") is None, reason="pytest-asyncio is not installed")
 def test_with_pytest_asyncio_and_aiokafka(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""

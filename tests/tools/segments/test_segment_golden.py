@@ -100,6 +100,7 @@ def test_the_log_starts_and_ends_where_kafka_said() -> None:
         assert (log.log_start_offset, log.end_offset) == (answers["earliest"][0], latest), (state, partition)
 
 
+@pytest.mark.merge
 def test_every_offset_by_time_is_what_kafka_answered() -> None:
     for state, partition in product(STATES, ALL):
         log = golden_log(GOLDEN / state, partition)

@@ -46,6 +46,7 @@ def test_the_packages_are_those_of_reading_and_writing_and_none_of_sparks_own() 
     assert "numpy" not in required("triolog")
 
 
+@pytest.mark.merge
 def test_the_archive_has_the_sources_and_a_python_that_finds_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pack, "required", lambda name, extra: {"attrs": pack.distribution("attrs")})
     archive = tmp_path / "env.tar.gz"
@@ -128,6 +129,7 @@ CARRIED: Final[dict[str, Callable[[], Any]]] = {
 }
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("what", CARRIED)
 def test_an_interpreter_without_the_package_gets_one_line_that_names_the_recipe(what: str, tmp_path: Path) -> None:
     lib = unpacked_home(os.environ) / "python" / "lib"

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from ....protocol.extras import how_to_install
+from ....server.config.values import Address
+from ...demo.edge.mosquitto import PATH, Mosquitto
 from ...demo.processes import Process
 from ...forward.process.place import CONTROL, ask
 from ..measuring.bench import Bench
@@ -32,7 +34,6 @@ HOST: Final = "127.0.0.1"
 NAME: Final = "bench"
 PATIENCE_S: Final = 120.0
 POLL_S: Final = 0.02
-PATH: Final = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin"))
 
 
 def mqtt_ingest(bench: Bench) -> RowResult:
@@ -65,16 +66,16 @@ def _ingest(directory: str, server: Server, count: int) -> tuple[float, float]:
     folder = Path(directory, "ingest")
     folder.mkdir(exist_ok=True)
     state = folder / NAME / CONTROL
-    with _mosquitto(folder) as port:
+    with _mosquitto(folder) as broker:
         arguments = (
-            *("ingest", "mqtt", "--broker", f"{HOST}:{port}", "--name", NAME, "--map", "#=bench", "--log-level", "warning"),
+            *("ingest", "mqtt", "--broker", str(broker.address), "--name", NAME, "--map", "#=bench", "--log-level", "warning"),
             *("--server", "{}:{}".format(*server.address), "--state-dir", str(folder)),
         )
         with Process("triolog ingest", folder, arguments) as ingest:
             ingest.start()
             _until(lambda: ask(str(state), {"command": "status"}, PATIENCE_S)["state"] == "running", "the subscription")
             ingest.stop()
-            run_load(publish, port=port, count=count)
+            run_load(publish, port=broker.address.port, count=count)
             ingest.start()
             return _rate(lambda: int(ask(str(state), {"command": "status"}, PATIENCE_S)["records"]), count, ingest.pid)
 
@@ -87,14 +88,15 @@ def _bridge(directory: str, count: int) -> float:
         folder.mkdir()
     port = _free_port()
     bridge = f"connection up\naddress {HOST}:{port}\ntopic # in 1\ncleansession false\nrestart_timeout 1\n"
-    with _mosquitto(first, port=port), _mosquitto(second, bridge):
-        _until(lambda: b"Received SUBSCRIBE from" in (first / "log").read_bytes(), "the subscription of the bridge")
+    with _mosquitto(first, port=port) as there, _mosquitto(second, bridge):
+        _until(lambda: b"Received SUBSCRIBE from" in there.log.read_bytes(), "the subscription of the bridge")
     with _mosquitto(first, port=port):
         run_load(publish, port=port, count=count)
-    with _mosquitto(second, bridge) as there:
-        command = ["mosquitto_sub", "-p", str(there), "-t", "bench/#", "-C", str(count), "-F", "%U", "-W", f"{PATIENCE_S:.0f}"]
+    with _mosquitto(second, bridge) as here:
+        reading = ("-t", "bench/#", "-C", str(count), "-F", "%U", "-W", f"{PATIENCE_S:.0f}")
+        command = ["mosquitto_sub", "-p", str(here.address.port), *reading]
         with subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "PATH": PATH}) as reader:
-            _until(lambda: b"Received SUBSCRIBE from" in (second / "log").read_bytes(), "the subscription of the reader")
+            _until(lambda: b"Received SUBSCRIBE from" in here.log.read_bytes(), "the subscription of the reader")
             with _mosquitto(first, port=port):
                 times = [float(line) for line in reader.communicate(timeout=PATIENCE_S)[0].split()]
     if len(times) < count:
@@ -119,23 +121,15 @@ def publish(*, port: int, count: int) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _mosquitto(folder: Path, more: str = "", port: int = 0) -> Iterator[int]:
-    """Run Mosquitto on a folder; it saves what it has at the end. Yields its port."""
-    port = port or _free_port()
-    (folder / "mosquitto.conf").write_text(
-        f"listener {port} {HOST}\nallow_anonymous true\npersistence true\npersistence_location {folder}/\nuser root\n"
-        f"max_queued_messages 0\n{more}"
-    )
-    log = folder / "log"
-    with log.open("wb") as output:
-        command = ["mosquitto", "-v", "-c", str(folder / "mosquitto.conf")]
-        process = subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ, "PATH": PATH})
+def _mosquitto(folder: Path, more: str = "", port: int = 0) -> Iterator[Mosquitto]:
+    """Run Mosquitto on a folder; it saves its messages at the end."""
+    broker = Mosquitto(folder, Address(HOST, port or _free_port()), f"allow_anonymous true\n{more}")
     try:
-        _until(lambda: b" running" in log.read_bytes(), "Mosquitto")
-        yield port
+        broker.start()
+        yield broker
+        broker.save()
     finally:
-        process.terminate()
-        process.wait()
+        broker.kill()
 
 
 def _rate(stored: Callable[[], int], count: int, pid: int) -> tuple[float, float]:

@@ -36,7 +36,7 @@ class ServerAddress(NamedTuple):
         return address_text(self)
 
 
-def _read_address(ctx: click.Context, param: click.Parameter, value: str) -> ServerAddress:
+def read_address(ctx: click.Context, param: click.Parameter, value: str) -> ServerAddress:
     """Host and port; one that is missing is the default's."""
     host, _, port = complete_address(value, DEFAULT_SERVER).rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
@@ -49,7 +49,7 @@ plain_server_option = option(
     *("-s", "--server"),
     others=("-b", "--bootstrap-server", "--brokers", "--broker-list"),
     read_other=lambda text: text.removesuffix(":9092"),  # the server of that Kafka listener
-    callback=_read_address,
+    callback=read_address,
     metavar="HOST[:PORT]",
     envvar="TRIOLOG_SERVER",
     default=DEFAULT_SERVER,
@@ -70,15 +70,16 @@ def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
 
 def server_option(command: F) -> F:
     """`--server`, how the connection is encrypted, and who asks."""
-    return _with_options(command, "--user")
+    return plain_server_option(login_options(command))
 
 
 def server_option_beside_user(command: F) -> F:
     """The same for a command whose `--user` is somebody else."""
-    return _with_options(command, "--login-user")
+    return plain_server_option(login_options(command, "--login-user"))
 
 
-def _with_options(command: F, user: str) -> F:
+def login_options(command: F, user: str = "--user") -> F:
+    """The same without `--server`, for a command that gets the address in another way."""
     file = click.Path(exists=True, dir_okay=False)
     for each in (
         _kept(
@@ -101,7 +102,6 @@ def _with_options(command: F, user: str) -> F:
             is_flag=True,
             help="Use TLS and trust the system's CAs.",
         ),
-        plain_server_option,
     ):
         command = each(command)
     return command

@@ -37,16 +37,18 @@ class ConsoleChild:
 
     listening: socket.socket
     options: Sequence[str] = ()
+    decodes: bool = True
+    """By the schema registry of the server, if it has one. The console has no password for one with users."""
 
     @classmethod
-    def listen(cls, address: Address, options: Sequence[str] = ()) -> ConsoleChild:
+    def listen(cls, address: Address, options: Sequence[str] = (), *, decodes: bool = True) -> ConsoleChild:
         """Raises OSError when it cannot be listened there."""
         family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
         try:
             listening = socket.create_server((address.host, address.port), family=family, backlog=BACKLOG)
         except OSError as exc:
             raise OSError(exc.errno, f"cannot listen on {address}: {exc.strerror}. Choose another address") from exc
-        return cls(listening, options)
+        return cls(listening, options, decodes)
 
     @property
     def address(self) -> Address:
@@ -76,11 +78,12 @@ class ConsoleChild:
         )
 
     def _command(self, addresses: Addresses) -> list[str]:
-        native, control = addresses.native, addresses.control
+        native, control, registry = addresses.native, addresses.control, addresses.schema_registry
         assert native is not None
         return [
             *(sys.executable, "-m", "triolog.tools.cli", "console"),
             *("--server", str(reachable(native)), "--listen-fd", str(self.listening.fileno()), "--parent", str(os.getpid())),
             *(("--control", str(reachable(control))) if control is not None else ()),
+            *(("--schema-registry", f"http://{reachable(registry)}") if registry is not None and self.decodes else ()),
             *self.options,
         ]

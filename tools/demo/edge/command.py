@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import importlib.util
-import signal
 import tempfile
 import time
 from functools import partial
@@ -14,7 +13,7 @@ import click
 
 from ....protocol.extras import how_to_install
 from ..flights import find_source, load_flights
-from ..showing import EXIT_NOT_INSTALLED, Demo, DemoError, run
+from ..showing import EXIT_NOT_INSTALLED, Demo, DemoError, interrupted_by_sigterm, run
 
 
 @click.command
@@ -23,6 +22,7 @@ from ..showing import EXIT_NOT_INSTALLED, Demo, DemoError, run
     "--seed", type=int, default=1, show_default=True, help="Seed that selects how much is upstream before everything is killed."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print only the figures, as JSON.")
+@interrupted_by_sigterm()
 def command(to: str | None, seed: int, as_json: bool) -> None:
     """Write a week of real flights to a disk of 64 MiB without an uplink, then forward it over a slow uplink and a SIGKILL.
 
@@ -41,7 +41,6 @@ def command(to: str | None, seed: int, as_json: bool) -> None:
     from .week import in_a_week
 
     begin, demo = time.perf_counter(), Demo(is_quiet=as_json)
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: something is mounted, processes run
     gc.disable()  # what is loaded stays: collections would find nothing and take a third of the time
     try:
         week = in_a_week(load_flights(source), time.time_ns() // 1_000_000)
@@ -52,6 +51,5 @@ def command(to: str | None, seed: int, as_json: bool) -> None:
     finally:
         gc.enable()
         gc.unfreeze()
-        signal.signal(signal.SIGTERM, before)
     demo.say(f"{time.perf_counter() - begin:.0f} s in all.")
     demo.end(seed=seed)

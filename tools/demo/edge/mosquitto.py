@@ -51,10 +51,19 @@ class Mosquitto:
     def saved(self) -> Path:
         return self.folder / "mosquitto.db"
 
+    @property
+    def log(self) -> Path:
+        return self.folder / "mosquitto.log"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "Mosquitto does not run"
+        return self._process.pid
+
     def start(self) -> None:
         """Start it, and wait until it listens. Raises ProcessFailedError."""
         assert PROGRAM is not None
-        file, log = self.folder / "mosquitto.conf", self.folder / "mosquitto.log"
+        file, log = self.folder / "mosquitto.conf", self.log
         file.write_text(
             f"listener {self.address.port} {self.address.host}\npersistence true\nuser root\n"
             f"persistence_location {self.folder}/\nmax_queued_messages 0\n{self.more}\n"

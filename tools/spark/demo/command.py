@@ -42,14 +42,14 @@ def command(data_dir: Path | None, rows: int | None, seed: int, as_json: bool) -
     installed, 3 when the server failed.
     """
     from ...demo.flights import find_source, load_flights
-    from ...demo.showing import Demo, check_empty, run
+    from ...demo.showing import Demo, check_empty, interrupted_by_sigterm, run
     from .story import run_job_story
 
     _check_installed()
     source = find_source()
     check_empty(data_dir)
     demo = Demo(is_quiet=as_json)
-    with _directory(data_dir) as directory:
+    with interrupted_by_sigterm(), _directory(data_dir) as directory:
         story = partial(run_job_story, demo, source, load_flights(source, rows), directory / "log", directory)
         run(partial(story, seed=seed, config=CONFIG))
     demo.end(seed=seed, data_dir=data_dir)

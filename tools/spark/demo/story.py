@@ -63,7 +63,7 @@ async def run_job_story(
     """Run all chapters."""
     timestamps = [flight.timestamp for flight in flights]
     delay, span = watermark_ms(timestamps)
-    with started_server(data_dir, work_dir) as server:
+    async with started_server(data_dir, work_dir) as server:
         async with connect(server.address, config=ClientConfig(client_id="spark-demo")) as client:
             demo.chapter("A year of departures from New York, in a log")
             await _produce(demo, client, flights)

@@ -359,6 +359,7 @@ def test_the_largest_deltas_need_no_help_of_the_scalar_codec() -> None:
     assert columnar_rows(batch, wanted()) == scalar_rows(batch, wanted())
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("compression_type", [CompressionType.NONE, CompressionType.ZSTD])
 def test_a_value_of_64_mib_is_read_when_its_batch_may_be_that_large(compression_type: CompressionType) -> None:
     value = bytes(64 << 20)

@@ -81,6 +81,20 @@ def test_a_rule_fires_once_for_each_member_that_says_who_it_is(asking: list[str]
     assert told == [member for member in dict.fromkeys(asking) if member][:times]
 
 
+def test_a_rule_fires_for_each_named_member_until_it_joins_again() -> None:
+    faults = Faults()
+    faults.add(rule_of({"error": "REBALANCE_IN_PROGRESS", "rejoining": ["a", "b"]}))
+    requests = ["a", "a", "", "c", "b", "a joins", "a", "b", "new joins", "new", "b joins", "b"]
+    fired = []
+    for request in requests:
+        member, _, is_joining = request.partition(" ")
+        if faults.decide(Subject("Heartbeat", "app", member_id=member, is_joining=bool(is_joining))) is not None:
+            fired.append(request)
+    assert fired == ["a", "a", "b", "b"]
+    (fault,) = faults
+    assert fault.as_json()["rejoining"] == ["a", "b"]
+
+
 def test_the_first_rule_that_fires_decides() -> None:
     faults = Faults()
     first = faults.add(rule_of({"once": True, "error": "NOT_LEADER_OR_FOLLOWER"}))
@@ -115,6 +129,8 @@ def test_a_rule_that_is_removed_lets_go_what_it_holds() -> None:
         (rule_of, {"error": "NOT_COORDINATOR", "disconnect": True}, "only one of these"),
         (rule_of, {"topic": 5, "hold": True}, "not text"),
         (rule_of, {"intercept": "print"}, "is not a function"),
+        (rule_of, {"hold": True, "rejoining": "m-1"}, "not a list of member ids"),
+        (rule_of, {"hold": True, "rejoining": [1]}, "not a list of member ids"),
         (disk_rule_of, {}, "effect is missing"),
         (disk_rule_of, {"effect": "melted"}, "expected one of full"),
         (disk_rule_of, {"effect": "delay"}, "delay_ms belongs"),

@@ -86,8 +86,11 @@ async def test_an_error_without_acks_ends_the_connection(watch: Watch, client: K
     assert await client.is_closed_by_server()
 
 
-async def test_a_produce_that_expired_is_noted_and_counted_once(fast_path: Path, watch: Watch) -> None:
+async def test_a_produce_that_expired_is_noted_and_counted_once(
+    fast_path: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its log answers when the request has its answer already: that changes nothing."""
+    monkeypatch.setattr("triolog.server.loop.reactor.CHECK_S", 0.01)
     gate = GateFileSystem()
     async with support.kafka_server(fast_path, watch=watch, fs=gate) as kafka, kafka.connected() as client:
         await kafka.broker.topics.create(TOPIC)

@@ -260,6 +260,47 @@ async def test_a_partition_without_a_commit_counts_as_in_the_waits() -> None:
         assert await broker.groups.lag(READERS) == 1
 
 
+async def test_heartbeats_of_a_classic_member_get_an_error_until_it_joins_again() -> None:
+    async with triolog.open(MEMORY, topics={TOPIC: 2}, kafka=Address("127.0.0.1", 0)) as broker:
+        assert broker.kafka is not None
+        async with connected(broker.kafka) as client:
+            classic = Classic(client)
+            await classic.form(0, 1)
+            rule = broker.groups.rebalance(GROUP)
+            assert [await classic.beat() for _ in range(3)] == [ErrorCode.REBALANCE_IN_PROGRESS] * 3
+            await classic.form(0, 1)
+            assert [await classic.beat(), rule.fired] == [0, 3]
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "fields"),
+    [
+        ("ConsumerGroupHeartbeat", 1, {"rebalance_timeout_ms": 30_000, "topic_partitions": []}),
+        ("ShareGroupHeartbeat", 1, {}),
+    ],
+)
+async def test_heartbeats_of_a_member_get_an_error_until_it_joins_again_and_those_of_a_new_one_do_not(
+    api: str, version: int, fields: dict[str, Any]
+) -> None:
+    async with triolog.open(MEMORY, topics={TOPIC: 2}, kafka=Address("127.0.0.1", 0)) as broker:
+        assert broker.kafka is not None
+        async with connected(broker.kafka) as client:
+
+            async def beat(member_id: str, epoch: int) -> tuple[int, int]:
+                joining = {"subscribed_topic_names": [TOPIC], **fields} if epoch == 0 else {}
+                body = ask(api, group_id=GROUP, member_id=member_id, member_epoch=epoch, **joining)
+                answer = await client.call(body, version)
+                return answer.error_code, answer.member_epoch
+
+            _, epoch = await beat("old", 0)
+            rule = broker.groups.rebalance(GROUP)
+            assert [code for code, _ in [await beat("old", epoch) for _ in range(2)]] == [ErrorCode.FENCED_MEMBER_EPOCH] * 2
+            _, of_new = await beat("new", 0)
+            assert (await beat("new", of_new))[0] == 0
+            _, epoch = await beat("old", 0)
+            assert [(await beat("old", epoch))[0], rule.fired] == [0, 2]
+
+
 async def test_members_of_both_protocols_of_a_mixed_group_join_again() -> None:
     async with triolog.open(MEMORY, topics={TOPIC: 2}, kafka=Address("127.0.0.1", 0)) as broker:
         assert broker.kafka is not None
@@ -269,8 +310,8 @@ async def test_members_of_both_protocols_of_a_mixed_group_join_again() -> None:
             epoch = (await client.call(JOIN, 1)).member_epoch
             rule = broker.groups.rebalance(GROUP)
             beat = ask("ConsumerGroupHeartbeat", group_id=GROUP, member_id=CONSUMER, member_epoch=epoch)
-            codes = [await classic.beat(), (await client.call(beat, 1)).error_code]
-            assert codes == [ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.FENCED_MEMBER_EPOCH]
-            assert rule.fired == 2
-            rule.remove()
-            assert (await client.call(JOIN, 1)).error_code == 0
+            codes = [code for _ in range(2) for code in (await classic.beat(), (await client.call(beat, 1)).error_code)]
+            assert codes == [ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.FENCED_MEMBER_EPOCH] * 2
+            assert rule.fired == 4
+            assert [(await client.call(JOIN, 1)).error_code, await classic.join(0, 1)] == [0, 0]
+            assert rule.fired == 4

@@ -42,8 +42,8 @@ async def serving(directory: Path, **settings: Any) -> AsyncIterator[door.Broker
 
 
 @pytest.fixture
-async def broker(tmp_path: Path, fs: GateFileSystem) -> AsyncIterator[door.Broker]:
-    async with serving(tmp_path, fs=fs) as broker:
+async def broker(fast_path: Path, fs: GateFileSystem) -> AsyncIterator[door.Broker]:
+    async with serving(fast_path, fs=fs) as broker:
         yield broker
 
 
@@ -128,14 +128,14 @@ async def test_silent_members_are_removed_in_memory_and_in_the_log(broker: door.
     assert (value.members, value.generation, value.current_state_timestamp) == ([], 2, START_MS)
 
 
-async def test_who_waits_when_the_server_stops_is_told_to_look_elsewhere(tmp_path: Path) -> None:
+async def test_who_waits_when_the_server_stops_is_told_to_look_elsewhere(fast_path: Path) -> None:
     answers: list[door.JoinAnswer] = []
 
     async def come(broker: door.Broker) -> None:
         answers.append(await join(broker))
 
     async with trio.open_nursery() as nursery:
-        async with serving(tmp_path) as broker:
+        async with serving(fast_path) as broker:
             await become_member(broker)
             nursery.start_soon(come, broker)
             await until(lambda: state(broker) is door.GroupState.PREPARING_REBALANCE)
@@ -145,8 +145,8 @@ async def test_who_waits_when_the_server_stops_is_told_to_look_elsewhere(tmp_pat
     assert (await coordinator.join(request)).error is ErrorCode.NOT_COORDINATOR
 
 
-async def test_nobody_has_an_assignment_before_it_is_on_the_device(tmp_path: Path, fs: GateFileSystem) -> None:
-    async with serving(tmp_path, fs=fs, durability="fsync") as broker:
+async def test_nobody_has_an_assignment_before_it_is_on_the_device(fast_path: Path, fs: GateFileSystem) -> None:
+    async with serving(fast_path, fs=fs, durability="fsync") as broker:
         await broker.offsets.commit("other", [(PARTITION, 1, None)])
         joined = await join(broker)
         async with held(fs.hold("sync", ".log"), sync, broker, joined):
@@ -166,20 +166,20 @@ async def test_an_assignment_that_cannot_be_written_is_given_to_nobody(broker: d
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
-async def test_a_group_continues_after_a_stop_or_a_kill(tmp_path: Path, mock_clock: MockClock, end: str) -> None:
-    async with serving(tmp_path / "stop") as broker:
+async def test_a_group_continues_after_a_stop_or_a_kill(fast_path: Path, mock_clock: MockClock, end: str) -> None:
+    async with serving(fast_path / "stop") as broker:
         joined = await become_member(broker, group_instance_id="one")
         await broker.offsets.commit(GROUP, [(PARTITION, 5, None)], member=committing(joined))
         before = broker.groups.describe(GROUP)
-        shutil.copytree(tmp_path / "stop", tmp_path / "kill")
-    async with serving(tmp_path / end) as broker:
+        shutil.copytree(fast_path / "stop", fast_path / "kill")
+    async with serving(fast_path / end) as broker:
         assert broker.groups.describe(GROUP) == before
         assert heartbeat(broker, joined) is ErrorCode.NONE
         assert await broker.offsets.commit(GROUP, [(PARTITION, 6, None)], member=committing(joined)) == [None]
         back = await join(broker, group_instance_id="one", supports_skipping_assignment=True)
         assert (back.error, back.generation, back.skip_assignment) == (ErrorCode.NONE, 1, True)
         assert (await sync(broker, back)).assignment == joined.member_id.encode()
-    async with serving(tmp_path / end) as broker:
+    async with serving(fast_path / end) as broker:
         mock_clock.jump(SESSION_MS / 1000 - 0.5)
         await trio.testing.wait_all_tasks_blocked()
         assert state(broker) is door.GroupState.STABLE
@@ -187,8 +187,8 @@ async def test_a_group_continues_after_a_stop_or_a_kill(tmp_path: Path, mock_clo
         await until(lambda: state(broker) is door.GroupState.EMPTY)
 
 
-async def test_records_of_groups_that_wait_are_written_together(tmp_path: Path, fs: GateFileSystem) -> None:
-    async with serving(tmp_path, fs=fs, durability="fsync") as broker:
+async def test_records_of_groups_that_wait_are_written_together(fast_path: Path, fs: GateFileSystem) -> None:
+    async with serving(fast_path, fs=fs, durability="fsync") as broker:
         await broker.offsets.commit("other", [(PARTITION, 1, None)])
         names = [f"group-{number}" for number in range(20)]
         joined = {name: await join(broker, group=name) for name in names}
@@ -207,8 +207,8 @@ async def test_records_of_groups_that_wait_are_written_together(tmp_path: Path, 
         assert len(await listings(broker, ["STABLE"])) == 20
 
 
-async def test_a_group_whose_record_is_too_large_does_not_let_the_others_suffer(tmp_path: Path, fs: GateFileSystem) -> None:
-    async with serving(tmp_path, fs=fs, durability="fsync", topic={"max.message.bytes": "1000"}) as broker:
+async def test_a_group_whose_record_is_too_large_does_not_let_the_others_suffer(fast_path: Path, fs: GateFileSystem) -> None:
+    async with serving(fast_path, fs=fs, durability="fsync", topic={"max.message.bytes": "1000"}) as broker:
         await broker.offsets.commit("other", [(PARTITION, 1, None)])
         joined = {name: await join(broker, group=name) for name in ("first", "large", "small")}
         answers: dict[str, ErrorCode] = {}
@@ -263,8 +263,8 @@ async def test_a_first_commit_is_refused_when_a_member_joins_meanwhile(broker: d
     assert await broker.offsets.fetch(GROUP) == []
 
 
-async def test_offsets_expire_when_the_last_member_has_been_gone_for_the_retention(tmp_path: Path, clock: Clock) -> None:
-    async with serving(tmp_path, clock=clock) as broker:
+async def test_offsets_expire_when_the_last_member_has_been_gone_for_the_retention(fast_path: Path, clock: Clock) -> None:
+    async with serving(fast_path, clock=clock) as broker:
         coordinator = broker.groups
         await broker.offsets.commit(GROUP, [(PARTITION, 4, None)])
         joined = await join(broker)
@@ -282,12 +282,12 @@ async def test_offsets_expire_when_the_last_member_has_been_gone_for_the_retenti
         assert await coordinator.expire() == 1
         assert await listings(broker) == []
         assert len(coordinator._members) == 0
-    async with serving(tmp_path, clock=clock) as broker:
+    async with serving(fast_path, clock=clock) as broker:
         assert await listings(broker) == []
 
 
-async def test_offsets_expire_though_the_log_refused_the_empty_group(tmp_path: Path, fs: GateFileSystem, clock: Clock) -> None:
-    async with serving(tmp_path, clock=clock, fs=fs) as broker:
+async def test_offsets_expire_though_the_log_refused_the_empty_group(fast_path: Path, fs: GateFileSystem, clock: Clock) -> None:
+    async with serving(fast_path, clock=clock, fs=fs) as broker:
         coordinator = broker.groups
         joined = await become_member(broker)
         await broker.offsets.commit(GROUP, [(PARTITION, 5, None)], member=committing(joined))
@@ -302,9 +302,9 @@ async def test_offsets_expire_though_the_log_refused_the_empty_group(tmp_path: P
         assert await listings(broker) == []
 
 
-async def test_offsets_of_topics_that_are_read_are_not_deleted(tmp_path: Path) -> None:
+async def test_offsets_of_topics_that_are_read_are_not_deleted(fast_path: Path) -> None:
     other = TopicPartition("other", 0)
-    async with serving(tmp_path) as broker:
+    async with serving(fast_path) as broker:
         await broker.topics.create("other")
         with pytest.raises(RequestError, match="GROUP_ID_NOT_FOUND"):
             await broker.offsets.delete(GROUP, [PARTITION])
@@ -322,7 +322,7 @@ async def test_offsets_of_topics_that_are_read_are_not_deleted(tmp_path: Path) -
         await broker.groups.leave(GROUP, [door.LeavingMember(joined.member_id)])
         assert await broker.offsets.delete(GROUP, [PARTITION]) == [None]
         assert await broker.offsets.fetch(GROUP) == []
-    async with serving(tmp_path) as broker:
+    async with serving(fast_path) as broker:
         assert await broker.offsets.fetch(GROUP) == []
 
 
@@ -339,9 +339,9 @@ async def test_groups_are_listed_by_state_and_type(broker: door.Broker) -> None:
 
 
 @pytest.mark.parametrize("is_stored", [True, False])
-async def test_only_a_group_without_members_is_deleted(tmp_path: Path, is_stored: bool) -> None:
+async def test_only_a_group_without_members_is_deleted(fast_path: Path, is_stored: bool) -> None:
     """Also one of which the log knows nothing."""
-    async with serving(tmp_path) as broker:
+    async with serving(fast_path) as broker:
         joined = await (become_member if is_stored else join)(broker)
         if is_stored:
             await broker.offsets.commit(GROUP, [(PARTITION, 5, None)], member=committing(joined))
@@ -352,15 +352,15 @@ async def test_only_a_group_without_members_is_deleted(tmp_path: Path, is_stored
         assert await listings(broker) == []
         with pytest.raises(RequestError, match="GROUP_ID_NOT_FOUND"):
             await broker.groups.delete(GROUP)
-    async with serving(tmp_path) as broker:
+    async with serving(fast_path) as broker:
         assert await listings(broker) == []
         if is_stored:
             key = decode_offsets_key((await records_from(broker, OFFSETS))[-1].key or b"")
             assert key == GroupMetadataKey(GROUP)
 
 
-async def test_a_deletion_that_has_begun_refuses_members_and_is_completed(tmp_path: Path, fs: GateFileSystem) -> None:
-    async with serving(tmp_path, fs=fs, durability="fsync") as broker:
+async def test_a_deletion_that_has_begun_refuses_members_and_is_completed(fast_path: Path, fs: GateFileSystem) -> None:
+    async with serving(fast_path, fs=fs, durability="fsync") as broker:
         await broker.groups.leave(GROUP, [door.LeavingMember((await become_member(broker)).member_id)])
         await until(lambda: not broker.groups._members.is_being_stored(GROUP))
         fs.fail("write", f"{OFFSETS_TOPIC}-0/00000000000000000000.log")

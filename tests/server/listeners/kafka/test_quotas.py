@@ -342,7 +342,8 @@ async def test_a_stop_does_not_wait_for_who_is_quiet(fast_path: Path) -> None:
                 assert await client.is_closed_by_server()
 
 
-async def test_a_produce_that_has_expired_is_charged_once(fast_path: Path) -> None:
+async def test_a_produce_that_has_expired_is_charged_once(fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("triolog.server.loop.reactor.CHECK_S", 0.01)
     gate = GateFileSystem()
     async with kafka_server(fast_path, fs=gate) as kafka, kafka.connected() as client:
         await kafka.broker.topics.create(TOPIC, 1)

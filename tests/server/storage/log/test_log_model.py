@@ -463,8 +463,9 @@ class CrashingLogMachine(LogMachine):
     def check_survivors(self, stored: list[ModelBatch], written: list[ModelBatch]) -> None:
         stored, written = appended(stored), appended(written)
         assert [batch for batch in written if batch in stored] == stored
-        lost = [batch for batch in written if batch not in stored]
-        missed = [batch for batch in lost if self.model.log_start_offset < batch.next_offset <= self.promised]
+        start = self.model.log_start_offset
+        lost = [batch for batch in written if batch not in stored and batch.next_offset > start]
+        missed = [batch for batch in lost if batch.next_offset <= self.promised]
         assert not missed, f"{missed} was promised below {self.promised}"
         bases = [segment.base_offset for segment in self.log.segments]
         for batch in lost:
@@ -484,7 +485,9 @@ class CrashingLogMachine(LogMachine):
         self.crash(random.Random(seed))
         self.alter(altered)
         self.open(was_clean=True)
-        self.check_reopened(self.model.batches)
+        stored = self.stored()
+        self.check_survivors(stored, self.model.batches)
+        self.check_reopened(stored)
 
     @rule(
         deed=st.sampled_from(["append", "append", "flush", "roll", "restart", "restart_after_a_kill"]),

@@ -260,6 +260,7 @@ async def test_no_more_goes_than_it_carries(link: SlowLink) -> None:
     assert trio.current_time() - begin >= 0.2 - 1e-6
 
 
+@pytest.mark.merge
 def test_it_is_small_and_nothing_is_left_of_it(tmp_path: Path) -> None:
     with small_disk(tmp_path) as disk:
         assert 40 * MIB < disk.room_bytes <= SIZE_BYTES

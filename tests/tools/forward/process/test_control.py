@@ -61,6 +61,7 @@ def asked(path: Path, line: bytes) -> dict[str, Any]:
     return answer
 
 
+@pytest.mark.merge
 def test_odd_orders_are_answered_with_an_error_and_the_process_stops_when_told(pair: Forwarding, tmp_path: Path) -> None:
     pair.append([b"one"])
     command = ("forward", "--server", str(pair.source.native), "--to", pair.upstream.bootstrap_servers, "--topics", TOPIC)
@@ -173,6 +174,7 @@ def test_the_next_process_reports_a_crash_but_no_clean_end(tmp_path: Path, caplo
     assert caplog.messages == [f"last process crashed or was killed: link=link pid={process.pid}"]
 
 
+@pytest.mark.merge
 def test_a_child_that_aborts_ends_neither_its_server_nor_its_link(tmp_path: Path, upstream: BlockingBroker) -> None:
     """As librdkafka's assertions do, which Python cannot catch."""
     with ServerFolder(tmp_path) as folder:

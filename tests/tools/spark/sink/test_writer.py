@@ -143,6 +143,7 @@ def test_a_missing_topic_is_created_where_the_server_allows_it_and_otherwise_nam
             produced(broker, rows([b"a"]), topic="no topic")
 
 
+@pytest.mark.merge
 def test_value_of_64_mb_is_written_where_the_topic_allows_it(broker: BlockingBroker) -> None:
     broker.create_topic("large", 1, {"max.message.bytes": str(70 * MB)})
     value = bytes(64 * MB)
@@ -189,6 +190,7 @@ def restarting(tmp_path: Any) -> Iterator[Restarting]:
         made.broker.stop()
 
 
+@pytest.mark.merge
 def test_at_least_once_rides_out_a_restart_of_the_server(restarting: Restarting) -> None:
     sent = [b"%03d" % number for number in range(80)]
     restarting.broker.alter_config("u", {"max.message.bytes": str(2 * MB)})
@@ -262,6 +264,7 @@ def test_a_commit_that_was_not_answered_says_that_it_may_have_happened(broker: B
         writer.commit(given, "app", 0, [part])
 
 
+@pytest.mark.merge
 def test_the_largest_commit_fits_into_a_request_and_a_larger_one_says_what_to_do(broker: BlockingBroker) -> None:
     def parts(tasks: int, each: int) -> list[Staged]:
         of_task = tuple(StagedPartition("wide", number, 1, 1) for number in range(each))
@@ -278,6 +281,7 @@ def test_the_largest_commit_fits_into_a_request_and_a_larger_one_says_what_to_do
             writer.commit(options(broker), "app", 0, parts(tasks, each))
 
 
+@pytest.mark.merge
 def test_staged_value_of_64_mb_is_committed_where_the_topic_allows_it(broker: BlockingBroker) -> None:
     broker.create_topic("large", 1, {"max.message.bytes": str(70 * MB)})
     value = bytes(64 * MB)

@@ -306,6 +306,7 @@ def test_errors_that_stay_are_raised_at_once(thread: ServerThread) -> None:
         _read_offsets(_served_reader(thread))
 
 
+@pytest.mark.merge
 def test_a_server_that_stops_answering_is_named_and_costs_the_time_of_the_options_and_no_more(thread: ServerThread) -> None:
     thread.run(
         lambda found: found.faults.append(lambda request: trio.Event() if isinstance(request, m.MetadataRequest) else None)
