@@ -168,18 +168,22 @@ class DerivedFiles:
     lookups: dict[int, LookupFacts] = attrs.field(factory=dict)
     dropped: Dropped = NOTHING_DROPPED
     _written: Facts | None = None
+    _is_durable: bool = True
+    """Whether `_written` is on the device. A clean stop promises that."""
     _unwritten: int = 0
     """Changes of `lookups` since the file was written."""
     is_refused: bool = False
     """Whether the last change could not be written."""
     is_unreadable: bool = False
-    """Whether the file was there, and could not be read."""
+    """Whether the file was there, and could not be read. A log with nothing to say writes it too then: a power cut may have
+    left an empty one, which `verify` would report as damage for as long as the log is idle."""
     is_missing: bool = False
     """Whether the file was not there."""
 
     @classmethod
-    def load(cls, fs: FileSystem, directory: str) -> tuple[DerivedFiles, int]:
-        """Return the facts of the file and its log start offset, 0 when it has none. Raises OSError."""
+    def load(cls, fs: FileSystem, directory: str, *, was_clean: bool) -> tuple[DerivedFiles, int]:
+        """Return the facts of the file and its log start offset, 0 when it has none. Raises OSError. After an unclean stop the
+        file may be in the system's cache alone."""
         try:
             facts = read_facts(fs, directory)
         except (CheckpointError, ValueError) as exc:
@@ -187,7 +191,13 @@ class DerivedFiles:
             return cls(is_unreadable=True), 0
         if facts is None:
             return cls(is_missing=True), 0
-        known = cls(indexes=dict(facts.indexes), lookups=dict(facts.lookups), dropped=facts.dropped, written=facts)
+        known = cls(
+            indexes=dict(facts.indexes),
+            lookups=dict(facts.lookups),
+            dropped=facts.dropped,
+            written=facts,
+            is_durable=was_clean,
+        )
         return known, facts.log_start_offset
 
     def check(self, segment: LogSegment) -> Procedure[None]:
@@ -246,10 +256,16 @@ class DerivedFiles:
         """Return whether enough is new to write the file at a roll."""
         return ROLLS_PER_WRITE * self._unwritten >= len(self.lookups) > 0
 
-    def is_stop_due(self, segments: Sequence[LogSegment]) -> bool:
-        """Return whether a clean stop of a log that was not changed has something to write."""
+    def is_stop_due(self, segments: Sequence[LogSegment], *, durable: bool) -> bool:
+        """Return whether a clean stop of a log that was not changed has something to write, or to force to the device."""
         is_lacking = self._written is None and any(segment.offset_index.entries for segment in segments)
-        return self.is_refused or is_lacking or self.lacks(segments[-1])
+        return (
+            self.is_refused
+            or self.is_unreadable
+            or is_lacking
+            or (durable and not self._is_durable)
+            or self.lacks(segments[-1])
+        )
 
     def lacks(self, segment: LogSegment) -> bool:
         """Return whether the lookup facts of a segment are still to be noted, as after a start that rebuilt its indexes."""
@@ -273,7 +289,8 @@ class DerivedFiles:
         is_stop: bool = False,
     ) -> Procedure[None]:
         """Bring the file up to date, if there is something to say. `must`: raise the OSError when that fails. `is_stop`: write
-        it for every log with entries in an offset index, so that the next start knows whether the file was lost."""
+        it for every log with entries in an offset index, so that the next start knows whether the file was lost. What is in the
+        file, but not on the device, is then written again."""
         bases = [segment.base_offset for segment in segments]
         self.indexes = {base_offset: self.indexes[base_offset] for base_offset in bases if base_offset in self.indexes}
         kept = bases[-MOST_KNOWN:]
@@ -281,7 +298,8 @@ class DerivedFiles:
         facts = Facts(log_start_offset, dict(self.indexes), self.dropped, dict(self.lookups))
         is_empty = not self.indexes and not self.lookups and log_start_offset <= bases[0]
         is_empty = is_empty and not (is_stop and any(segment.offset_index.entries for segment in segments))
-        if facts == self._written or (self._written is None and is_empty):
+        is_known = facts == self._written and (self._is_durable or not (is_stop and durable))
+        if is_known or (self._written is None and is_empty and not self.is_unreadable):
             return
         try:
             yield WriteFiles(partial(_encoded, f"{directory}/{FILE_NAME}", facts), durable)
@@ -292,7 +310,8 @@ class DerivedFiles:
                 LOGGER.warning("cannot write %s/%s, trying again with the next change: %s", directory, FILE_NAME, exc)
             self.is_refused = True
             return
-        self._written, self.is_refused, self._unwritten = facts, False, 0
+        self._written, self._is_durable, self.is_refused, self._unwritten = facts, durable, False, 0
+        self.is_unreadable = False
 
 
 def _facts_of(segment: LogSegment) -> Procedure[IndexFacts | None]:

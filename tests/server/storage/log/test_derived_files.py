@@ -20,6 +20,7 @@ from triolog.server.offline.compact_directory import compact
 from triolog.server.offline.repair import reindex
 from triolog.server.storage.cleaner.selection import choose
 from triolog.server.storage.directory.inventory import read_partition
+from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import CheckpointError
 from triolog.server.storage.indexes.index import IndexTail
 from triolog.server.storage.log.changes import truncate_fully_and_start_at, truncate_to
@@ -31,11 +32,13 @@ from triolog.server.storage.log.retention import (
     oldest_first,
     take_out_below,
 )
+from triolog.server.storage.producers.producer_snapshots import snapshot_paths
 from triolog.server.storage.producers.producer_state import ProducerState
 
 from tests.support.compaction import end_transaction
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.golden import GOLDEN
+from tests.support.inline_log import make_on_device
 from tests.support.logs import START_MS, TOPIC_PARTITION, DrivenLog, batch, open_driven
 
 NAME: Final = "topic-0"
@@ -317,6 +320,37 @@ def test_retention_goes_on_where_the_file_cannot_be_written_and_it_is_tried_agai
     assert driven.run(take_out_below(driven.log, 3, most=9)) == 3
 
 
+def test_after_a_clean_stop_the_producer_snapshot_of_a_roll_is_on_the_device() -> None:
+    fs = CrashFileSystem()
+    make_on_device(fs, "/data/topic-0")
+    driven = open_driven("/data/topic-0", fs=fs)
+    driven.append(batch(producer_id=7, producer_epoch=0, base_sequence=0))
+    driven.roll()
+    driven.close()
+    for path in snapshot_paths("/data/topic-0", 1):
+        assert fs.durable_content(path) == fs.content(path), path
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_after_a_clean_stop_the_file_is_on_the_device(is_killed: bool) -> None:
+    """Otherwise a power cut leaves an older one, whose log start offset would count."""
+    fs = CrashFileSystem()
+    make_on_device(fs, "/data/topic-0")
+    driven = open_driven("/data/topic-0", fs=fs)
+    for _ in range(3):
+        driven.append(batch())
+    driven.run(increment_log_start_offset(driven.log, 2))
+    if is_killed:
+        driven = driven.reopen(was_clean=False)
+        assert driven.log.is_stop_due
+    driven.close()
+    path = f"/data/topic-0/{FILE_NAME}"
+    assert fs.durable_content(path) == fs.content(path)
+    facts = read_facts(fs.crash(None), "/data/topic-0")
+    assert facts is not None
+    assert facts.log_start_offset == 2
+
+
 def test_a_log_without_aborted_transactions_or_deleted_records_has_no_file(tmp_path: Path) -> None:
     driven = open_driven(tmp_path / NAME)
     driven.append(batch())
@@ -338,6 +372,18 @@ def test_an_unreadable_file_is_said_and_made_anew(tmp_path: Path, data: bytes, c
     driven.reopen(was_clean=True)
     assert str(path) in caplog.text
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("was_clean", [True, False])
+def test_an_unreadable_file_of_an_empty_log_is_made_anew_too(tmp_path: Path, was_clean: bool) -> None:
+    """Seed 92 of the simulated worlds: a power cut had left an empty file, and `verify` reported it from then on."""
+    driven = open_driven(tmp_path / NAME)
+    driven.close()
+    (tmp_path / NAME / FILE_NAME).write_bytes(b"")
+    driven.reopen(was_clean=was_clean).close()
+    facts = read_facts(OsFileSystem(), str(tmp_path / NAME))
+    assert facts is not None
+    assert facts.log_start_offset == 0
 
 
 facts = st.builds(
