@@ -17,11 +17,11 @@ from typing import Any, Final
 
 from .groups.lives import Life
 
-REMAKING_STEPS: Final = 16
-LIVING_SHARE: Final = 0.3
+REMAKING_STEPS: Final = 12
+LIVING_SHARE: Final = 0.25
 """Of worlds that have the topic that lives several times: it costs about a sixth of a world."""
 TOPIC_STEPS: Final = 10
-WRITES: Final = 32
+WRITES: Final = 28
 TRANSACTIONS: Final = 6
 CALLS: Final = 6
 SEGMENT_BYTES: Final = ("700", "3000")

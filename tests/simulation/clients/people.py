@@ -108,6 +108,8 @@ class Operator(Inhabitant):
     losses: Losses = attrs.field(init=False)
     _is_spoilt: bool = False
     """Whether anybody has damaged a derived file."""
+    _was_cut: bool = False
+    """Whether the power was ever cut."""
     _has_damaged: bool = False
     """Whether anybody has damaged a batch."""
 
@@ -152,6 +154,7 @@ class Operator(Inhabitant):
             await trio.sleep(POLL_S)
 
     async def _cut_power(self, after: int) -> None:
+        self._was_cut = True
         before = self.device.fs
         await self.server.kill(power=True, after=after)
         self.losses.note(self.who, self.device.time() if before.off_at is None else before.off_at)
@@ -175,6 +178,7 @@ class Operator(Inhabitant):
         while not await self.server.start():
             if self.device.fs.is_off:
                 self.world.add(Happened(**self.now(), what="a power cut during the start"))
+                self._was_cut = True
                 self.losses.note(self.who, self.device.time(), is_starting=True)
                 self.device.cut_power()
                 continue
@@ -271,10 +275,12 @@ class Operator(Inhabitant):
             self.world.add(Wrong(**self.now(), kind="misprint", detail=f"the topics were {before}, and are {found}"))
 
     async def verify(self, for_ms: int) -> None:
-        """`triolog verify` finds no damage after a clean stop, if no device and no person has done any."""
+        """`triolog verify` finds no damage after a clean stop, if no device and no person has done any. A power cut may leave a
+        producer snapshot that nobody can read, and that no start reads because it is not above the log's start."""
         is_good = not self.device.failures and not self._is_spoilt and not self.device.fs.owes_pages()
         await self._end_for_tool("stop")
-        found = [str(each) for path in self._whole_directories() for each in offline.verified(self.device.fs, path)]
+        damages = [each for path in self._whole_directories() for each in offline.verified(self.device.fs, path)]
+        found = [str(each) for each in damages if not (self._was_cut and each.check == "snapshot")]
         if found and is_good and not self._is_damaged():
             self._tool_failed("verify", f"damage in a directory that nobody damaged: {found}")
         await self._begin(for_ms)
