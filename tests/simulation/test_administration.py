@@ -106,8 +106,7 @@ def test_the_transaction_of_a_producer_is_aborted_under_its_feet() -> None:
     assert not committed.records
 
 
-@pytest.mark.parametrize("end", ["stop", "kill"])
-@pytest.mark.parametrize("tool", ["repair", "reindex", "restore", "compact"])
+@pytest.mark.parametrize(("tool", "end"), [("repair", "kill"), ("reindex", "stop"), ("restore", "kill"), ("compact", "stop")])
 def test_a_command_between_two_lives_keeps_every_record(tool: str, end: str) -> None:
     """Of the compacted topic the newest of each key, and nothing else is missing in the other one."""
     args: dict[str, Any] = {"end": end, "for_ms": 0}
