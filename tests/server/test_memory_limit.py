@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import re
 import resource
 import struct
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-import attrs
 import pytest
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.kafka.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -26,6 +22,7 @@ from tests.support.forked_servers import ServerForker
 from tests.support.kafka_admin import BROKER_TYPE
 from tests.support.kafka_server import TOPIC, batch, fetch_partition, fetch_request, produce_request
 from tests.support.kafka_wire import KafkaWire
+from tests.support.memory_cgroup import memory_cgroup
 from tests.support.record_batches import zeros
 from tests.support.server_process import ServerFolder
 from tests.support.wire_client import WireClient
@@ -166,58 +163,3 @@ def test_a_request_above_the_cap_ends_its_connection_and_the_client_is_told_of_t
         send_what_is_taken(client, struct.pack(">i", 12 * MIB + 1))
         assert client.socket.recv(1) == b""
     assert server.stop() == 0
-
-
-ROOT = Path("/sys/fs/cgroup")
-
-
-@attrs.frozen
-class MemoryCgroup:
-    """`kind` is `v1`, `v2`, or `none`: then nothing limits whom it is given."""
-
-    kind: str
-    path: Path | None = None
-
-    def add(self, pid: int) -> None:
-        """A process, and the children that it makes from now on."""
-        if self.path is not None:
-            (self.path / "cgroup.procs").write_text(str(pid))
-
-    def killed(self) -> int:
-        """How many were killed for what they took."""
-        if self.path is None:
-            return 0
-        file = "memory.events" if self.kind == "v2" else "memory.oom_control"
-        found = re.search(r"^oom_kill (\d+)$", (self.path / file).read_text(), re.MULTILINE)
-        return 0 if found is None else int(found[1])
-
-
-@contextmanager
-def memory_cgroup(limit_bytes: int) -> Iterator[MemoryCgroup]:
-    """Everybody in it has to be gone when the block ends."""
-    name = f"triolog-test-{os.getpid()}"
-    for kind, parent, file in (("v2", _own_v2(), "memory.max"), ("v1", ROOT / "memory", "memory.limit_in_bytes")):
-        path = parent / name
-        try:
-            path.mkdir()
-        except OSError:
-            continue
-        try:
-            with (path / file).open("r+") as limit:  # it is there, or this is no memory controller
-                limit.write(str(limit_bytes))
-        except OSError:
-            path.rmdir()
-            continue
-        try:
-            yield MemoryCgroup(kind, path)
-        finally:
-            path.rmdir()
-        return
-    yield MemoryCgroup("none")
-
-
-def _own_v2() -> Path:
-    """The group above our own: one with processes hands nothing down."""
-    lines = Path("/proc/self/cgroup").read_text().splitlines() if Path("/proc/self/cgroup").exists() else []
-    own = next((line[3:].strip("/") for line in lines if line.startswith("0::")), "")
-    return (ROOT / own).parent if own else ROOT

@@ -30,6 +30,8 @@
 | hanging | a transaction that is open after it was aborted |
 | users, quotas | not what was set last, nor anything that may have been |
 | remade | a topic that was created again under its name has something of the deleted one, or not what it was given |
+| http | a response to a program that appends over HTTP names other offsets than those of its records, or refuses them |
+| mirror | a mirror accepts a write, is promoted in part, or differs from its source (`pairs`) |
 
 Those of members of groups and of stages: `groups.ownership`, `groups.deliveries`, `groups.stages`.
 

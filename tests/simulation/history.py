@@ -318,6 +318,14 @@ class Wrong(Event):
 
 
 @attrs.frozen(kw_only=True)
+class Cut(Event):
+    """A life has ended in front of an operation of the disk, after so many changes. Empty: it was over before."""
+
+    changes: int
+    operation: str
+
+
+@attrs.frozen(kw_only=True)
 class Happened(Event):
     """Something that is nobody's promise: a kill, a cut, a move of the clock."""
 

@@ -393,6 +393,19 @@ AFTER_A_LOSS: Final[list[Row]] = [
     ("", [lost(0), with_config(**CONFIG, flush_messages="1"), KEYED[1:], survived(L, M), stored(L, M)]),
     ("lost", [lost(0), with_config(**CONFIG, flush_messages="1"), KEYED[1:], survived(L), stored(L)]),
     ("lost", [lost(0), with_config(**CONFIG, flush_messages="1"), KEYED[1:], survived(M), stored(M)]),
+    # seed "short 228": a hole in a compacted log has taken a record, which comes again
+    *(
+        (
+            kind,
+            [
+                *(with_config(**CONFIG), send("a:0#k1"), polled(0, (K,), 1)),
+                *(send("b:0#k2", producer="q"), acknowledged(1, "b:0#k2"), lost(100)),
+                survived(*found(1, "b:0#k2"), gaps=gaps, end_offset=2),
+                *(acknowledged(2, "a:0#k1"), *stored(*found(1, "b:0#k2", "a:0#k1"))),
+            ],
+        )
+        for kind, gaps in (("", (range(1),)), ("duplicate", ()))
+    ),
     # what was about to be deleted need not be synced
     *(
         (kind, [SENT, then, survived(), send("b:0"), acknowledged(0, "b:0"), stored(*found(0, "b:0"))])

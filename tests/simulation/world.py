@@ -73,8 +73,6 @@ KINDS: Final[dict[str, type[Inhabitant]]] = {
     "mixer": Mixer,
 }
 LARGE: Final = 2**30
-HANGING_S: Final = 130.0
-"""Until the server has ended transactions that nobody ends, and those of which a loss has taken half."""
 LIMIT_S: Final = 3600.0
 """Of a world, after which something waits for ever."""
 
@@ -94,7 +92,6 @@ class World:
     history: History
     partitions: dict[str, int]
     topic_ids: dict[str, bytes] = attrs.field(factory=dict)
-    committing: set[str] = attrs.field(factory=set)
     lives: TopicLives = attrs.field(init=False)
     unsaid: int = 0
     """Offsets at which the reader of everything met damage in a closed segment that the log does not know of."""
@@ -162,7 +159,7 @@ class World:
         self.device.fs.forget_failures()
         self.device.fs.replug_directory(self.device.rng)
         await self._restart(operator)
-        await trio.sleep(HANGING_S)
+        await trio.sleep(self.script.calm_s)
 
     async def _restart(self, operator: Operator) -> None:
         self.add(Happened(at_ms=self.at_ms(), who="operator", what="restart"))

@@ -268,6 +268,23 @@ COPIED: Final = (
     + typed("$ python -c \"from again import copy; print(copy('data', '127.0.0.1:9095', 'flights'))\"", "4")
 )
 
+COFFEES: Final = """
+```python title="coffees.py"
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+servers = {"bootstrap.servers": "kafka.example:9092"}
+producer = Producer(servers)
+producer.produce("orders", b"latte")
+producer.flush()
+consumer = Consumer({**servers, "group.id": "baristas"})
+consumer.commit(offsets=[TopicPartition("orders", 0, 1)], asynchronous=False)
+consumer.close()
+```
+```console
+$ python coffees.py
+```
+"""
+
 PREPARED: Final[dict[str, dict[str, str]]] = {
     "analysis.md": {"from triolog.tools import arrow\n\n\ndef copy": BLOCK + COPIED},
     "cli.md": {
@@ -294,6 +311,7 @@ PREPARED: Final[dict[str, dict[str, str]]] = {
         "$ triolog forward --from-dir": STOPPED,
     },
     "kafka-migration.md": {"$ triolog verify": MIGRATED},
+    "mirror.md": {"$ triolog serve --config second.toml": COFFEES},
     "operations/directories.md": {"[topic.flights]": BLOCK + ADOPTED},
     "operations/gaps.md": {"$ triolog gaps list": MISSING + SERVED + created("payments")},
     "operations/security.md": {
@@ -326,6 +344,7 @@ NOT_RUN: Final[dict[str, dict[str, str]]] = {
     "contributing.md": {"make test": "it is the suite itself"},
     "edge.md": {
         "make edge-demo": "it mounts a file system and takes a minute: tests/tools/demo/edge runs it",
+        "TRIOLOG_TEST=long make test": "it is a test of the long tier",
         'data_dirs = ["/var/lib/triolog"]': MQTT,
         "triolog ingest mqtt": MQTT,
         "triolog serve --native": FILES,

@@ -16,6 +16,7 @@ from tests.support.logs import START_MS
 
 from .. import history as h
 from ..clocks import LONGEST_STEP_MS
+from ..groups.events import Staged
 
 COPY: Final = "copy of "
 ENDLESS: Final = 2**63
@@ -121,6 +122,8 @@ class Facts:
     """Which have lost records or markers of which somebody was told."""
     passed: dict[TopicPartition, int] = attrs.field(factory=lambda: defaultdict(int))
     """Up to which offset anybody has read, or was told of."""
+    staged: set[str] = attrs.field(factory=set)
+    """What a crash tears out of a commit comes behind the rest of it."""
     missed: dict[str, h.Lost] = attrs.field(factory=dict)
     """Records that somebody was told of, with the first loss after which they were not there."""
     shaken: set[str] = attrs.field(factory=set)
@@ -262,6 +265,8 @@ class Facts:
                 self.clock.append((event.at_ms, self.clock[-1][1] + event.ms))
             case h.Damaged():
                 self.damaged[event.partition].append(event.offsets)
+            case Staged():
+                self.staged.update(event.ids)
             case h.Torn():
                 self.torn[event.partition] += event.gaps
             case h.Lost():

@@ -34,8 +34,6 @@ class Surroundings(Protocol):
     network: Network
     partitions: dict[str, int]
     topic_ids: dict[str, bytes]
-    committing: set[str]
-    """Drivers that wait for the answer to a commit."""
     lives: TopicLives
     server: Server
     """For what no client can bring about."""

@@ -38,6 +38,7 @@ from tests.simulation.clients.readers import Native, records_in
 from tests.simulation.clocks import CLOCKS
 from tests.simulation.device import offline
 from tests.simulation.device.disk import Device
+from tests.simulation.device.moments import MOMENTS
 from tests.simulation.device.rot import (
     Hit,
     cut_end,
@@ -45,15 +46,32 @@ from tests.simulation.device.rot import (
     damage_in,
     flip_in_batch,
     flip_in_topics,
+    has_batches,
     put_topics_back,
+    raise_start,
     stored_topics,
 )
-from tests.simulation.history import ClockMoved, Damaged, Happened, Lost, StartForgotten, Survived, Torn, Trimmed, Trims, Wrong
+from tests.simulation.history import (
+    ClockMoved,
+    Cut,
+    Damaged,
+    Happened,
+    Lost,
+    StartForgotten,
+    Survived,
+    Torn,
+    Trimmed,
+    Trims,
+    Wrong,
+)
 from tests.simulation.lives import LIVING
 from tests.simulation.script import Step
 from tests.simulation.server import Server
 
 PATIENCE_S: Final = 8.0
+"""For a moment."""
+SHORT_PATIENCE_S: Final = 2.0
+"""For a change of the disk."""
 POLL_S: Final = 0.005
 PASSING: Final = frozenset({("write", "ENOSPC"), ("sync", "ENOSPC")})
 """What no log goes offline for."""
@@ -137,28 +155,36 @@ class Operator(Inhabitant):
         await self._begin(for_ms)
 
     async def kill(self, for_ms: int, after: int, when: str = "now", again: int = 0) -> None:
-        await self._wait_for(when)
-        await self.server.kill(power=False, after=after)
+        await self._end_life(after, when, power=False)
         await self._begin(for_ms, again)
 
-    async def power(self, for_ms: int, after: int, when: str = "now", again: int = 0) -> None:
-        await self._wait_for(when)
-        await self._cut_power(after)
+    async def power(self, for_ms: int, after: int, when: str = "now", again: int = 0, left: str = "") -> None:
+        await self._end_life(after, when, power=True, left=left)
         await self._begin(for_ms, again)
 
-    async def _wait_for(self, when: str) -> None:
-        """Until a log is being compacted (`child`), or what a driver has staged is being committed (`stage`), for a while."""
+    async def crash(self, before: int, left: str, life_ms: int) -> None:
+        """End a life of `life_ms` in front of one of its changes of the disk, the first for `before` 0. `left`: all that was
+        written (`all`, as when a process is killed), or see `Device.cut_power`."""
+        disk, first = self.device.fs, self.device.fs.changes
+        power, patience_s = left != "all", life_ms / 1000
+        await self._end_life(before, "now", power=power, left=left if power else "", patience_s=patience_s)
+        is_over = disk.off_at is None or disk.changes - first != before
+        self.world.add(Cut(**self.now(), changes=disk.changes - first, operation="" if is_over else disk.cut_operation))
+        await self._begin(0)
+
+    async def _end_life(self, after: int, when: str, *, power: bool, left: str = "", patience_s: float | None = None) -> None:
+        """`when`: a moment of the disk, or while a log is being compacted (`child`)."""
         until = trio.current_time() + PATIENCE_S
-        awaited = {"child": self.server.children, "stage": self.world.committing}
-        while when in awaited and not awaited[when] and trio.current_time() < until:
+        while when == "child" and not self.server.children and trio.current_time() < until:
             await trio.sleep(POLL_S)
-
-    async def _cut_power(self, after: int) -> None:
-        self._was_cut = True
-        before = self.device.fs
-        await self.server.kill(power=True, after=after)
-        self.losses.note(self.who, self.device.time() if before.off_at is None else before.off_at)
-        self.device.slowest_s = self.device.latency_s
+        before, moment = self.device.fs, when if when in MOMENTS else ""
+        if patience_s is None:
+            patience_s = PATIENCE_S if moment else SHORT_PATIENCE_S
+        await self.server.kill(power=power, after=after, moment=moment, left=left, patience_s=patience_s)
+        if power:
+            self._was_cut = True
+            self.losses.note(self.who, self.device.time() if before.off_at is None else before.off_at)
+            self.device.slowest_s = self.device.latency_s
 
     async def _stop(self) -> None:
         self._check_service()
@@ -335,6 +361,23 @@ class Operator(Inhabitant):
 
     def _tool_failed(self, tool: str, said: str) -> None:
         self.world.add(Wrong(**self.now(), kind=tool, detail=self.device.without_paths(said)))
+
+    async def overstart(self, topic: str, partition: int, by: int, for_ms: int) -> None:
+        """After a kill the checkpoint says that a log starts after its end. Readers lose all that it had, and people do not."""
+        where = TopicPartition(topic, partition)
+        await self._end("kill")
+        kept: list[bytes] = []
+        fs = self.device.fs
+        for directory in self.device.directories:
+            if not self._is_broken(directory) and fs.is_directory(f"{directory}/{where}"):
+                start, batches = raise_start(fs, directory, where, by)
+                self.world.add(Trims(**self.now(), partition=where, before_offset=start))
+                self._has_damaged = True
+                self.world.add(Damaged(**self.now(), partition=where, first_offset=0, next_offset=start))
+                kept += batches
+        await self._begin(for_ms)
+        if not has_batches(self.device.fs, [f"{directory}/{where}" for directory in self.device.directories], kept):
+            self.world.add(Wrong(**self.now(), kind="thrown away", detail=f"{where}: no file has what was in it"))
 
     def _is_broken(self, directory: str) -> bool:
         return self.device.fs.broken == directory

@@ -30,6 +30,7 @@ PRODUCE_BY_ID_VERSION: Final = 13
 INIT_VERSION: Final = 4
 PATIENCE_S: Final = 20.0
 PAUSE_S: Final = 0.1
+DEAF_PAUSE_S: Final = 0.2
 IN_FLIGHT: Final = 5
 EVERY: Final = 16
 """One of so many records has a batch in its value."""
@@ -129,6 +130,7 @@ class KafkaProducer(KafkaInhabitant):
     _batches: list[Batch] = attrs.field(factory=list)
     _given: trio.Event = attrs.field(factory=trio.Event)
     _is_over: bool = False
+    _deaf_until: float = 0.0
 
     async def run(self, steps: list[Step]) -> None:
         try:
@@ -156,6 +158,10 @@ class KafkaProducer(KafkaInhabitant):
                 return False
             await self._introduce()
         return True
+
+    async def deafen(self, for_ms: int) -> None:
+        """Get no answer for a while, whatever was done."""
+        self._deaf_until = trio.current_time() + for_ms / 1000
 
     def _take(self, where: TopicPartition, count: int, deadline: float, topic_id: bytes = NO_TOPIC_ID) -> None:
         assert self._identity is not None
@@ -203,6 +209,9 @@ class KafkaProducer(KafkaInhabitant):
                 continue
             flight = self._next_flight()
             answers = await self._ask(flight)
+            if trio.current_time() < self._deaf_until:
+                answers = []
+                await trio.sleep(DEAF_PAUSE_S)
             self._settle(flight, answers)
             if len(answers) < len(flight) or (flight and self._batches[:1] == flight[:1]):
                 await trio.sleep(PAUSE_S)

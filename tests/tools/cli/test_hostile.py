@@ -360,8 +360,17 @@ READERS = {
 }
 
 
-@pytest.mark.parametrize("name", [*STATE_FILES, "topics-in-creation.json", "meta.properties", "producer-id-block"])
-@pytest.mark.parametrize("command", READERS)
+BOUNDED_FILES = [*STATE_FILES, "topics-in-creation.json", "meta.properties", "producer-id-block"]
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        pytest.param(name, command, marks=() if row % len(BOUNDED_FILES) == column else pytest.mark.merge)
+        for row, command in enumerate(READERS)
+        for column, name in enumerate(BOUNDED_FILES)
+    ],
+)
 def test_a_file_that_is_too_large_is_no_traceback(name: str, command: str, logs: StoppedLogs) -> None:
     path = logs.path / name
     path.touch()

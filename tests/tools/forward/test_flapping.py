@@ -24,10 +24,8 @@ PATIENCE_S: Final = 120.0
 def test_outages_lose_no_record_and_exactly_once_doubles_none(monkeypatch: pytest.MonkeyPatch, delivery: str) -> None:
     for name in ("FIRST_PAUSE_MS", "LONGEST_PAUSE_MS", "LONGEST_REFUSED_MS"):
         monkeypatch.setattr(f"triolog.tools.forward.pacing.{name}", 20)
-    with (
-        FlappingLink(HOURS, seed=len(delivery)) as uplink,
-        forwarding(kafka_advertised=Address("127.0.0.1", uplink.port)) as pair,
-    ):
+    with FlappingLink(HOURS, seed=len(delivery)) as uplink, forwarding() as pair:
+        pair.upstream.call_now(lambda: pair.upstream._target.life.advertise(Address("127.0.0.1", uplink.port)))
         listener = pair.upstream.kafka
         assert listener is not None
         uplink.target = lambda: (listener.host, listener.port)
