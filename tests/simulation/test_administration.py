@@ -98,6 +98,13 @@ def test_a_hanging_transaction_is_aborted(aborts: bool) -> None:
     assert everything.end_offset == committed.end_offset
 
 
+def test_a_world_lasts_until_the_server_has_aborted_what_hangs() -> None:
+    """Seed 80: there was no operator any more."""
+    hang = {"topic": "plain", "partition": 0, "count": 3, "pause_ms": 0, "aborts": False}
+    [everything, committed] = events(world([Step(135_000, "hanger 0", "hang", hang)]), h.Stored)[0]
+    assert (everything.end_offset, committed.end_offset) == (4, 4)
+
+
 def test_the_transaction_of_a_producer_is_aborted_under_its_feet() -> None:
     transaction = {"parts": [{"topic": "plain", "partition": 0, "count": 4}], "end": "commit", "pause_ms": 2000}
     steps = [Step(500, "mover 0", "transaction", transaction), Step(1500, "admin 0", "abort", {"transactional_id": "mover"})]

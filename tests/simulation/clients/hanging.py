@@ -17,6 +17,7 @@ from triolog.protocol.types import TopicPartition
 
 from tests.simulation.clients.inhabitant import KafkaInhabitant
 from tests.simulation.history import Acknowledged, Ended, GivenUp, Send, Sent, Wrong
+from tests.simulation.script import Step
 from tests.support.crash_fs import PowerCut
 from tests.support.kafka_wire import ask
 
@@ -25,11 +26,18 @@ from .producers import INIT_VERSION
 MARKERS_VERSION: Final = 1
 NO_COORDINATOR_EPOCH: Final = 0
 PATIENCE_S: Final = 5.0
+ABORTED_S: Final = 130.0
+"""In which the server aborts what hangs."""
 
 
 @attrs.define(eq=False)
 class Hanger(KafkaInhabitant):
     _hung: int = 0
+
+    async def run(self, steps: list[Step]) -> None:
+        """It stays until the server has aborted what it has left open. Others may have been calm for long by then."""
+        await super().run(steps)
+        await trio.sleep(ABORTED_S)
 
     async def hang(self, topic: str, partition: int, count: int, pause_ms: int, aborts: bool) -> None:
         """Leave records in a transaction, and end it after a pause or leave that to the server. It is never committed."""
