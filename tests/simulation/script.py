@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Self
 
 import attrs
 
+from tests.simulation.administration import administration
 from tests.simulation.clocks import clock_steps, starts_in_1970
-from tests.simulation.groups.lives import Life, lives
+from tests.simulation.groups.lives import lives
 from tests.simulation.posts import posts
 
 DURATION_MS: Final = 300_000
@@ -67,7 +68,7 @@ class Script:
     def limits(self) -> Mapping[str, Any]:
         """What the server is configured with."""
         scrub = {"scrub_bytes_per_second": 2**30, "scrub_interval_ms": 20_000} if self.rots else {}
-        return {"cleaner_enable": self.has_keys, **scrub}
+        return {"cleaner_enable": self.has_keys or any(step.who == "owner 0" for step in self.steps), **scrub}
 
     def with_steps(self, steps: Iterable[Step]) -> Self:
         return attrs.evolve(self, steps=tuple(steps))
@@ -98,7 +99,7 @@ def script_of(seed: str) -> Script:
     weights = {who: weight for who, weight in WEIGHTS.items() if not (calm and who == "operator")}
     if KEYED in topics:
         weights |= KEYED_WEIGHTS
-    others = [*remakes(seed, busy_ms, is_rough=not calm), *posts(seed, topics, busy_ms)]
+    others = [*administration(seed, topics, busy_ms, is_rough=not calm), *posts(seed, topics, busy_ms)]
     if in_1970 := starts_in_1970(seed):
         topics["plain"]["config"]["retention.ms"] = "40000"
         topics["plain"]["config"].pop("retention.bytes", None)
@@ -334,23 +335,6 @@ class _Chances:
         kind = rng.choice(("index", "aborted", "aborted", "producers", "epochs", "evidence", "checkpoint"))
         how = rng.choice(("lose", "cut") if kind == "index" else ("lose", "cut", "garble"))
         return {"directory": rng.randrange(self.directories), "kind": kind, "how": how, **end}
-
-
-REMAKING_STEPS: Final = 16
-
-
-def remakes(seed: str, busy_ms: Sequence[int], *, is_rough: bool) -> list[Life]:
-    """The steps of the one that does so, and what the operator does soon after some of them."""
-    rng = random.Random(f"{seed}/remakes")
-    steps: list[Life] = []
-    for _ in range(REMAKING_STEPS):
-        at_ms = rng.choice(busy_ms) + int(rng.expovariate(1 / 1500))
-        what = rng.choice(("fill", "remake", "remake"))
-        steps.append((at_ms, "remaker 0", what, {"count": rng.choice((1, 2, 5, 12)), "share": rng.choice((0.0, 0.5, 1.0))}))
-        if is_rough and rng.random() < 0.3:
-            end = {"for_ms": 0, "after": rng.randrange(30), "when": "now", "again": 0}
-            steps.append((at_ms + rng.choice((5, 200, 1000)), "operator", rng.choice(("kill", "power")), end))
-    return steps
 
 
 def shrink(script: Script, fails: Callable[[Script], bool], *, tries: int = 400) -> Script:

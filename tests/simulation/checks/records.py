@@ -67,7 +67,7 @@ def _is_forgotten(known: Known, facts: Facts) -> bool:
     """Whether all that a producer sent to a partition before may be gone. A start after an unclean stop then finds only the
     marker of its transaction, and knows its epoch but no sequence, as Kafka's does."""
     where = known.partition
-    if facts.configs.get(where.topic, {}).keys() & {"retention.ms", "retention.bytes"}:
+    if any(setting.config.keys() & {"retention.ms", "retention.bytes"} for setting in facts.settings.get(where.topic, ())):
         return True
     trimmed = facts.trimmed.get(where, 0)
     before = (each for each in facts.acknowledged[where] if facts.sent[each].producer == known.producer)
