@@ -52,6 +52,7 @@ IDEMPOTENCE: Final = "idempotence across a broker restart"
 ADMINISTRATION: Final = "administration of topics"
 SEEK_BY_TIME: Final = "seek by time"
 WATERMARKS: Final = "watermarks"
+OAUTH: Final = "SASL OAUTHBEARER"
 
 NO_STREAMS: Final = {BY_TASKS: "only Java has Kafka Streams"}
 NO_STATIC_MEMBERS: Final = {STATIC: "no static members"}
@@ -152,7 +153,12 @@ CLIENTS: Final = {
             tier=LONG,
             family=PYTHON_AND_RUST,
             running=program("rust-rdkafka", external_programs.rust),
-            cannot={**CANNOT_DESCRIBE, **NO_SHARE_GROUPS, **NO_STREAMS},
+            cannot={
+                OAUTH: "rust-rdkafka's admin client does not request a token",
+                **CANNOT_DESCRIBE,
+                **NO_SHARE_GROUPS,
+                **NO_STREAMS,
+            },
         ),
         Client(
             name="franz-go",
@@ -172,7 +178,7 @@ CLIENTS: Final = {
                 **dict.fromkeys((WATERMARKS, ADMINISTRATION), "kafka-go cannot delete records"),
                 IDEMPOTENCE: "kafka-go's writer is not idempotent",
                 **dict.fromkeys(TRANSACTIONS, "kafka-go's writer has no transactions"),
-                "SASL OAUTHBEARER": "kafka-go has no OAUTHBEARER",
+                OAUTH: "kafka-go has no OAUTHBEARER",
                 **NO_STATIC_MEMBERS,
                 **NO_COOPERATION,
                 **NO_KIP_848,
