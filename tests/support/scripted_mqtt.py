@@ -56,14 +56,21 @@ class Peer:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         self._stream.close()
 
-    def greet(self, *, session: bool = False, reason: int = 0, granted: int | None = None) -> Packet:
-        """Accept the connection and the subscription, or refuse one of them. Returns CONNECT."""
+    def greet(
+        self, *, session: bool = False, reason: int = 0, granted: int | None = None, early: Sequence[bytes] = ()
+    ) -> Packet:
+        """Accept the connection and the subscription, or refuse one of them. Returns CONNECT. `early`: messages of the session
+        that the link has to acknowledge before SUBACK is sent."""
         connect = self.expect(CONNECT)
         self._send(0x20, bytes((session, reason, 0)))
         if reason == 0:
             asked = self.expect(SUBSCRIBE)
             count = (len(asked.body) - 3) // (2 + len(FILTER) + 1)
             code = asked.body[-1] & 3 if granted is None else granted
+            for packet_id, payload in enumerate(early, 1):
+                self.publish(payload, packet_id)
+            for packet_id in range(1, len(early) + 1):
+                assert self.expect(PUBACK).packet_id == packet_id
             self._send(0x90, asked.body[:2] + b"\0" + bytes((code,)) * count)
         return connect
 

@@ -38,7 +38,7 @@ class Broker:
         self.refused: dict[str, str] = {}
         """Filter -> why the broker refused it."""
         self.granted_qos: int | None = None
-        """The lowest of all filters; None: the broker has not answered."""
+        """The lowest of all filters; None: SUBACK has not arrived."""
         self._is_wanted = is_wanted
         self._messages: list[Message] = []
         self._released: list[int] = []
@@ -71,7 +71,11 @@ class Broker:
         self._until(lambda: self._is_connected, "no response to CONNECT")
 
     def subscribe(self, *, is_first: bool) -> None:
-        """Subscribe to the filters. Raises TryAgainError. `is_first`: of the process, whose filters may be new."""
+        """Subscribe to the filters. Raises TryAgainError. `is_first`: of the process, whose filters may be new.
+
+        The messages of the session come first. If they are more than is read at a time, SUBACK is after them, and `granted_qos`
+        is set later.
+        """
         from paho.mqtt.subscribeoptions import SubscribeOptions
 
         link = self.link
@@ -90,7 +94,7 @@ class Broker:
 
         self._client.on_subscribe = subscribed
         self._client.subscribe(asked)
-        self._until(lambda: self.granted_qos is not None, "no response to SUBSCRIBE")
+        self._until(lambda: self.granted_qos is not None or self._is_full, "no response to SUBSCRIBE")
 
     def receive(self, timeout_s: float) -> tuple[list[Message], list[int]]:
         """Wait for messages and released packet ids, and return all that have arrived. Raises TryAgainError."""
@@ -140,6 +144,11 @@ class Broker:
         client.on_message, client.on_connect, client.on_disconnect = self._take, self._connected, self._disconnected
         return client
 
+    @property
+    def _is_full(self) -> bool:
+        """Whether as many packets have arrived as are read at a time."""
+        return len(self._messages) + len(self._released) >= 2 * self.link.receive_maximum
+
     def _turn(self, timeout_s: float) -> None:
         """Wait for the socket, then read every packet that is there, up to as many messages as may be unacknowledged."""
         client = self._client
@@ -152,7 +161,7 @@ class Broker:
                 if events & select.POLLOUT:
                     client.loop_write()
             before = -1
-            while before < (now := len(self._messages) + len(self._released)) < 2 * self.link.receive_maximum:
+            while before < (now := len(self._messages) + len(self._released)) and not self._is_full:
                 before = now
                 client.loop_read()
                 self._take_deferred()

@@ -92,8 +92,11 @@ class Ingest(LinkLoop):
             broker = Broker(self.settings, lambda: self.wishes.version == self._seen)
             try:
                 self._begin(store, broker)
-                is_over = False
+                is_over = is_granted = False
                 while self.wishes.version == self._seen:
+                    if not is_granted and broker.granted_qos is not None:
+                        is_granted = True
+                        self._granted(broker, broker.granted_qos)
                     since_s = self.wishes.drains_since_s
                     messages, released = broker.receive(IDLE_S)
                     kept = fitting(messages, store.unreleased, released, is_over=is_over)
@@ -120,12 +123,13 @@ class Ingest(LinkLoop):
             store.forget()
         broker.subscribe(is_first=not self._sessions)
         self._sessions += 1
-        if broker.granted_qos is not None:
-            self.progress.granted(broker.granted_qos)
+        self._happened(LinkEvent.CONNECTED)
+
+    def _granted(self, broker: Broker, qos: int) -> None:
+        self.progress.granted(qos)
         self.progress.troubled({f"filter {name}": reason for name, reason in broker.refused.items()})
         for name, reason in broker.refused.items():
             self._log.error("link %s: %s refuses the filter %s: %s", self.settings.name, broker, name, reason)
-        self._happened(LinkEvent.CONNECTED)
 
     def _store(self, store: Store, messages: list[Message], released: list[int]) -> None:
         link = self.settings

@@ -280,6 +280,17 @@ def test_a_broker_that_exceeds_the_receive_maximum_sends_the_rest_again() -> Non
             assert values(server) == [b"%d" % number for number in every]
 
 
+def test_more_messages_than_the_receive_maximum_ahead_of_suback_are_stored_and_the_refused_filter_is_reported() -> None:
+    """Mosquitto sends all messages of the session before SUBACK, and with `max_inflight_messages 0` without a limit."""
+    early = [b"%d" % number for number in range(50)]
+    with scripted() as (broker, server):
+        link = broker.link(server, receive_maximum=2)
+        with Running(link), broker.greeted(session=True, early=early, granted=0x87):
+            assert values(server) == early
+            until(lambda: counts(link, "troubles") == ({f"filter {FILTER}": "Not authorized"},), "the refusal")
+            assert counts(link, "state", "failures") == ("running", 0)
+
+
 def test_refusals_of_the_broker_are_said_and_tried_again() -> None:
     with scripted() as (broker, server):
         link = broker.link(server)
