@@ -81,13 +81,13 @@ test-long: $(VENV)/.installed-test
 test-spark-kill: $(VENV)/.installed-test
 	TRIOLOG_TEST=long TRIOLOG_TEST_SPARK_KILLS=10 $(BIN)/python -m pytest -o faulthandler_timeout=3000 tests/tools/spark/jvm/test_kills.py $(ARGS)
 
-# Worlds of seeds 0 to SEEDS - 1, or the one of SEED. ARGS=... goes to the simulation: --first N, --jobs N, --keep FOLDER.
+# Worlds of seeds 0 to SEEDS - 1, or the one of SEED. ARGS=... goes to the simulation: --short, --enumerate, --first N, --jobs N.
 simulate: $(VENV)/.installed-test
 	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),100) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-# Which of the planted faults the worlds find: NAMES="last-five ..." or all of them, in SEEDS worlds each.
+# The worlds that are kept find their planted faults. With SEEDS=2000, new short lives and long worlds search: NAMES="last-five ...".
 simulate-planted: $(VENV)/.installed-test
-	$(BIN)/python -m tests.simulation.planted --seeds $(or $(SEEDS),100) $(NAMES)
+	$(BIN)/python -m tests.simulation.planted $(if $(SEEDS),--seeds $(SEEDS)) $(NAMES)
 
 # Real clients of seven families against a server that is killed every 10 to 40 s, for MINUTES, then a check of all that they did
 # and were told. ARGS=... : --families ..., --rate N, --folder FOLDER.

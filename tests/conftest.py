@@ -59,7 +59,6 @@ BEGUN_FIRST: Final = (
     "tests/test_readme.py",
     "tests/tools/forward/test_delivery.py",
     "tests/server/listeners/kafka/test_security_clients.py",
-    "tests/server/test_sigkill_topics.py",
     "tests/tools/ingest/test_sigkill.py",
     "tests/tools/ingest/test_file_sigkill.py",
     "tests/server/listeners/kafka/test_many_partitions.py",

@@ -95,6 +95,13 @@ def test_a_trio_program_does_not_load_the_other_faces() -> None:
     assert run("-c", loaded % (others,)) == "\n"
 
 
+@pytest.mark.parametrize("face", ["aio", "blocking"])
+def test_a_program_with_a_broker_does_not_load_the_client(face: str) -> None:
+    loaded = "import sys, triolog; triolog.%s.open; print(*(name for name in sys.modules if name in %s))"
+    clients = ("triolog.tools.client.blocking", "triolog.tools.client.connection", "triolog.tools.client.producer")
+    assert run("-c", loaded % (face, clients)) == "\n"
+
+
 def test_every_name_of_it_is_there() -> None:
     assert dir(triolog) == sorted(triolog.__all__)
     assert [name for name in triolog.__all__ if not hasattr(triolog, name)] == []

@@ -5,20 +5,24 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from .tools.client.blocking import BlockingClient as connect
-
 if TYPE_CHECKING:
     from .server.embedded.blocking import open as open
     from .server.embedded.joining_blocking import open_or_join as open_or_join
+    from .tools.client.blocking import BlockingClient as connect
 
 __all__ = ["connect", "open", "open_or_join"]
 
-_PLACES: Final = {"open": "blocking", "open_or_join": "joining_blocking"}
+_PLACES: Final = {
+    "connect": ("tools.client.blocking", "BlockingClient"),
+    "open": ("server.embedded.blocking", "open"),
+    "open_or_join": ("server.embedded.joining_blocking", "open_or_join"),
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Import a function when it is used: systems without a server have clients. Raises AttributeError, ImportError."""
+    """Import a function when it is used: a program has a broker or a client. Raises AttributeError, ImportError."""
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    opened = globals()[name] = getattr(import_module(f".server.embedded.{_PLACES[name]}", __package__), name)
-    return opened
+    module, attribute = _PLACES[name]
+    function = globals()[name] = getattr(import_module(f".{module}", __package__), attribute)
+    return function

@@ -26,7 +26,7 @@ VARIABLE_PREFIX: Final = "TRIOLOG_"
 OTHER_VARIABLES: Final = frozenset(
     {
         *("TRIOLOG_TEST", "TRIOLOG_SERVER", "TRIOLOG_TLS", "TRIOLOG_TLS_CA", "TRIOLOG_TLS_CERT", "TRIOLOG_FORWARD_DIR"),
-        *("TRIOLOG_USER", "TRIOLOG_PASSWORD", "TRIOLOG_PASSWORD_FILE", "TRIOLOG_INGEST_DIR"),
+        *("TRIOLOG_USER", "TRIOLOG_PASSWORD", "TRIOLOG_PASSWORD_FILE", "TRIOLOG_INGEST_DIR", "TRIOLOG_MIRROR_DIR"),
     }
 )
 """Variables of that prefix that are not the server's: the size of the test suite, settings of clients, the place of links."""

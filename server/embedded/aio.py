@@ -10,19 +10,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import partial, wraps
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, Unpack
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack
 
 import trio
 
 from ...protocol.following import Follow as Follow
 from ...protocol.following import FollowedRecord as FollowedRecord
 from ...protocol.former import warn_former
-from ..fake.proxies import AwaitedCaller, Proxy, awaited, awaited_sync, made
+from ..fake.proxies import AwaitedCaller, FaultCounts, Proxy, StandsFor, awaited, awaited_sync, made
 from ..fake.token_issuer import TokenIssuer
+from ..fake.views.fault_views import FaultsView, FaultView, RequestsView
 from ..fake.views.former import FormerLogCalls
 from ..fake.views.groups_view import GroupsView
 from ..fake.views.log_view import LogView
@@ -35,6 +36,8 @@ from .records import Transaction
 
 T = TypeVar("T")
 B = TypeVar("B")
+V = TypeVar("V")
+P = ParamSpec("P")
 
 
 class Call(Generic[T]):
@@ -235,6 +238,54 @@ class AioLog(FormerLogCalls, Proxy[LogView, AwaitedCaller]):
     discard = awaited_sync(LogView.discard)
 
 
+class AioFault(FaultCounts[AwaitedCaller]):
+    """A rule in force."""
+
+    release = awaited_sync(FaultView.release)
+    remove = awaited_sync(FaultView.remove)
+    wait_fired = awaited(FaultView.wait_fired)
+
+
+def _fault(
+    method: Callable[Concatenate[V, P], FaultView],
+) -> Callable[Concatenate[StandsFor[V, AwaitedCaller], P], Coroutine[Any, Any, AioFault]]:
+    """A method that returns a rule."""
+
+    @wraps(method)
+    async def call(proxy: StandsFor[V, AwaitedCaller], /, *arguments: P.args, **keywords: P.kwargs) -> AioFault:
+        return AioFault(await awaited_sync(method)(proxy, *arguments, **keywords), proxy._caller)
+
+    return call
+
+
+class AioFaults(Proxy[FaultsView, AwaitedCaller]):
+    """`broker.faults`."""
+
+    add = _fault(FaultsView.add)
+    add_rule = _fault(FaultsView.add_rule)
+    disk = _fault(FaultsView.disk)
+    clear = awaited_sync(FaultsView.clear)
+
+    async def of_disk(self) -> list[AioFault]:
+        """The rules of the device."""
+        return [AioFault(view, self._caller) for view in await self._caller.call_now(self._target.of_disk)]
+
+
+class AioRequests(Proxy[RequestsView, AwaitedCaller]):
+    """`broker.requests`: the last ones; `find()` returns all of them, oldest first. Only Kafka's protocol is noted."""
+
+    @property
+    def last(self) -> int:
+        """The number of the newest request; 0 before the first."""
+        return self._target.last
+
+    find = awaited_sync(RequestsView.find)
+    count = awaited_sync(RequestsView.count)
+    clear = awaited_sync(RequestsView.clear)
+    wait_for = awaited(RequestsView.wait_for)
+    tail = awaited_sync(RequestsView.tail)
+
+
 class AioGroups(Proxy[GroupsView, AwaitedCaller]):
     """`broker.groups`. Raises RequestError where the broker would answer one."""
 
@@ -248,6 +299,8 @@ class AioGroups(Proxy[GroupsView, AwaitedCaller]):
     members = awaited_sync(GroupsView.members)
     wait_assigned = awaited(GroupsView.wait_assigned)
     kick = awaited(GroupsView.kick)
+    rebalance = _fault(GroupsView.rebalance)
+    freeze = _fault(GroupsView.freeze)
 
 
 class AioTokens(Proxy[TokenIssuer, AwaitedCaller]):
@@ -288,6 +341,16 @@ def for_tasks(follow: Follow, caller: AioThread[Any]) -> Follow:
 
 class AioBroker(AioThread[EmbeddedBroker], EmbeddedThread):
     """A running broker, to be called from the tasks of the loop that has opened it. `open` opens it."""
+
+    @property
+    def faults(self) -> AioFaults:
+        """Return a view of injected faults; see docs/testing-with-triolog.md."""
+        return AioFaults(self._target.faults, self)
+
+    @property
+    def requests(self) -> AioRequests:
+        """Return a view of the requests of Kafka clients."""
+        return AioRequests(self._target.requests, self)
 
     @property
     def groups(self) -> AioGroups:

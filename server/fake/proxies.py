@@ -158,10 +158,7 @@ def made(kind: Callable[[T, C], R], method: Callable[Concatenate[V, P], T]) -> C
     return call
 
 
-# ---- the views of a broker, for programs without trio --------------------------------------------------------------------
-
-
-class BlockingFault(Proxy[FaultView, Caller]):
+class FaultCounts(Proxy[FaultView, C]):
     """A rule in force, and its effects so far."""
 
     @property
@@ -181,6 +178,13 @@ class BlockingFault(Proxy[FaultView, Caller]):
     def fired(self) -> int:
         """Return the number of requests that the rule has acted on."""
         return self._target.fired
+
+
+# ---- the views of a broker, for programs without trio --------------------------------------------------------------------
+
+
+class BlockingFault(FaultCounts[Caller]):
+    """A rule in force."""
 
     release = at_once(FaultView.release)
     remove = at_once(FaultView.remove)

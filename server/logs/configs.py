@@ -59,7 +59,7 @@ class Copies(Generic[S]):
 
     async def load(self) -> S:
         """Read what is stored. Raises CheckpointError, OSError."""
-        states = await self._manager.disk.call(self._read_all)
+        states = await self._manager.disk.call_briefly(self._read_all)
         newest = max(states, key=lambda state: state.generation)
         self._generation = newest.generation
         self.state = newest

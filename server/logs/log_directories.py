@@ -278,7 +278,7 @@ class LogDirectories:
         """Put the clean marker into every directory in service whose `id` is not in `unclean`."""
         for directory in list(self.live):
             if id(directory) not in unclean:
-                await self.disk.call(directory.mark_clean, at=directory.path)
+                await self.disk.call_briefly(directory.mark_clean, at=directory.path)
 
     def close(self) -> None:
         for directory in self._locked:

@@ -69,7 +69,7 @@ class UndatedRecords:
 
     async def begin(self) -> None:
         """Check the clock and mark what this start may append. All logs are open and no actor runs."""
-        state = await self.directories.disk.call(self._read)
+        state = await self.directories.disk.call_briefly(self._read)
         self._generation, self.episodes, self._suspended = state.generation, state.episodes, state.suspended
         newest_ms, evidence = self._newest()
         floor_ms = max(EARLIEST_MS, newest_ms - MAX_STEP_MS)

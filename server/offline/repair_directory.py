@@ -37,6 +37,7 @@ from ..storage.disk.checkpoints import (
 )
 from ..storage.disk.filesystem import FileSystem
 from ..storage.errors import CheckpointError
+from ..system.clock import NowMs, system_now_ms
 from .findings import Collector, Finding, Observer
 from .repair import Action, Workshop, repair_partition
 from .verify import DirectorySays, check_partition, is_swapping, read_directory_files
@@ -79,6 +80,7 @@ def repair_directory(
     *,
     dry_run: bool,
     acted: Callable[[Action], None],
+    now_ms: NowMs = system_now_ms,
 ) -> RepairSummary:
     """Repair what is damaged. `observer` is told of the checks before, `acted` of each action. Raises OSError."""
     actions: list[Action] = []
@@ -87,7 +89,7 @@ def repair_directory(
         actions.append(action)
         acted(action)
 
-    return _Repair(fs, directory, observer, Workshop(fs, tell, dry_run=dry_run), actions).run()
+    return _Repair(fs, directory, observer, Workshop(fs, tell, now_ms, dry_run=dry_run), actions).run()
 
 
 @attrs.define(eq=False, repr=False)

@@ -92,7 +92,7 @@ class Stages:
         disk = self._manager.disk
         for directory in self._manager.log_directories.live:
             try:
-                found = await disk.call(lambda path: list(find_staged(disk.fs, path)), directory.path)
+                found = await disk.call_briefly(lambda path: list(find_staged(disk.fs, path)), directory.path)
             except OSError as exc:
                 LOGGER.error("cannot list staged files in %s: %s", directory.path, exc)
                 continue

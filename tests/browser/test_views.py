@@ -109,6 +109,18 @@ def test_a_view_shows_its_data_to_everybody(seen: Opened, pattern: str, how: str
     assert width <= wide, "the page is wider than the window"
 
 
+def test_the_overview_shows_a_mirror_whose_source_cannot_be_reached(chromium: Browser, axe: Path, tmp_path: Path) -> None:
+    table = f'[[mirror]]\nfrom = "127.0.0.1:1"\nstate_dir = "{tmp_path}/mirrors"\n'
+    (tmp_path / "mirror.toml").write_text(table)
+    with ServerFolder(tmp_path, arguments=("--config", str(tmp_path / "mirror.toml"))) as of_server:
+        native = json.loads(of_server.start().ready_file.read_text())["native"]
+        with console_of(native) as console, opened(chromium, console, axe) as found:
+            mirror = found.go("/").get_by_role("region", name="Mirrors").get_by_role("listitem")
+            expect(mirror).to_contain_text("source from 127.0.0.1:1: connecting, lag unknown. cannot connect to 127.0.0.1:1")
+            found.check_accessible()
+            found.check_quiet()
+
+
 def test_a_page_that_is_not_there_says_so(chromium: Browser, axe: Path, served: Served) -> None:
     with opened(chromium, served.console, axe) as found:
         page = found.go("/topics/nowhere")

@@ -1,4 +1,4 @@
-"""The table client by feature in docs/kafka-compatibility.md: written by a run, and what a run is compared with."""
+"""The tables client by feature in docs/kafka-compatibility.md, one for a family of clients: a run writes or compares them."""
 
 from __future__ import annotations
 
@@ -34,17 +34,21 @@ class Table:
     versions: Mapping[str, str]
     cannot: Mapping[tuple[str, str], str]
     """Client and feature -> why the library cannot."""
+    families: Mapping[str, str]
+    """Client -> the heading of its table: one with all clients would be too wide to read."""
 
     def lines(self) -> list[str]:
-        clients = list(dict.fromkeys(client for client, _ in self.cells))
-        features = list(dict.fromkeys(feature for _, feature in self.cells))
         notes = list(dict.fromkeys(why for cell, why in self.cannot.items() if cell in self.cells))
-        rows = [["", *(f"{client} {self.versions[client]}" for client in clients)], ["---"] * (1 + len(clients))]
-        for feature in features:
-            rows.append([feature, *(self._text((client, feature), notes) for client in clients)])
-        table = ["| " + " | ".join(row) + " |" for row in rows]
-        table[1] = "|" + "|".join(rows[1]) + "|"
-        return [*table, "", *(f"{number}. {why}" for number, why in enumerate(notes, 1))]
+        tables = [line for family in dict.fromkeys(self.families.values()) for line in self._table(family, notes)]
+        return [*tables, *(f"{number}. {why}" for number, why in enumerate(notes, 1))]
+
+    def _table(self, family: str, notes: list[str]) -> list[str]:
+        clients = [client for client, of in self.families.items() if of == family]
+        features = dict.fromkeys(feature for _, feature in self.cells)
+        head = ["", *(f"{client} {self.versions[client]}" for client in clients)]
+        rows = [[feature, *(self._text((client, feature), notes) for client in clients)] for feature in features]
+        lines = ["| " + " | ".join(row) + " |" for row in (head, *rows)]
+        return [f"**{family}**", "", lines[0], "|" + "---|" * len(head), *lines[1:], ""]
 
     def _text(self, cell: tuple[str, str], notes: list[str]) -> str:
         outcome = self.cells[cell]
@@ -53,15 +57,18 @@ class Table:
 
 def documented(page: str) -> dict[tuple[str, str], Outcome]:
     """The cells that the page has, without versions and footnotes."""
-    rows = [[part.strip() for part in line.strip("|").split("|")] for line in _between(page) if line.startswith("|")]
-    if not rows:
-        return {}
-    clients = [text.split()[0] for text in rows[0][1:]]
-    return {
-        (client, row[0]): Outcome(re.sub(r" \(\d+\)$", "", text))
-        for row in rows[2:]
-        for client, text in zip(clients, row[1:], strict=True)
-    }
+    found: dict[tuple[str, str], Outcome] = {}
+    clients: list[str] = []
+    for line in _between(page):
+        if not line.startswith("| "):
+            continue
+        feature, *texts = (part.strip() for part in line.strip("|").split("|"))
+        if not feature:
+            clients = [text.split()[0] for text in texts]
+        else:
+            outcomes = (Outcome(re.sub(r" \(\d+\)$", "", text)) for text in texts)
+            found |= {(client, feature): outcome for client, outcome in zip(clients, outcomes, strict=True)}
+    return found
 
 
 def replaced(page: str, table: Table) -> str:

@@ -73,7 +73,7 @@ def _settings(bootstrap: str, access: Access) -> dict[str, Any]:
     return settings
 
 
-def _received(message: confluent_kafka.Message) -> Received:
+def received(message: confluent_kafka.Message) -> Received:
     if message.error() is not None:
         raise KafkaException(message.error())
     return Received(
@@ -84,6 +84,12 @@ def _received(message: confluent_kafka.Message) -> Received:
         value=message.value(),
         headers=tuple(message.headers() or ()),
     )
+
+
+def offset_of(delivered: confluent_kafka.Message) -> int:
+    """Return the offset in a delivery report, -1 without one."""
+    offset: int | None = delivered.offset()
+    return -1 if offset in (None, UNKNOWN_OFFSET) else offset
 
 
 @attrs.define(eq=False)
@@ -117,8 +123,7 @@ class ConfluentProducer:
         assert self.client.flush(DEADLINE_S) == 0, "the client still waits for acknowledgements"
         if errors:
             raise KafkaException(errors[0])
-        offsets = [delivered[slot].offset() for slot in range(len(messages))]
-        return [-1 if offset in (None, UNKNOWN_OFFSET) else offset for offset in offsets]
+        return [offset_of(delivered[slot]) for slot in range(len(messages))]
 
     def begin(self) -> None:
         self.client.begin_transaction()
@@ -141,7 +146,7 @@ class ConfluentConsuming:
 
     def poll(self) -> list[Received]:
         found = self.consumer.consume(100, timeout=POLL_S)
-        return [_received(message) for message in found if message.error() is None or message.error().code() not in AWAY]
+        return [received(message) for message in found if message.error() is None or message.error().code() not in AWAY]
 
     def commit(self) -> None:
         self.consumer.commit(asynchronous=False)
@@ -185,9 +190,7 @@ class ConfluentDriver(PythonDriver):
     def _settings(self, **settings: Any) -> dict[str, Any]:
         return {**_settings(self.bootstrap, self.access), **settings}
 
-    @contextmanager
-    def producer(self, **wanted: Any) -> Iterator[ConfluentProducer]:
-        asked = Producing(**wanted)
+    def _producing(self, asked: Producing) -> dict[str, Any]:
         settings = self._settings(**{"acks": asked.acks, "compression.type": asked.codec, "linger.ms": 1})
         if asked.transactional_id:
             settings["transactional.id"] = asked.transactional_id
@@ -195,24 +198,32 @@ class ConfluentDriver(PythonDriver):
             settings["enable.idempotence"] = asked.idempotent
         if asked.max_bytes is not None:
             settings["message.max.bytes"] = asked.max_bytes
-        producer = ConfluentProducer(confluent_kafka.Producer(settings), self._settings())
+        return settings
+
+    @contextmanager
+    def producer(self, **wanted: Any) -> Iterator[ConfluentProducer]:
+        asked = Producing(**wanted)
+        producer = ConfluentProducer(confluent_kafka.Producer(self._producing(asked)), self._settings())
         if asked.transactional_id:
             producer.client.init_transactions(DEADLINE_S)
         yield producer
         del producer.client  # its threads end with it
 
-    @contextmanager
-    def _consumer(self, *, committed: bool = False) -> Iterator[confluent_kafka.Consumer]:
-        settings = self._settings(
+    def _reading(self, *, committed: bool = False) -> dict[str, Any]:
+        return self._settings(
             **{
                 "group.id": "unused",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
                 "fetch.wait.max.ms": 50,
+                "fetch.error.backoff.ms": 1,
                 "isolation.level": "read_committed" if committed else "read_uncommitted",
             }
         )
-        with closing(confluent_kafka.Consumer(settings)) as consumer:
+
+    @contextmanager
+    def _consumer(self, *, committed: bool = False) -> Iterator[confluent_kafka.Consumer]:
+        with closing(confluent_kafka.Consumer(self._reading(committed=committed))) as consumer:
             yield consumer
 
     def read(self, topic: str, count: int, *, starts: dict[int, int], committed: bool = False) -> list[Received]:
@@ -221,19 +232,11 @@ class ConfluentDriver(PythonDriver):
         with self._consumer(committed=committed) as consumer:
             consumer.assign([TopicPartition(topic, number, offset) for number, offset in starts.items()])
             while len(found) < count and time.monotonic() < deadline:
-                found += [_received(message) for message in consumer.consume(count - len(found), timeout=POLL_S)]
+                found += [received(message) for message in consumer.consume(count - len(found), timeout=POLL_S)]
         return found
 
-    def _consuming(self, member: PolledMember, group: str, topic: str, instance: str, assignor: str) -> ConfluentConsuming:
-        settings = self._settings(
-            **{
-                "group.id": group,
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "fetch.wait.max.ms": 50,
-                "isolation.level": "read_committed",
-            }
-        )
+    def _joining(self, group: str, instance: str, assignor: str) -> dict[str, Any]:
+        settings = {**self._reading(committed=True), "group.id": group, "auto.offset.reset": "earliest"}
         if assignor == SERVER:
             settings["group.protocol"] = "consumer"
         else:
@@ -241,7 +244,10 @@ class ConfluentDriver(PythonDriver):
             settings |= {"partition.assignment.strategy": strategy, "heartbeat.interval.ms": 50, "session.timeout.ms": 10_000}
         if instance:
             settings["group.instance.id"] = instance
-        consumer = confluent_kafka.Consumer(settings)
+        return settings
+
+    def _consuming(self, member: PolledMember, group: str, topic: str, instance: str, assignor: str) -> ConfluentConsuming:
+        consumer = confluent_kafka.Consumer(self._joining(group, instance, assignor))
         consumer.subscribe(
             [topic],
             on_assign=lambda _, given: member.given(each.partition for each in given),

@@ -17,9 +17,10 @@ DEADLINE_S: Final = 60.0
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 EARLIEST: Final = 0
 OAUTHBEARER: Final = "OAUTHBEARER"
+RANGE: Final = "range"
 COOPERATIVE: Final = "cooperative"
 SERVER: Final = "server"
-"""Assignors besides `range`: the cooperative one that the client has, and those of the server (KIP-848)."""
+"""Assignors besides `range`: the cooperative one that the client has, and those of the server (`group.protocol=consumer`)."""
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -118,7 +119,7 @@ class Driver(Protocol):
     def partitions(self, topic: str) -> set[int]:
         """The partitions of a topic, as metadata says; none where there is no such topic."""
 
-    def member(self, group: str, topic: str, *, instance: str = "", assignor: str = "range") -> Member: ...
+    def member(self, group: str, topic: str, *, instance: str = "", assignor: str = RANGE) -> Member: ...
 
     def transform(self, group: str, source: str, target: str, count: int, *, transactional_id: str, commit: bool) -> None:
         """Consume, transform, produce: records of partition 0 from its start, and the group's offset, in one transaction."""

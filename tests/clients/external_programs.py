@@ -1,7 +1,8 @@
 """The programs that drive clients of other languages: built once below `build/clients`, each under a lock of its own.
 
-Node's packages come with npm, Go's with the module proxy, Java's with Maven; what was built is remembered by the hash of its
-sources, so that later runs ask nobody. What is not here makes its tests skip with the reason, and fail where `CI` is set.
+Node's packages come with npm, Go's with the module proxy, Rust's with Cargo, Java's with Maven; what was built is remembered by
+the hash of its sources, so that later runs ask nobody. What is not here makes its tests skip with the reason, and fail where
+`CI` is set.
 """
 
 from __future__ import annotations
@@ -50,13 +51,14 @@ def unavailable(reason: str) -> NoReturn:
     pytest.skip(f"this client is not here: {reason}")
 
 
-def kafkajs() -> Command:
+def node(client: str) -> Command:
+    """`client`: the folder of its program."""
     _need("node", "npm")
 
     def build(folder: Path) -> None:
-        _install_packages(SOURCES / "kafkajs", folder)
+        _install_packages(SOURCES / client, folder)
 
-    return "node", str(_built("kafkajs", build) / "main.js")
+    return "node", str(_built(client, build) / "main.js")
 
 
 def axe_core() -> Path:
@@ -117,7 +119,7 @@ def _go(program: str, package: str, *, into: str, how: Sequence[str] = ("build",
 
 
 def go(client: str) -> Command:
-    """`client`: franz-go or sarama, which are one program."""
+    """`client`: franz-go, kafka-go or sarama, which are one program."""
     return str(_go("clients", ".", into="go")), client
 
 
@@ -127,6 +129,16 @@ def soaking_go() -> Command:
 
 def franz_go_tests() -> Path:
     return _go("kgo.test", "github.com/twmb/franz-go/pkg/kgo", into="franz-go-tests", how=("test", "-c"))
+
+
+def rust() -> Command:
+    _need("cargo")
+
+    def build(folder: Path) -> None:
+        shutil.copytree(SOURCES / "rust", folder, dirs_exist_ok=True)
+        _run(folder, "cargo", "build", "--quiet")
+
+    return (str(_built("rust", build, beside=("src",)) / "target" / "debug" / "clients"),)
 
 
 def _java(main: str, folder: str, *, into: str, version: str | None = None, beside: Sequence[str] = ()) -> Command:

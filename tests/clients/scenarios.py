@@ -20,9 +20,11 @@ from tests.clients.driver import (
     COOPERATIVE,
     EARLIEST,
     OAUTHBEARER,
+    RANGE,
     SERVER,
     Driver,
     Given,
+    Member,
     Message,
     Sharer,
     SharingDriver,
@@ -55,6 +57,11 @@ class Cell:
     """Nobody else's at this broker."""
     restart: Callable[[], None]
     """Only with a broker of its own."""
+    assignor: str = RANGE
+    """Of its members, unless the scenario chooses."""
+
+    def member(self, group: str, topic: str, *, instance: str = "") -> Member:
+        return self.driver.member(group, topic, instance=instance, assignor=self.assignor)
 
     def name(self, of: str) -> str:
         """A topic, group or transactional id that nobody else uses."""
@@ -75,6 +82,7 @@ class Feature:
     broker: Broker
     mechanism: str | None
     """How the client logs in."""
+    assignor: str
 
     @property
     def slug(self) -> str:
@@ -85,12 +93,14 @@ FEATURES: Final[dict[str, Feature]] = {}
 """By name, in the order of the table."""
 
 
-def feature(name: str, *, broker: Broker = Broker.PLAIN, mechanism: str | None = None) -> Callable[[Scenario], Scenario]:
+def feature(
+    name: str, *, broker: Broker = Broker.PLAIN, mechanism: str | None = None, assignor: str = RANGE
+) -> Callable[[Scenario], Scenario]:
     """A row, which may stand above a function more than once."""
 
     def register(function: Scenario) -> Scenario:
         assert name not in FEATURES, name
-        FEATURES[name] = Feature(name, function, broker, mechanism)
+        FEATURES[name] = Feature(name, function, broker, mechanism, assignor)
         return function
 
     return register
@@ -220,18 +230,19 @@ def idempotence_across_a_broker_restart(cell: Cell) -> None:
 PARTITIONS = 4
 
 
+@feature("groups: members come, read, commit and go (KIP-848)", assignor=SERVER)
 @feature("groups: members come, read, commit and go")
 def members_come_read_commit_and_go(cell: Cell) -> None:
     driver, group, topic = cell.driver, cell.name("group"), cell.topic(partitions=PARTITIONS)
     with driver.producer() as producer:
         for partition in range(PARTITIONS):
             producer.send(topic, messages("a", "b", partition=partition))
-        first = driver.member(group, topic)
+        first = cell.member(group, topic)
         assert first.assigned(PARTITIONS)[0] == set(range(PARTITIONS))
         assert len(first.received(2 * PARTITIONS)) == 2 * PARTITIONS
         first.commit()
         assert driver.committed(group, topic) == dict.fromkeys(range(PARTITIONS), 2)
-        second = driver.member(group, topic)
+        second = cell.member(group, topic)
         shares = [first.assigned(PARTITIONS // 2)[0], second.assigned(PARTITIONS // 2)[0]]
         assert shares[0] | shares[1] == set(range(PARTITIONS))
         assert driver.group(group) == ("Stable", 2)
@@ -244,16 +255,17 @@ def members_come_read_commit_and_go(cell: Cell) -> None:
     assert driver.group(group) == ("Empty", 0)
 
 
+@feature("groups: static members (KIP-848)", assignor=SERVER)
 @feature("groups: static members")
 def a_static_member_comes_back_without_a_rebalance(cell: Cell) -> None:
-    driver, group, topic = cell.driver, cell.name("group"), cell.topic(partitions=PARTITIONS)
-    first = driver.member(group, topic, instance="first")
+    group, topic = cell.name("group"), cell.topic(partitions=PARTITIONS)
+    first = cell.member(group, topic, instance="first")
     first.assigned(PARTITIONS)
-    second = driver.member(group, topic, instance="second")
+    second = cell.member(group, topic, instance="second")
     held, _ = second.assigned(PARTITIONS // 2)
     before = first.assigned(PARTITIONS // 2)
     second.leave()
-    second = driver.member(group, topic, instance="second")
+    second = cell.member(group, topic, instance="second")
     assert second.assigned(PARTITIONS // 2)[0] == held
     assert first.assigned(PARTITIONS // 2) == before
     second.leave()
@@ -292,7 +304,7 @@ def _two_members_keep_what_they_may(cell: Cell, assignor: str) -> None:
 
 @feature("groups: a rolling change of the protocol (KIP-848)")
 def members_change_to_the_servers_groups_and_back_one_by_one(cell: Cell) -> None:
-    for assignor in ("range", COOPERATIVE):
+    for assignor in (RANGE, COOPERATIVE):
         _roll(cell, assignor)
 
 
@@ -319,6 +331,7 @@ def _roll(cell: Cell, assignor: str) -> None:
     assert driver.committed(group, topic) == dict.fromkeys(range(PARTITIONS), 3)
 
 
+@feature("groups: offsets are reset (KIP-848)", assignor=SERVER)
 @feature("groups: offsets are reset")
 def offsets_of_a_group_are_reset(cell: Cell) -> None:
     driver, group, topic = cell.driver, cell.name("group"), cell.topic()
@@ -326,7 +339,7 @@ def offsets_of_a_group_are_reset(cell: Cell) -> None:
         producer.send(topic, messages("a", "b", "c"))
     driver.reset(group, topic, {0: 2})
     assert driver.committed(group, topic) == {0: 2}
-    member = driver.member(group, topic)
+    member = cell.member(group, topic)
     assert [each.value for each in member.received(1)] == [b"c"]
     member.leave()
 

@@ -1,7 +1,8 @@
 """Every feature through every client; the table in docs/kafka-compatibility.md is what a whole run of this file has found.
 
 `TRIOLOG_WRITE_TABLE=1` writes it. Otherwise a whole run is compared with it, and fails where the two differ. The commit tier
-runs librdkafka's cells; the merge tier runs the other clients of Python, and builds the programs of Go, Node and Java.
+runs librdkafka's cells. The merge tier runs the other clients of Python, and builds the programs of Go, Node and Java. The long
+tier adds Rust, whose program compiles librdkafka.
 """
 
 from __future__ import annotations
@@ -29,14 +30,11 @@ from tests.clients.driver import Access
 from tests.clients.external_programs import ProgramUnavailableError
 from tests.clients.scenarios import FEATURES, Broker, Cell, Feature
 from tests.support.certificates import Certificates
-from tests.support.counts import MERGE, is_at_least
+from tests.support.counts import is_at_least
 from tests.support.server_process import ServerFolder
 from tests.support.tokens import unsecured
 
-COMMIT_CLIENT: Final = "confluent-kafka"
 WRITE: Final = "TRIOLOG_WRITE_TABLE"
-"""What a library does differently from others of its kind shows here first: batches, membership, transactions."""
-"""Those of Go are compiled for minutes on a fresh machine."""
 
 pytestmark = [
     pytest.mark.timeout(900),  # the first test of a program builds it
@@ -97,7 +95,7 @@ def whole_table(found: Found, request: pytest.FixtureRequest) -> Iterator[None]:
     """Behind the last cell: what a whole run has found is written, or compared."""
     yield
     cannot = {(client.name, name): why for client in CLIENTS.values() for name, why in client.cannot.items()}
-    unasked = {(client.name, name) for client in CLIENTS.values() for name in FEATURES if _is_unasked(client, name)}
+    unasked = {(client.name, name) for client in CLIENTS.values() for name in FEATURES if _is_unasked(client)}
     cells_of = [(client, name) for client in CLIENTS if client not in found.absent for name in FEATURES]
     wanted = [cell for cell in cells_of if cell not in unasked]
     cells = {cell: Outcome.CANNOT if cell in cannot else found.cells.get(cell) for cell in wanted}
@@ -106,14 +104,16 @@ def whole_table(found: Found, request: pytest.FixtureRequest) -> Iterator[None]:
         return  # a part of the suite
     if os.environ.get(WRITE):
         assert not found.absent, f"not written: {', '.join(found.absent)} did not run"
-        PAGE.write_text(replaced(PAGE.read_text(), Table(cells=whole, versions=found.versions, cannot=cannot)))
+        families = {client.name: client.family for client in CLIENTS.values()}
+        table = Table(cells=whole, versions=found.versions, cannot=cannot, families=families)
+        PAGE.write_text(replaced(PAGE.read_text(), table))
     elif said := differences(whole, PAGE.read_text(), unasked=unasked):
         pytest.fail("\n".join([f"the table is out of date; {WRITE}=1 writes it:", *said]), pytrace=False)
 
 
-def _is_unasked(client: Client, feature: str) -> bool:
-    """Whether this run leaves the cell to the merge tier: the commit tier runs one client, and builds no programs."""
-    return client.name != COMMIT_CLIENT and not is_at_least(MERGE) and not os.environ.get(WRITE)
+def _is_unasked(client: Client) -> bool:
+    """Whether this run leaves the client to a later tier: the commit tier runs one client, and builds no programs."""
+    return not is_at_least(client.tier) and not os.environ.get(WRITE)
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ def cell(
         address, restart = brokers.addresses[feature.broker], lambda: pytest.fail("others use this broker")
     driver = running.driver(address, brokers.access(feature.broker, feature.mechanism))
     try:
-        yield Cell(driver, f"{client.name}-{list(FEATURES).index(feature.name)}", restart)
+        yield Cell(driver, f"{client.name}-{list(FEATURES).index(feature.name)}", restart, feature.assignor)
     finally:
         driver.close()
 
@@ -148,7 +148,7 @@ CELLS = [
         id=f"{client.name}-{feature.slug}",
         marks=[
             getattr(pytest.mark, CELL)(client.name, feature.name),
-            *([pytest.mark.merge] if _is_unasked(client, feature.name) else []),
+            *([getattr(pytest.mark, client.tier)] if _is_unasked(client) else []),
             *([pytest.mark.skip(reason=client.cannot[feature.name])] if feature.name in client.cannot else []),
         ],
     )
@@ -231,11 +231,14 @@ SAMPLE = {
     ("two", "read"): Outcome.FAILED,
     ("one", "groups: static"): Outcome.CANNOT,
     ("two", "groups: static"): Outcome.PASSED,
+    ("three", "read"): Outcome.PASSED,
+    ("three", "groups: static"): Outcome.CANNOT,
 }
 SAMPLE_TABLE = Table(
     cells=SAMPLE,
-    versions={"one": "1.0, lib 2", "two": "3"},
-    cannot={("one", "groups: static"): "one has no static members"},
+    versions={"one": "1.0, lib 2", "two": "3", "three": "0.1"},
+    cannot={("one", "groups: static"): "no static members", ("three", "groups: static"): "no static members"},
+    families={"one": "Python", "three": "Go", "two": "Python"},
 )
 
 
@@ -246,12 +249,21 @@ def test_what_is_written_is_read_again() -> None:
     assert page.splitlines() == [
         "before",
         BEGIN,
+        "**Python**",
+        "",
         "|  | one 1.0, lib 2 | two 3 |",
         "|---|---|---|",
         "| read | yes | fails |",
         "| groups: static | - (1) | yes |",
         "",
-        "1. one has no static members",
+        "**Go**",
+        "",
+        "|  | three 0.1 |",
+        "|---|---|",
+        "| read | yes |",
+        "| groups: static | - (1) |",
+        "",
+        "1. no static members",
         END,
         "behind",
     ]

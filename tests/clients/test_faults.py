@@ -68,6 +68,7 @@ def consumed(broker: BlockingBroker, count: int, partition: int = 0, **config: A
         "bootstrap.servers": broker.bootstrap_servers,
         "group.id": "unused",
         "enable.auto.commit": False,
+        "fetch.error.backoff.ms": 1,
         "reconnect.backoff.ms": 1,
         "reconnect.backoff.max.ms": 10,
         "log_level": 0,

@@ -19,6 +19,7 @@ from tests.fuzzing import (
     native_frames,
     opened_logs,
     record_batches,
+    schema_texts,
     stored_files,
 )
 from tests.fuzzing.target import Target
@@ -34,6 +35,7 @@ TARGETS: Final[dict[str, Target]] = {
         opened_logs,
         bearer_tokens,
         http_bodies,
+        schema_texts,
     )
 }
 

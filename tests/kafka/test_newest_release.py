@@ -1,5 +1,5 @@
 """What Kafka 4.4 has and the reference does not: its tools work here, and its broker and triolog write the same dead letters,
-and answer alike when levels of features are set.
+answer alike when levels of features are set, and count the epochs of groups alike.
 
 Kafka 4.4's jars come from Maven beside those of the reference; its processes are started for these tests alone.
 """
@@ -29,6 +29,7 @@ from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_jars import JVM_OPTIONS, Outcome, unavailable
 from tests.support.kafka_wire import KafkaWire, ask
 from tests.support.share_members import WireMember
+from tests.support.streams_members import PLAIN, SOURCE, heartbeat
 
 pytestmark = pytest.mark.long  # JVMs start. The commit tier has the rules: server/sharing/test_dead_letters.py
 
@@ -166,6 +167,47 @@ class World:
         return int(answer.error_code)
 
 
+def joined_epochs(world: World, kind: str, members: int) -> list[tuple[int, int, int]]:
+    """Let members join a group one after the other. After each join: the epoch of that member once it does not change any more,
+    and the described epochs of the group and of its assignment.
+
+    A member of a share group gets partitions only when they have states, which is another epoch."""
+    wire, group, found = world.side.wire, f"epochs-{kind}", []
+    for number in range(members):
+        member, epoch, is_settled, has_partitions = f"member-{number}", 0, False, kind != "Share"
+        deadline = time.monotonic() + DEADLINE_S
+        while not is_settled:
+            assert time.monotonic() < deadline, (kind, epoch)
+            answer = wire.call(_heartbeat(kind, group, member, epoch), HEARTBEATS[kind])
+            assert answer.error_code == 0, answer
+            has_partitions |= kind == "Share" and answer.assignment is not None and bool(answer.assignment.topic_partitions)
+            described = _described_epochs(wire, kind, group)
+            is_settled = has_partitions and epoch == answer.member_epoch == described[0]
+            epoch = answer.member_epoch
+        found.append((epoch, *described))
+    return found
+
+
+HEARTBEATS: Final = {"Consumer": 1, "Share": 1, "Streams": 0}
+"""By kind of group, the version of its heartbeats and of their descriptions."""
+
+
+def _heartbeat(kind: str, group: str, member: str, epoch: int) -> Any:
+    who: dict[str, Any] = {"group_id": group, "member_id": member, "member_epoch": epoch}
+    if kind == "Streams":
+        return heartbeat(epoch, **who, **({"topology": PLAIN} if epoch == 0 else {}))
+    said = {"subscribed_topic_names": [SOURCE]} if epoch == 0 else {}
+    if kind == "Consumer" and epoch == 0:
+        said |= {"rebalance_timeout_ms": 60_000, "topic_partitions": []}
+    return ask(f"{kind}GroupHeartbeat", **who, **said)
+
+
+def _described_epochs(wire: KafkaWire, kind: str, group: str) -> tuple[int, int]:
+    asked = ask(f"{kind}GroupDescribe", group_ids=[group], include_authorized_operations=False)
+    [described] = wire.call(asked, HEARTBEATS[kind]).groups
+    return described.group_epoch, described.assignment_epoch
+
+
 ENABLED: Final = {"errors.deadletterqueue.group.enable": "true"}
 STEPS: Final[dict[str, Callable[[World], None]]] = {
     "dlq.created": lambda world: world.give_up("created", "dlq.created", [REJECT], made=None, copies=False),
@@ -175,7 +217,9 @@ STEPS: Final[dict[str, Callable[[World], None]]] = {
 }
 
 
-def test_dead_letters_and_levels_are_those_of_its_broker(programs: Programs, ours: BlockingBroker, tmp_path: Path) -> None:
+def test_dead_letters_levels_and_first_epochs_are_those_of_its_broker(
+    programs: Programs, ours: BlockingBroker, tmp_path: Path
+) -> None:
     calls: Any = programs
     with KafkaBroker(tmp_path / "kafka", programs.classes, calls, settings=SHARING | CREATES) as kafka:
         kafka.format()
@@ -189,6 +233,13 @@ def test_dead_letters_and_levels_are_those_of_its_broker(programs: Programs, our
             for queue in STEPS:
                 count = 0 if queue == "dlq.closed" else 2
                 assert mine.letters(queue, count) == theirs.letters(queue, count), queue
+            for world in (mine, theirs):
+                world.side.wire.call(create_topics(new_topic(SOURCE, 2)), 7)
+                world.side.settle_metadata()
+            for group_kind in HEARTBEATS:
+                epochs = [joined_epochs(world, group_kind, 2) for world in (mine, theirs)]
+                assert epochs[0] == epochs[1], group_kind
+                assert epochs[0][0] == ((3, 3, 3) if group_kind == "Share" else (2, 2, 2))
             for level in range(-1, 4):
                 for kind in range(4):
                     updates = [world.set_level("share.version", level, kind) for world in (mine, theirs)]

@@ -36,6 +36,12 @@ class Fault:
     tests: tuple[str, ...] = attrs.field(converter=tuple)
     new: str = ""
 
+    def planted_in(self, text: str) -> str:
+        """Return the text of the file with the fault. Raises ValueError when the old text is not there exactly once."""
+        if (found := text.count(self.old)) != 1:
+            raise ValueError(f"{self.old!r} stands {found} times in {self.file}, not once")
+        return text.replace(self.old, self.new)
+
 
 def read_faults() -> dict[str, Fault]:
     """Return the faults of the TOML files in this folder by name. Their tables are ["file".name]."""
@@ -86,9 +92,7 @@ class Copy:
     def planted(self, fault: Fault) -> Iterator[None]:
         """Raises ValueError when the old text is not there exactly once."""
         text = (self.folder / fault.file).read_text(encoding="utf-8")
-        if (found := text.count(fault.old)) != 1:
-            raise ValueError(f"{fault.old!r} stands {found} times in {fault.file}, not once")
-        self._write(fault.file, text.replace(fault.old, fault.new))
+        self._write(fault.file, fault.planted_in(text))
         try:
             yield
         finally:

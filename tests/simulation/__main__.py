@@ -1,5 +1,6 @@
 """Runs worlds: `python -m tests.simulation --seeds 1000`, one for each seed, on every processor.
 
+With `--short` they are short lives of which each has one end, and `--enumerate` ends a life at every change of the disk.
 A world that fails is run once more, made as small as it stays wrong, and kept as a file that `--script FILE` runs again.
 Everything is run with one PYTHONHASHSEED, so that a seed is the same world everywhere.
 """
@@ -21,7 +22,8 @@ from rich.progress import Progress
 
 from tests.simulation.script import shrink
 
-from .script import Script, script_of
+from .script import Script
+from .short_lives import LEFT, LIVES, SHORT, changes_of, seed_of, world_of
 from .verdict import Verdict, judge, judge_seed
 from .world import simulate
 
@@ -38,17 +40,27 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description="Simulated worlds, each from its seed.")
     parser.add_argument("--seeds", type=int, default=100, help="how many, beginning with --first")
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--short", action="store_true", help="short lives")
+    parser.add_argument("--enumerate", nargs="*", choices=tuple(LIVES), metavar="LIFE", help=f"each end of {', '.join(LIVES)}")
+    parser.add_argument("--left", default=",".join(LEFT), help="what the ends leave [default: %(default)s]")
+    parser.add_argument("--only", nargs="+", metavar="SEED", help="these seeds")
     parser.add_argument("--seed", help="this one only")
-    parser.add_argument("--script", type=Path, help="a world from a file")
+    parser.add_argument("--script", type=Path, nargs="+", help="worlds from files")
     parser.add_argument("--history", type=Path, help="write what happened to a file")
     parser.add_argument("--keep", type=Path, default=Path("build/simulation"), help="where worlds that failed are kept")
     parser.add_argument("--until-wrong", action="store_true", help="end with the first world that is wrong, as it is")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args(arguments)
     if options.seed is not None or options.script is not None:
-        script = Script.from_json(options.script.read_text()) if options.script else script_of(options.seed)
-        return _one(script, options.history)
-    seeds = [str(seed) for seed in range(options.first, options.first + options.seeds)]
+        scripts = [Script.from_json(path.read_text()) for path in options.script or ()] or [world_of(options.seed)]
+        return max(_one(script, options.history) for script in scripts)
+    numbers = range(options.first, options.first + options.seeds)
+    if options.only is not None:
+        seeds = options.only
+    elif options.enumerate is not None:
+        seeds = _ends(options.enumerate or tuple(LIVES), numbers, options.left.split(","))
+    else:
+        seeds = [f"{SHORT if options.short else ''}{number}" for number in numbers]
     failed = _many(seeds, options.jobs, until_wrong=options.until_wrong)
     if not options.until_wrong:
         for verdict in failed[:5]:
@@ -64,6 +76,13 @@ def _one(script: Script, path: Path | None) -> int:
     CONSOLE.print(str(verdict))
     CONSOLE.print(f"digest {verdict.digest}, {verdict.events} events, {verdict.simulated_s:.0f} s in {verdict.took_s:.2f} s")
     return 0 if verdict.is_good else 1
+
+
+def _ends(names: Sequence[str], numbers: Sequence[int], left: Sequence[str]) -> list[str]:
+    """The seeds of every end of these lives."""
+    changes = {(name, number): changes_of(name, number) for number in numbers for name in names}
+    CONSOLE.print("\n".join(f"{name} {number}: {count} changes of the disk" for (name, number), count in changes.items()))
+    return [seed_of(*life, before, each) for life, count in changes.items() for before in range(count) for each in left]
 
 
 def _many(seeds: Sequence[str], jobs: int, *, until_wrong: bool) -> list[Verdict]:
@@ -98,14 +117,14 @@ def _verdicts(seeds: Sequence[str], jobs: int) -> Iterator[Verdict]:
 
 def _keep(verdict: Verdict, folder: Path) -> None:
     """Make it small and write it down."""
-    script = script_of(verdict.seed)
+    script = world_of(verdict.seed)
     again = judge(script)
     if again.digest != verdict.digest:
         CONSOLE.print(f"seed {verdict.seed} is another world the second time")
         return
     small = shrink(script, lambda smaller: bool(judge(smaller).kinds & verdict.kinds))
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{verdict.seed}.json"
+    path = folder / f"{verdict.seed.replace(' ', '-')}.json"
     path.write_text(small.to_json())
     CONSOLE.print(f"seed {verdict.seed}, in {len(small.steps)} steps instead of {len(script.steps)}: --script {path}")
     CONSOLE.print("\n".join(f"  {step}" for step in small.steps))

@@ -25,7 +25,13 @@
 | stuck | a reader that gets nothing more before the end of the log |
 | scrub | it finds damage that nobody has done, or not the one that readers were told of |
 | log directory | one that has failed is in service, or another one is not |
+| not deleted | a topic that somebody finds, or writes to, after its deletion |
+| verify, repair, reindex, compact | the command finds damage that nobody has done, leaves some, or fails |
+| hanging | a transaction that is open after it was aborted |
+| users, quotas | not what was set last, nor anything that may have been |
 | remade | a topic that was created again under its name has something of the deleted one, or not what it was given |
+| http | a response to a program that appends over HTTP names other offsets than those of its records, or refuses them |
+| mirror | a mirror accepts a write, is promoted in part, or differs from its source (`pairs`) |
 
 Those of members of groups and of stages: `groups.ownership`, `groups.deliveries`, `groups.stages`.
 
@@ -43,6 +49,7 @@ from .checks.facts import Anomaly, Facts, copied, copy_id
 from .checks.groups import check_coverage, check_group_offsets, check_pipes
 from .checks.kept import check_kept, check_refusals, check_witnesses
 from .checks.records import check_offsets, check_polls, check_sequences, check_stored
+from .checks.topic_lives import check_topic_lives
 from .checks.transactions import check_flows, check_transactions, check_zombies, write_cycles
 from .history import Event
 
@@ -60,6 +67,7 @@ CHECKS: Final[tuple[Callable[[Sequence[Event], Facts], Iterator[Anomaly]], ...]]
     check_zombies,
     check_pipes,
     check_times,
+    check_topic_lives,
     check_witnesses,
 )
 

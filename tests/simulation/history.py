@@ -203,6 +203,34 @@ class Made(Event):
 
 
 @attrs.frozen(kw_only=True)
+class Configures(Event):
+    """A topic is about to have another configuration, this one, whole. Until the answer it may have either."""
+
+    topic: str
+    config: Mapping[str, str]
+
+
+@attrs.frozen(kw_only=True)
+class Configured(Configures):
+    """It has this one and no other, from now on."""
+
+
+@attrs.frozen(kw_only=True)
+class Deleted(Event):
+    """The deletion of a topic was answered. A topic that is created under its name afterwards is another one."""
+
+    topic: str
+
+
+@attrs.frozen(kw_only=True)
+class Seen(Event):
+    """A client that asked at `begun_ms` was told that the topic exists, or what it holds."""
+
+    topic: str
+    begun_ms: float
+
+
+@attrs.frozen(kw_only=True)
 class ClockMoved(Event):
     """The wall clock, against the time since the world began."""
 
@@ -287,6 +315,14 @@ class Wrong(Event):
 
     kind: str
     detail: str
+
+
+@attrs.frozen(kw_only=True)
+class Cut(Event):
+    """A life has ended in front of an operation of the disk, after so many changes. Empty: it was over before."""
+
+    changes: int
+    operation: str
 
 
 @attrs.frozen(kw_only=True)

@@ -1,45 +1,65 @@
-"""Which of the planted faults the simulated worlds find: `python -m tests.simulation.planted [NAME...] --seeds 100`.
+"""Which of the planted faults the simulated worlds find: `python -m tests.simulation.planted [NAME...]`.
 
-Each is planted in a copy of the tree, in which worlds are run until one goes wrong.
+`found/NAME.json` is a small world that finds the fault NAME. Without `--seeds` each of them is run with its fault. With
+`--seeds 2000` so many seeds of short lives are run with each fault until one goes wrong, and then as many long worlds.
 """
 
 from __future__ import annotations
 
 import re
-import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 import click
 from rich.console import Console
 
-from tests.planted_faults.__main__ import FAULTS
-from tests.planted_faults.planting import Copy
+from tests.planted_faults.importing import run_planted
+from tests.planted_faults.planting import read_faults
 
-CONSOLE = Console(highlight=False, markup=False, soft_wrap=True)
+FOUND: Final = Path(__file__).parent / "found"
+WORLDS: Final = {path.stem: path for path in sorted(FOUND.glob("*.json"))}
+CONSOLE: Final = Console(highlight=False, markup=False, soft_wrap=True)
 
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[NAME...]")
-@click.option("--seeds", default=100, show_default=True, help="How many worlds are tried.")
-def main(names: Sequence[str], seeds: int) -> None:
-    """Run worlds with each of the faults NAME..., all of them by default."""
-    if unknown := set(names) - FAULTS.keys():
-        raise click.UsageError(f"there is no fault {', '.join(sorted(unknown))}")
-    found = 0
-    with tempfile.TemporaryDirectory(prefix="planted-") as folder:
-        copy = Copy.make(Path(folder))
-        for name in names or FAULTS:
-            began_s = time.monotonic()
-            with copy.planted(FAULTS[name]):
-                run = copy.run_module("tests.simulation", ["--seeds", str(seeds), "--jobs", "1", "--until-wrong"])
-            said = re.search(r"^seed (\d+): .*(?:\n  .*)?", run.stdout, re.MULTILINE)
-            if run.returncode not in (0, 1) or (run.returncode and not said):
-                raise click.ClickException(f"{name}: the worlds ended with {run.returncode}\n{run.stdout}{run.stderr}")
-            found += said is not None
-            CONSOLE.print(f"{name} ({time.monotonic() - began_s:.0f} s): {said[0] if said else 'not found'}")
-    CONSOLE.print(f"{found} of {len(names or FAULTS)} found within {seeds} worlds")
+@click.option("--seeds", type=int, help="Search so many seeds. [default: run the worlds that are kept]")
+def main(names: Sequence[str], seeds: int | None) -> None:
+    """Run worlds with each of the faults NAME..., by default those of which a world is kept."""
+    known = read_faults() if seeds else WORLDS
+    if unknown := set(names) - known.keys():
+        raise click.UsageError(f"no world is kept or no fault is known by the name {', '.join(sorted(unknown))}")
+    verdicts = {name: search(name, seeds) if seeds else wrong_with(name) for name in names or WORLDS}
+    for name, said in verdicts.items():
+        CONSOLE.print(f"{name}: {said or 'not found'}")
+    CONSOLE.print(f"{sum(map(bool, verdicts.values()))} of {len(verdicts)} found")
+    if not all(verdicts.values()):
+        raise SystemExit(1)
+
+
+def wrong_with(name: str) -> str:
+    """What is wrong in the world that is kept for a fault, with the fault; empty for nothing."""
+    return _said(name, ["--script", str(WORLDS[name])])
+
+
+def wrong_without() -> str:
+    """What is wrong in one of the worlds that are kept, without a fault."""
+    return _said("", ["--script", *map(str, WORLDS.values())])
+
+
+def search(name: str, seeds: int) -> str:
+    """What the first world that goes wrong says, or nothing."""
+    until = ["--seeds", str(seeds), "--jobs", "1", "--until-wrong"]
+    return _said(name, ["--short", *until]) or _said(name, until)
+
+
+def _said(name: str, arguments: Sequence[str]) -> str:
+    run = run_planted(name, "tests.simulation", arguments)
+    said = [found[0] for found in re.finditer(r"^seed (.+): .*(?:\n  .*)?", run.stdout, re.MULTILINE)]
+    if run.returncode not in (0, 1) or not (said or run.returncode == 0):
+        raise click.ClickException(f"{name}: the worlds ended with {run.returncode}\n{run.stdout}{run.stderr}")
+    return said[-1] if run.returncode else ""
 
 
 if __name__ == "__main__":

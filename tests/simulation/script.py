@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Self
 
 import attrs
 
+from tests.simulation.administration import administration
 from tests.simulation.clocks import clock_steps, starts_in_1970
-from tests.simulation.groups.lives import Life, lives
+from tests.simulation.groups.lives import lives
 from tests.simulation.posts import posts
 
 DURATION_MS: Final = 300_000
+HANGING_S: Final = 130.0
+"""Until the server has ended transactions that nobody ends, and those of which a loss has taken half."""
 STEPS: Final = 250
 BUSY_TIMES: Final = 8
 BUSY_MS: Final = 1500
@@ -49,6 +52,8 @@ class Script:
     """By name: partitions and configuration."""
     steps: tuple[Step, ...]
     directories: int = 1
+    calm_s: float = HANGING_S
+    """How long the world goes on after its last step."""
     rots: bool = False
     """Whether bits flip. Then nothing is answered that was not checked, and closed segments are looked at from time to time."""
     starts_in_1970: bool = False
@@ -63,7 +68,7 @@ class Script:
     def limits(self) -> Mapping[str, Any]:
         """What the server is configured with."""
         scrub = {"scrub_bytes_per_second": 2**30, "scrub_interval_ms": 20_000} if self.rots else {}
-        return {"cleaner_enable": self.has_keys, **scrub}
+        return {"cleaner_enable": self.has_keys or any(step.who == "owner 0" for step in self.steps), **scrub}
 
     def with_steps(self, steps: Iterable[Step]) -> Self:
         return attrs.evolve(self, steps=tuple(steps))
@@ -86,14 +91,15 @@ def script_of(seed: str) -> Script:
     busy_ms = sorted(rng.randrange(DURATION_MS) for _ in range(BUSY_TIMES))
     of_groups = [Step(*life) for life in lives(seed, topics, busy_ms)]
     moments = (
-        *(("child",) if KEYED in topics else ()),
-        *(("stage",) if any(step.what == "batch" for step in of_groups) else ()),
+        *("roll", "commit", "marker", "checkpoint", "deletion"),
+        *(("child", "swap") * 2 if KEYED in topics else ()),
+        *(("stage",) * 3 if any(step.what == "batch" for step in of_groups) else ()),
     )
-    chances = _Chances(rng, topics, directories, rots, not calm, ("now", *moments))
+    chances = _Chances(rng, topics, directories, rots, not calm, (*("now",) * 3, *moments))
     weights = {who: weight for who, weight in WEIGHTS.items() if not (calm and who == "operator")}
     if KEYED in topics:
         weights |= KEYED_WEIGHTS
-    others = [*remakes(seed, busy_ms, is_rough=not calm), *posts(seed, topics, busy_ms)]
+    others = [*administration(seed, topics, busy_ms, is_rough=not calm), *posts(seed, topics, busy_ms)]
     if in_1970 := starts_in_1970(seed):
         topics["plain"]["config"]["retention.ms"] = "40000"
         topics["plain"]["config"].pop("retention.bytes", None)
@@ -105,7 +111,7 @@ def script_of(seed: str) -> Script:
         steps += chances.steps(who, at_ms)
     steps.sort(key=lambda step: step.at_ms)
     durability = rng.choice(("fsync", "fsync", "group:20", "os"))
-    return Script(seed, durability, topics, tuple(steps), directories, rots, in_1970)
+    return Script(seed, durability, topics, tuple(steps), directories=directories, rots=rots, starts_in_1970=in_1970)
 
 
 def _topics(rng: random.Random, *, has_keys: bool, rots: bool) -> dict[str, dict[str, Any]]:
@@ -193,6 +199,8 @@ class _Chances:
         return [Step(at_ms, who, "send", {**self._partition(), "count": count, "batches": batches})]
 
     def _keyed(self, who: str, at_ms: int) -> list[Step]:
+        if self.rng.random() < 0.15:
+            return [Step(at_ms, who, "deafen", {"for_ms": self.rng.choice((1000, 9000))})]
         return [Step(at_ms, who, "send", {**self._partition(KEYED), "count": self.rng.choice((1, 1, 2, 5, 12))})]
 
     def _keeper(self, who: str, at_ms: int) -> list[Step]:
@@ -255,7 +263,11 @@ class _Chances:
             after = self.rng.choice((0, 1, 2, 5, self.rng.randrange(40)))
             args = {"for_ms": self.rng.choice((0, 100, 3000)), "after": after, "when": self.rng.choice(self.moments)}
             args |= {"again": self._again()}
+            if what == "power":
+                args |= {"left": self.rng.choice(("", "", "hole", "sure"))}
             return [Step(at_ms, who, what, args)]
+        if what == "overstart":
+            return [Step(at_ms, who, what, {**self._partition("plain"), "by": self.rng.choice((1, 30)), "for_ms": 0})]
         if what == "misprint":
             where = {"directory": self.rng.randrange(self.directories), "share": round(self.rng.random(), 3)}
             return [Step(at_ms, who, what, {**where, "bit": self.rng.randrange(8), "for_ms": 0})]
@@ -305,7 +317,7 @@ class _Chances:
     def _misfortunes(self) -> tuple[str, ...]:
         """What not every world has."""
         return (
-            *("spoil", "misprint"),
+            *("spoil", "misprint", "overstart"),
             *(("rot",) * 4 + ("spoil",) + ("shorten",) * 2 if self.rots else ()),
             *(("fail_directory",) * 2 if self.directories > 1 else ()),
             *(("child",) if KEYED in self.topics else ()),
@@ -323,23 +335,6 @@ class _Chances:
         kind = rng.choice(("index", "aborted", "aborted", "producers", "epochs", "evidence", "checkpoint"))
         how = rng.choice(("lose", "cut") if kind == "index" else ("lose", "cut", "garble"))
         return {"directory": rng.randrange(self.directories), "kind": kind, "how": how, **end}
-
-
-REMAKING_STEPS: Final = 16
-
-
-def remakes(seed: str, busy_ms: Sequence[int], *, is_rough: bool) -> list[Life]:
-    """The steps of the one that does so, and what the operator does soon after some of them."""
-    rng = random.Random(f"{seed}/remakes")
-    steps: list[Life] = []
-    for _ in range(REMAKING_STEPS):
-        at_ms = rng.choice(busy_ms) + int(rng.expovariate(1 / 1500))
-        what = rng.choice(("fill", "remake", "remake"))
-        steps.append((at_ms, "remaker 0", what, {"count": rng.choice((1, 2, 5, 12)), "share": rng.choice((0.0, 0.5, 1.0))}))
-        if is_rough and rng.random() < 0.3:
-            end = {"for_ms": 0, "after": rng.randrange(30), "when": "now", "again": 0}
-            steps.append((at_ms + rng.choice((5, 200, 1000)), "operator", rng.choice(("kill", "power")), end))
-    return steps
 
 
 def shrink(script: Script, fails: Callable[[Script], bool], *, tries: int = 400) -> Script:

@@ -101,15 +101,21 @@ class Server:
         else:
             self.device.fs.end_process()
 
-    async def kill(self, *, power: bool, after: int = 0) -> None:
-        """End a life, in front of one of its next changes of the disk: the first for `after` 0."""
-        if after:
+    async def kill(
+        self, *, power: bool, after: int = 0, moment: str = "", left: str = "", patience_s: float = PATIENCE_S
+    ) -> None:
+        """End a life, in front of one of its next changes of the disk: the first for `after` 0, that with which the next
+        `moment` begins where one is given. `left`: see `Device.cut_power`."""
+        if moment:
+            self.device.fs.cut_at(moment, after)
+        elif after:
             self.device.fs.cut_after(after)
-            with trio.move_on_after(PATIENCE_S):
+        if moment or after:
+            with trio.move_on_after(patience_s):
                 await self._ended.wait()
         self.network.cut_all()
         if power:
-            self.device.cut_power()
+            self.device.cut_power(left)
         else:
             self.device.end_process()
         self._scope.cancel()

@@ -38,9 +38,11 @@ def sends(who: str, topic: str, count: int = 20) -> list[Step]:
 
 
 def world(steps: list[Step], topic: str = "plain", config: dict[str, str] = SMALL, **fields: Any) -> Script:
-    fields = {"durability": "fsync", **fields}
+    """`topics`: configurations by name, for more than one."""
+    fields = {"durability": "fsync", "topics": {topic: config}, **fields}
+    topics = {name: {"partitions": 1, "config": each} for name, each in fields.pop("topics").items()}
     steps = sorted(steps, key=lambda step: step.at_ms)
-    return Script("misfortunes", fields.pop("durability"), {topic: {"partitions": 1, "config": config}}, tuple(steps), **fields)
+    return Script("misfortunes", fields.pop("durability"), topics, tuple(steps), **fields)
 
 
 def events(script: Script, *kinds: type[h.Event]) -> list[Any]:

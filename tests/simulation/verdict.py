@@ -14,7 +14,8 @@ from tests.simulation.groups.deliveries import deliveries
 from tests.simulation.groups.ownership import mixed_offsets, offsets, ownership, processed
 from tests.simulation.groups.stages import stages
 from tests.simulation.history import Event, History, Lost
-from tests.simulation.script import Script, script_of
+from tests.simulation.script import Script
+from tests.simulation.short_lives import world_of
 from tests.simulation.world import simulate
 
 
@@ -70,7 +71,7 @@ def judge(script: Script, history: History | None = None, run: Callable[[Script,
 
 def judge_seed(seed: str) -> Verdict:
     """The world of a seed."""
-    return judge(script_of(seed))
+    return attrs.evolve(judge(world_of(seed)), seed=seed)
 
 
 def _words(error: BaseException) -> str:

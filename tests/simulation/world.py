@@ -19,20 +19,25 @@ from triolog.server.system import clock as triolog_clock
 
 from tests.simulation.clients.consumer_members import ClassicMember, ConsumerMember
 from tests.simulation.clients.drivers import Driver
+from tests.simulation.clients.hanging import Hanger
 from tests.simulation.clients.http_posts import HttpPoster
 from tests.simulation.clients.inhabitant import Inhabitant, KafkaConnection, Surroundings
 from tests.simulation.clients.kafka_transactions import KafkaMover, Mixer
 from tests.simulation.clients.members import NOBODY, GroupMember, committed_offset, everything
-from tests.simulation.clients.people import Administrator, Operator, Remaker
+from tests.simulation.clients.people import Administrator, Operator
 from tests.simulation.clients.producers import Bundler, KafkaProducer, NativeProducer
 from tests.simulation.clients.readers import Group, Looker, Reader, fetch
+from tests.simulation.clients.remaker import Namer, Remaker
+from tests.simulation.clients.security import Registrar
 from tests.simulation.clients.share_members import ShareMember
+from tests.simulation.clients.topic_lives import Binder, Scribe, TopicOwner, Visitor
 from tests.simulation.clients.transactions import Keeper, KeyedProducer, Mover, Pipe
 from tests.simulation.clocks import CLOCKS, HOLD_S
 from tests.simulation.device.disk import Device
 from tests.simulation.groups.events import CLASSIC, CONSUMERS, SHARERS, Settled, ShareGroupIs, StandsAt
 from tests.simulation.groups.lives import SHARED
 from tests.simulation.history import ClockChecked, Damaged, Event, Found, Happened, History, Made, Refused, Stored, Wrong
+from tests.simulation.lives import LIVING, TopicLives
 from tests.simulation.network import Network, Weather
 from tests.simulation.script import Script, Step
 from tests.simulation.seeded import run_seeded
@@ -54,6 +59,13 @@ KINDS: Final[dict[str, type[Inhabitant]]] = {
     "looker": Looker,
     "admin": Administrator,
     "remaker": Remaker,
+    "namer": Namer,
+    "owner": TopicOwner,
+    "scribe": Scribe,
+    "visitor": Visitor,
+    "binder": Binder,
+    "hanger": Hanger,
+    "registrar": Registrar,
     CLASSIC: ClassicMember,
     CONSUMERS: ConsumerMember,
     SHARERS: ShareMember,
@@ -61,8 +73,6 @@ KINDS: Final[dict[str, type[Inhabitant]]] = {
     "mixer": Mixer,
 }
 LARGE: Final = 2**30
-HANGING_S: Final = 130.0
-"""Until the server has ended transactions that nobody ends, and those of which a loss has taken half."""
 LIMIT_S: Final = 3600.0
 """Of a world, after which something waits for ever."""
 
@@ -82,9 +92,12 @@ class World:
     history: History
     partitions: dict[str, int]
     topic_ids: dict[str, bytes] = attrs.field(factory=dict)
-    committing: set[str] = attrs.field(factory=set)
+    lives: TopicLives = attrs.field(init=False)
     unsaid: int = 0
     """Offsets at which the reader of everything met damage in a closed segment that the log does not know of."""
+
+    def __attrs_post_init__(self) -> None:
+        self.lives = TopicLives(lambda name, config: self.add(Made(**self._reading(), topic=name, config=config)))
 
     def at_ms(self) -> int:
         return int(trio.current_time() * 1000)
@@ -125,7 +138,8 @@ class World:
         for inhabitant in inhabitants.values():
             if isinstance(inhabitant, Remaker):
                 assert self.server.broker is not None
-                await inhabitant.judge_records(self.server.broker)
+                namers = [each for each in inhabitants.values() if isinstance(each, Namer)]
+                await inhabitant.judge_records(self.server.broker, namers)
         await self._read_everything()
         await self._look_at_last()
         await self.server.stop()
@@ -145,7 +159,7 @@ class World:
         self.device.fs.forget_failures()
         self.device.fs.replug_directory(self.device.rng)
         await self._restart(operator)
-        await trio.sleep(HANGING_S)
+        await trio.sleep(self.script.calm_s)
 
     async def _restart(self, operator: Operator) -> None:
         self.add(Happened(at_ms=self.at_ms(), who="operator", what="restart"))
@@ -156,10 +170,18 @@ class World:
         for topic, count in self.partitions.items():
             for number in range(count):
                 for is_committed in (False, True):
-                    await self._read(kafka, TopicPartition(topic, number), is_committed=is_committed)
+                    await self._read(kafka, TopicPartition(topic, number), topic, is_committed=is_committed)
+        assert self.server.broker is not None
+        topics = self.server.broker.topics
+        for number in range(topics.partition_count(LIVING) if LIVING in topics.names() else 0):
+            name = self.lives.name(topics.id_of(LIVING))
+            for is_committed in (False, True):
+                await self._read(kafka, TopicPartition(LIVING, number), name, is_committed=is_committed)
         await kafka.close()
 
-    async def _read(self, kafka: KafkaConnection, where: TopicPartition, *, is_committed: bool) -> None:
+    async def _read(self, kafka: KafkaConnection, where: TopicPartition, name: str, *, is_committed: bool) -> None:
+        """`name`: of the topic in the history."""
+        named = TopicPartition(name, where.partition)
         broker: Broker | None = self.server.broker
         assert broker is not None
         snapshot = broker.reader.snapshot(where)
@@ -171,7 +193,7 @@ class World:
             fetched = await fetch(kafka, where, position, is_committed=is_committed, max_bytes=LARGE, max_wait_ms=0)
             assert fetched is not None, f"{where} at {position}: no answer"
             if fetched.error_code == ErrorCode.CORRUPT_MESSAGE:
-                refused = Refused(**self._reading(), partition=where, is_committed=is_committed, offset=position)
+                refused = Refused(**self._reading(), partition=named, is_committed=is_committed, offset=position)
                 self.add(refused)
                 if gap_at(snapshot.gaps, position) is not None:
                     unsaid = 0  # what lies before a gap with nothing between is refused for it
@@ -195,7 +217,7 @@ class World:
         self.add(
             Stored(
                 **self._reading(),
-                partition=where,
+                partition=named,
                 is_committed=is_committed,
                 start_offset=start,
                 end_offset=position,

@@ -123,11 +123,12 @@ class CrashFileSystem:
         self._lock = threading.RLock()
 
     @whole
-    def crash(self, rng: random.Random | None) -> CrashFileSystem:
-        """The file system after a power cut now. This one is off from then on. None: one that takes all that it may."""
+    def crash(self, rng: random.Random | None, *, holes: bool = False) -> CrashFileSystem:
+        """The file system after a power cut now. This one is off from then on. None: one that takes all that it may, or, with
+        `holes`, the first page of each file that has changed in several, and nothing else."""
         self._off = True
         after = self._another()
-        after._root = crash_nodes.survivor(self._root, rng, self._page_bytes)
+        after._root = crash_nodes.survivor(self._root, rng, self._page_bytes, holes=holes)
         return after
 
     def moments(self) -> list[CrashFileSystem]:

@@ -189,6 +189,16 @@ class File:
             case _:
                 return self._page_by_page(device, rng, page_bytes)
 
+    def with_hole(self, page_bytes: int) -> Content:
+        """Content after a power cut that takes the first of several pages that have changed, and nothing else."""
+        device = self.durable(page_bytes)
+        changed = sorted(self._versions(device, page_bytes)[0])
+        content = self.content.copy()
+        if len(changed) > 1:
+            start = changed[0] * page_bytes
+            content.apply((start, device.page(changed[0], page_bytes)[: max(0, content.size - start)]))
+        return content
+
     def _on_device(self, rng: random.Random, page_bytes: int) -> Content:
         """What the device has of `base`."""
         if not self.lost and not self.lost_sizes:
@@ -348,16 +358,19 @@ def copied(root: Directory) -> Directory:
     return result
 
 
-def survivor(root: Directory, rng: random.Random | None, page_bytes: int) -> Directory:
-    """What a power cut leaves of a directory and of all that is below it; None: what it leaves for sure, and nothing else."""
+def survivor(root: Directory, rng: random.Random | None, page_bytes: int, *, holes: bool = False) -> Directory:
+    """What a power cut leaves of a directory and of all that is below it; None: what it leaves for sure, and nothing else.
+    `holes`: all names, and all contents but for `with_hole`."""
     survivors: dict[int, Node] = {}
 
     def survive(node: Node) -> Node:
         if id(node) not in survivors:
             if isinstance(node, File):
-                survivors[id(node)] = File.after_cut(node.survivor(rng, page_bytes) if rng else node.durable(page_bytes))
+                content = node.with_hole(page_bytes) if holes else None
+                content = content or (node.survivor(rng, page_bytes) if rng else node.durable(page_bytes))
+                survivors[id(node)] = File.after_cut(content)
             else:
-                left = node.survivor(rng) if rng else node.synced
+                left = node.entries if holes else node.survivor(rng) if rng else node.synced
                 entries = {name: survive(child) for name, child in sorted(left.items())}
                 survivors[id(node)] = Directory(entries=entries, synced=dict(entries))
         return survivors[id(node)]

@@ -36,11 +36,12 @@ BLOCK: Final = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.D
 ROOT: Final = Path(__file__).resolve().parents[2]
 COMMAND_DEADLINE_S: Final = 10 * DEADLINE_S
 """Spark starts a JVM."""
+MIRROR_DIR: Final = "TRIOLOG_MIRROR_DIR"
 INSTALLED: Final = ".installed"
 """A folder on the path with the modules that Spark looks for by name: it finds them in a wheel, not in an editable install."""
 STAYS: Final = re.compile(r"triolog (?:console|forward (?:--to|--config \S+$))(?!.* --drain)|.* &$")
 """Commands that run until the page ends."""
-PROGRESSING: Final = ("triolog forward status",)
+PROGRESSING: Final = ("triolog forward status", "triolog mirror", "triolog groups describe baristas")
 """Commands that show the progress of another program: a reader who is too early looks again."""
 URL: Final = re.compile(r"http://([\d.:]+)/")
 ADDRESSES: Final = {
@@ -164,7 +165,10 @@ class Reader:
             del arguments[(at := arguments.index("--ready-file")) : at + 2]
         on_any_port = () if "--native" in arguments else ("--native", "127.0.0.1:0")
         command = (str(self.programs / "triolog"),)
-        spawned = ServerProcess.spawn(self.folder, [*arguments, *on_any_port], name=".server", command=command)
+        links = {MIRROR_DIR: str(self.folder / ".mirror")}
+        spawned = ServerProcess.spawn(
+            self.folder, [*arguments, *on_any_port], name=".server", command=command, extra_environment=links
+        )
         self._server = spawned.wait_ready()
         ready = json.loads(self._server.ready_file.read_text())
         self._addresses = {ADDRESSES[name]: address for name, address in ready.items() if name in ADDRESSES}
@@ -210,6 +214,7 @@ class Reader:
             "PYTHONPATH": os.pathsep.join([str(self.folder / INSTALLED), *filter(None, [os.environ.get("PYTHONPATH")])]),
             "LC_ALL": "C.UTF-8",
             "TRIOLOG_FORWARD_DIR": str(self.folder / ".forward"),
+            MIRROR_DIR: str(self.folder / ".mirror"),
             "SPARK_SUBMIT_OPTS": self.jvm_options,
             "PYTEST_ADDOPTS": "-p no:randomly -p no:asyncio",
         }

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 from triolog.server.config.values import Address
 from triolog.server.fake.ports import Ports
-from triolog.tools.demo.edge.mosquitto import PATH, PROGRAM, Mosquitto
+from triolog.tools.demo.mosquitto import PATH, PROGRAM, Mosquitto
 
 from tests.support.forwarding import until
 

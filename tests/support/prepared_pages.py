@@ -268,7 +268,25 @@ COPIED: Final = (
     + typed("$ python -c \"from again import copy; print(copy('data', '127.0.0.1:9095', 'flights'))\"", "4")
 )
 
+COFFEES: Final = """
+```python title="coffees.py"
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+servers = {"bootstrap.servers": "kafka.example:9092"}
+producer = Producer(servers)
+producer.produce("orders", b"latte")
+producer.flush()
+consumer = Consumer({**servers, "group.id": "baristas"})
+consumer.commit(offsets=[TopicPartition("orders", 0, 1)], asynchronous=False)
+consumer.close()
+```
+```console
+$ python coffees.py
+```
+"""
+
 PREPARED: Final[dict[str, dict[str, str]]] = {
+    "troubleshooting.md": {"$ triolog topics create orders": SERVED},
     "analysis.md": {"from triolog.tools import arrow\n\n\ndef copy": BLOCK + COPIED},
     "cli.md": {
         "$ triolog topics create flights": FLIGHTS + WITH_RIGHTS,
@@ -294,6 +312,7 @@ PREPARED: Final[dict[str, dict[str, str]]] = {
         "$ triolog forward --from-dir": STOPPED,
     },
     "kafka-migration.md": {"$ triolog verify": MIGRATED},
+    "mirror.md": {"$ triolog serve --config second.toml": COFFEES},
     "operations/directories.md": {"[topic.flights]": BLOCK + ADOPTED},
     "operations/gaps.md": {"$ triolog gaps list": MISSING + SERVED + created("payments")},
     "operations/security.md": {

@@ -108,6 +108,8 @@ class MirrorLink:
     _complete_at: float | None = None
     """When the source's ends were read that were reached last."""
     _round_s: float = 0.0
+    _news_by: float = -math.inf
+    """When the long poll has to have its response."""
     _loaded: trio.Event = attrs.field(factory=trio.Event)
     """The newest cut of an earlier process is known."""
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
@@ -209,8 +211,9 @@ class MirrorLink:
             return 0.0
         if self._complete_at is None:
             return -1.0
-        is_waiting_for_news = self.state is MirrorState.COPYING and self._round_begun is None
-        return round((self._round_s if is_waiting_for_news else time.monotonic() - self._complete_at) * 1000, 1)
+        now, is_between_rounds = time.monotonic(), self.state is MirrorState.COPYING and self._round_begun is None
+        is_waiting_for_news = is_between_rounds and now <= self._news_by
+        return round((self._round_s if is_waiting_for_news else now - self._complete_at) * 1000, 1)
 
     def _trouble(self, key: object, why: str) -> None:
         if self.troubles.get(str(key)) != why:
@@ -369,6 +372,7 @@ class MirrorLink:
         """Copy what comes within a long poll."""
         wait_ms = LONG_POLL_MS if len(source.nodes) <= 1 else LONG_POLL_OF_MANY_MS
         wait_ms = max(0, min(wait_ms, int(most_s * 1000))) if most_s > -math.inf else wait_ms
+        self._news_by = time.monotonic() + wait_ms / 1000 + self._round_s
         positions = {}
         for topic_partition in self._leaders:
             if topic_partition not in self._waiting and topic_partition in self._agreed:

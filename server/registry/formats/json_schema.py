@@ -124,7 +124,7 @@ def _check(schema: Any, path: str) -> None:
     if not isinstance(schema, dict):
         raise InvalidSchemaError(f"{path}: a JSON schema is an object, true or false")
     types = schema.get("type", [])
-    for each in [types] if isinstance(types, str) else types:
+    for each in types if isinstance(types, list) else [types]:
         if not isinstance(each, str) or each not in TYPE_NAMES:
             raise InvalidSchemaError(f"{path}/type: {dump(each)[:40]} is not a type")
     for name in (*LARGEST, *LEAST, "multipleOf"):

@@ -175,7 +175,8 @@ class DerivedFiles:
     is_refused: bool = False
     """Whether the last change could not be written."""
     is_unreadable: bool = False
-    """Whether the file was there, and could not be read."""
+    """Whether the file was there, and could not be read. A log with nothing to say writes it too then: a power cut may have
+    left an empty one, which `verify` would report as damage for as long as the log is idle."""
     is_missing: bool = False
     """Whether the file was not there."""
 
@@ -258,7 +259,13 @@ class DerivedFiles:
     def is_stop_due(self, segments: Sequence[LogSegment], *, durable: bool) -> bool:
         """Return whether a clean stop of a log that was not changed has something to write, or to force to the device."""
         is_lacking = self._written is None and any(segment.offset_index.entries for segment in segments)
-        return self.is_refused or is_lacking or (durable and not self._is_durable) or self.lacks(segments[-1])
+        return (
+            self.is_refused
+            or self.is_unreadable
+            or is_lacking
+            or (durable and not self._is_durable)
+            or self.lacks(segments[-1])
+        )
 
     def lacks(self, segment: LogSegment) -> bool:
         """Return whether the lookup facts of a segment are still to be noted, as after a start that rebuilt its indexes."""
@@ -292,7 +299,7 @@ class DerivedFiles:
         is_empty = not self.indexes and not self.lookups and log_start_offset <= bases[0]
         is_empty = is_empty and not (is_stop and any(segment.offset_index.entries for segment in segments))
         is_known = facts == self._written and (self._is_durable or not (is_stop and durable))
-        if is_known or (self._written is None and is_empty):
+        if is_known or (self._written is None and is_empty and not self.is_unreadable):
             return
         try:
             yield WriteFiles(partial(_encoded, f"{directory}/{FILE_NAME}", facts), durable)
@@ -304,6 +311,7 @@ class DerivedFiles:
             self.is_refused = True
             return
         self._written, self._is_durable, self.is_refused, self._unwritten = facts, durable, False, 0
+        self.is_unreadable = False
 
 
 def _facts_of(segment: LogSegment) -> Procedure[IndexFacts | None]:

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 )
 
 func franzAdministration() map[string]operation {
@@ -117,7 +118,15 @@ func franzAdministration() map[string]operation {
 				return nil, err
 			}
 			of := found[r.Group]
-			return map[string]any{"state": of.State, "members": len(of.Members)}, of.Err
+			if !errors.Is(of.Err, kerr.GroupIDNotFound) {
+				return map[string]any{"state": of.State, "members": len(of.Members)}, of.Err
+			}
+			assigned, err := admin.DescribeConsumerGroups(within, r.Group) // KIP-848
+			if err != nil {
+				return nil, err
+			}
+			by := assigned[r.Group]
+			return map[string]any{"state": by.State, "members": len(by.Members)}, by.Err
 		}),
 		"delete_group": with(func(admin *kadm.Client, r *request) (any, error) {
 			_, err := admin.DeleteGroup(within, r.Group)

@@ -1,4 +1,4 @@
-// Command clients drives franz-go or sarama for tests: a request is a line of JSON on standard input, its answer a line on
+// Command clients drives franz-go, kafka-go or sarama for tests: a request is a line of JSON on standard input, its answer a line on
 // standard output. Requests run at the same time; an answer names its request. End of input ends the process.
 package main
 
@@ -68,6 +68,8 @@ func main() {
 	switch os.Args[1] {
 	case "franz-go":
 		operations = franzOperations()
+	case "kafka-go":
+		operations = kafkaGoOperations()
 	case "sarama":
 		operations = saramaOperations()
 	default:

@@ -13,6 +13,7 @@ from triolog.protocol.errors import InvalidConfigError
 from triolog.server.config import Durability, LogConfig
 from triolog.server.config.broker_config import BROKER_KEYS, Address, BrokerConfig
 from triolog.server.config.broker_settings import (
+    LINK_TABLES,
     LIVE_KEYS,
     Difference,
     check_exposure,
@@ -102,6 +103,8 @@ def test_variables_win_over_the_file_and_arguments_over_both(tmp_path: Path) -> 
 def test_variables_of_others_are_left_alone() -> None:
     environment = {"TRIOLOG_TEST": "full", "TRIOLOG_SERVER": "host:1", "TRIOLOG_TEST_ANYTHING": "x", "triolog_node_id": "5"}
     environment |= {"TRIOLOG_USER": "alice", "TRIOLOG_PASSWORD": "secret", "TRIOLOG_PASSWORD_FILE": "file"}
+    kinds = {table.partition("_")[0] for table in LINK_TABLES}
+    environment |= {f"TRIOLOG_{kind.upper()}_DIR": "/run/links" for kind in kinds}
     assert set(read_settings(None, environment, {})) == {"topic_defaults"}
 
 

@@ -37,7 +37,7 @@ class Face:
         found = getattr(self.target, name)
         if name in ("follow", "transaction", "log"):
             return lambda *arguments, **keywords: Face(found(*arguments, **keywords))
-        if name in ("groups",):
+        if name in ("groups", "faults", "requests"):
             return Face(found)
         return partial(_awaited, found) if callable(found) else found
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from tests.server.embedded.drivers import (
     EVERYWHERE,
     WITH_TASKS,
     WITH_TASKS_EVERYWHERE,
+    Face,
     inside,
     on_every_face,
     turn,
@@ -416,6 +419,44 @@ async def test_an_append_that_is_cancelled_while_the_device_syncs_is_there_all_t
     await call.cancel()
     await inside(broker, lambda own: fault.release())
     assert [each.value for each in await broker.fetch(T, max_wait_s=PATIENCE_S)] == [b"a"]
+
+
+API_VERSIONS = bytes.fromhex("00000010 0012 0000 00000007 0006") + b"tester"
+
+
+def versions_of(kafka: Any) -> bytes:
+    """Return the header of the response to ApiVersions."""
+    with socket.create_connection((kafka.host, kafka.port), PATIENCE_S) as client:
+        client.sendall(API_VERSIONS)
+        return client.recv(8, socket.MSG_WAITALL)[4:]
+
+
+@on_every_face()
+async def test_a_request_is_held_by_a_fault_seen_and_released(opened: Any) -> None:
+    with ThreadPoolExecutor(1) as beside:
+        async with opened(MEMORY, kafka="127.0.0.1:0") as broker:
+            fault = Face(await broker.faults.add("ApiVersions", hold=True))
+            response = beside.submit(versions_of, broker.kafka)
+            assert await fault.wait_fired(timeout_s=PATIENCE_S) == 1
+            [held] = await broker.requests.find("ApiVersions", answered=False)
+            assert (held.client_id, held.fault, held.number) == ("tester", fault.number, broker.requests.target.last)
+            await fault.release()
+            assert await broker.requests.wait_for("ApiVersions", answered=True, timeout_s=PATIENCE_S) == [held]
+            assert (fault.matched, fault.fired) == (1, 1)
+            assert await broker.requests.tail() == str(held)
+            await broker.requests.clear()
+            assert await broker.requests.count() == 0
+        assert response.result() == bytes.fromhex("00000007")
+
+
+@on_every_face(MEMORY, topics=[T])
+async def test_faults_of_the_device_and_of_groups_are_listed_and_cleared(broker: Any) -> None:
+    full, frozen = await broker.faults.disk("full", path=f"{T}-0/*"), await broker.groups.freeze("g")
+    assert [each.number for each in await broker.faults.of_disk()] == [full.number]
+    assert await inside(broker, lambda own: [each.number for each in own.faults]) == [frozen.number]
+    await broker.faults.clear()
+    assert await broker.faults.of_disk() == []
+    assert await inside(broker, lambda own: list(own.faults)) == []
 
 
 @on_every_face(MEMORY, faces=WITH_TASKS_EVERYWHERE, topics=[T])

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 import triolog
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from triolog.protocol.errors import InvalidRequestError, RequestError
 from triolog.protocol.records.batch import check_batch, iter_batches
 from triolog.protocol.records.record import iter_records
@@ -33,22 +33,23 @@ def broker() -> Iterator[BlockingBroker]:
 
 
 def consumed(
-    broker: BlockingBroker, count: int, *, until: int | None = None, start: int = OFFSET_BEGINNING, **config: Any
+    broker: BlockingBroker, count: int, *, until: int | None = None, start: int | None = None, **config: Any
 ) -> list[tuple[int, Any]]:
-    """Offsets and values, or codes of errors, that librdkafka reads from partition 0; with `until`, once it is at that offset,
-    too."""
+    """Offsets and values, or codes of errors, that librdkafka reads from the log start of partition 0, or from `start`; with
+    `until`, once it is at that offset, too. For OFFSET_BEGINNING librdkafka waits half a second."""
     settings = {
         "bootstrap.servers": broker.bootstrap_servers,
         "group.id": "unused",
         "enable.auto.commit": False,
         "check.crcs": True,
         "fetch.wait.max.ms": 20,
+        "fetch.error.backoff.ms": 1,
         "log_level": 0,
         **config,
     }
     found: list[tuple[int, Any]] = []
     with closing(Consumer(settings)) as consumer:
-        consumer.assign([TopicPartition(TOPIC, 0, start)])
+        consumer.assign([TopicPartition(TOPIC, 0, broker.log(TOPIC).start_offsets()[0] if start is None else start)])
         deadline = time.monotonic() + PATIENCE_S
         while len(found) < count or (until is not None and consumer.position([TopicPartition(TOPIC, 0)])[0].offset < until):
             assert time.monotonic() < deadline, found

@@ -80,7 +80,10 @@ def test_a_port_that_is_taken_is_left_to_whoever_listens_there() -> None:
 PAIRS = (
     (EmbeddedBroker, aio.AioBroker, {"forked_into", "stop", "node_down", "node_up", "move_leader", "move_coordinator"}),
     (log_view.LogView, aio.AioLog, set()),
-    (groups_view.GroupsView, aio.AioGroups, {"rebalance", "freeze"}),
+    (groups_view.GroupsView, aio.AioGroups, set()),
+    (FaultView, aio.AioFault, set()),
+    (FaultsView, aio.AioFaults, {"add_disk_rule"}),
+    (RequestsView, aio.AioRequests, set()),
     (records.Transaction, aio.AioTransaction, set()),
     (EmbeddedBroker, BlockingBroker, {"forked_into", "start_schema_registry", "stop"}),
     (FaultView, proxies.BlockingFault, set()),

@@ -53,6 +53,19 @@ def segments(broker: Broker) -> int:
     return len(actor_of(broker).log.segments)
 
 
+async def test_a_change_keeps_the_entry_of_a_topic_whose_directories_still_have_their_names(
+    tmp_path: Path, fs: GateFileSystem
+) -> None:
+    """After a kill, a start would adopt them with the server's defaults."""
+    async with one_partition(tmp_path, fs=fs) as broker:
+        await broker.topics.alter_configs(TOPIC, {"retention.ms": "7"})
+        async with held(fs.hold("rename", f"{TOPIC}-0"), broker.topics.delete, TOPIC):
+            await broker.topics.create("other")
+            assert stored_configs(tmp_path) == {"retention.ms": "7"}
+    async with running_broker(tmp_path) as broker:
+        assert list(broker.topics.names()) == ["other"]
+
+
 async def test_a_changed_configuration_is_in_effect_at_once_and_after_a_restart(tmp_path: Path, fs: GateFileSystem) -> None:
     """Unless the disk refuses it."""
     async with one_partition(tmp_path, fs=fs) as broker:

@@ -71,7 +71,6 @@ def watcher(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
             pytest.skip("the names of epoll are hidden")
         return EpollWatcher()
     if request.param == "portable":
-        monkeypatch.setattr("triolog.server.loop.readiness.CHECK_S", 0.01)
         return PortableWatcher()
     if hasattr(select, "kqueue"):
         return KqueueWatcher()

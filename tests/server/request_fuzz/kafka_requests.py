@@ -6,6 +6,11 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from triolog.protocol.coordinator.classic_group_records import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    encode_consumer_protocol,
+)
 from triolog.protocol.kafka.apis import APIS, Api, ApiKey
 from triolog.protocol.schema import codec
 from triolog.protocol.schema.fields import BOOL, BYTES, RECORDS, STRING, UUID, Element, Field, Primitive, fields_of
@@ -13,7 +18,7 @@ from triolog.protocol.schema.primitives import write_unsigned_varint
 
 from tests.support.kafka_wire import Asked, ask
 
-from .world import INT32_MAX, INTERNAL, PATTERNS, SERVED_GROUPS, SHARE_GROUPS, STREAMS_GROUPS, TRANSACTIONAL_IDS, World
+from .world import GROUPS, INT32_MAX, INTERNAL, PATTERNS, SERVED_GROUPS, SHARE_GROUPS, STREAMS_GROUPS, TRANSACTIONAL_IDS, World
 
 KEYS: Final = tuple(APIS)
 OFTEN: Final = (
@@ -39,6 +44,10 @@ MAY_WAIT: Final = frozenset({ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP,
 PART: Final = {"subtopology_id": "0", "source_topics": ["plain"], "state_changelog_topics": [{"name": "streams-changelog"}]}
 APPLICATION: Final = ask("StreamsGroupHeartbeat", topology={"subtopologies": [PART]}).topology
 """What can be run, until its topics are deleted."""
+SUBSCRIPTION: Final = encode_consumer_protocol(ConsumerProtocolSubscription(topics=["plain", "small"]), 3)
+ASSIGNMENT: Final = encode_consumer_protocol(ConsumerProtocolAssignment(assigned_partitions=[]), 1)
+"""Of consumers: with others a group never has members of both protocols."""
+CLASSIC: Final = ask("JoinGroup", protocols=[{"name": "range", "metadata": SUBSCRIPTION}]).protocols
 NOT_REACHED: Final = (2e9,) * 4
 """Quotas that count and that nobody is ever above: who has to be quiet would keep the run waiting."""
 UNKNOWN_TAGS: Final = b"\x02\xce\x10\x03abc\xcf\x10\x00"
@@ -97,6 +106,12 @@ def value_of(cls: type, version: int, world: World) -> Any:
         values["resource_name"] = "plain"  # an administrator can configure them so that the server cannot write to them
     if cls is APIS[ApiKey.STREAMS_GROUP_HEARTBEAT].request:
         _straightened(values, world)
+    if cls is APIS[ApiKey.CONSUMER_GROUP_HEARTBEAT].request and world.chance(0.5):
+        _as_second_member(values, world)
+    if cls is APIS[ApiKey.JOIN_GROUP].request and world.chance(0.5):
+        classic = {"session_timeout_ms": 6000, "protocol_type": "consumer", "protocols": CLASSIC, "group_instance_id": None}
+        values |= {name: value for name, value in classic.items() if name in values}
+        values |= {"group_id": world.me.group, "member_id": world.me.member}
     if "share_session_epoch" in values:
         values["group_id"] = world.mostly(SERVED_GROUPS[0], values["group_id"], None, usually=0.9)
         values["member_id"] = world.mostly(world.me.sharer, values["member_id"], None, usually=0.9)
@@ -118,6 +133,15 @@ def _straightened(values: dict[str, Any], world: World) -> None:
     else:
         values |= {"topology": None, "warmup_tasks": None if values["active_tasks"] is None else []}
         values["standby_tasks"] = values["warmup_tasks"]
+
+
+def _as_second_member(values: dict[str, Any], world: World) -> None:
+    """A heartbeat of a member beside the one that uses the classic protocol, in the same group."""
+    me = world.me
+    values |= dict.fromkeys(("instance_id", "rack_id", "subscribed_topic_regex", "server_assignor"))
+    values |= {"group_id": me.group, "member_id": me.sharer, "subscribed_topic_names": ["plain"], "rebalance_timeout_ms": 10}
+    values["member_epoch"] = epoch = world.mostly(me.consumer_epoch, 0, -1, usually=0.9)
+    values["topic_partitions"] = None if epoch else []
 
 
 def _field(field: Field, version: int, world: World) -> Any:
@@ -198,6 +222,8 @@ BY_NAME: Final[dict[str, Callable[[World], Any]]] = {
     "member_epoch": lambda world: world.mostly(world.me.generation, 0, -1, -2, -3, INT32_MAX),
     "server_assignor": lambda world: world.mostly("uniform", "range", "bogus", ""),
     "protocol_type": lambda world: world.mostly("consumer", "", "connect", usually=0.9),
+    "metadata": lambda world: world.mostly(SUBSCRIPTION, b"", SUBSCRIPTION[:-1], world.random.randbytes(30), usually=0.9),
+    "assignment": lambda world: world.mostly(ASSIGNMENT, b"", ASSIGNMENT[:-1], world.random.randbytes(30), usually=0.9),
     "protocol_name": lambda world: world.mostly("range", "", "other", usually=0.9),
     "session_timeout_ms": lambda world: world.mostly(20, 0, -1, 6000, INT32_MAX),
     "rebalance_timeout_ms": lambda world: world.mostly(10, 0, -1, INT32_MAX, usually=0.95),
@@ -260,7 +286,9 @@ def learn(world: World, sent: Sent, answer: Any) -> None:
     match sent.asked and sent.asked.api.key:
         case ApiKey.JOIN_GROUP if answer.member_id and body.group_id == me.group:
             me.member, me.generation = answer.member_id, answer.generation_id
-        case ApiKey.CONSUMER_GROUP_HEARTBEAT if answer.error_code == 0 and body.group_id in SERVED_GROUPS:
+        case ApiKey.CONSUMER_GROUP_HEARTBEAT if body.member_id == me.sharer:
+            me.consumer_epoch = 0 if answer.error_code else max(answer.member_epoch, 0)
+        case ApiKey.CONSUMER_GROUP_HEARTBEAT if answer.error_code == 0 and body.group_id in (*SERVED_GROUPS, *GROUPS):
             me.member, me.generation = answer.member_id or "", answer.member_epoch
         case ApiKey.SHARE_GROUP_HEARTBEAT if answer.error_code == 0 and body.group_id in SHARE_GROUPS:
             me.member, me.generation = answer.member_id or "", answer.member_epoch

@@ -80,7 +80,8 @@ class Persona:
     session_id: int = 0
     session_epoch: int = -1
     sharer: str = "sharer"
-    """As a member of a share group, or of a Streams group."""
+    """As a member of a share group, of a Streams group, or as the second one of another group."""
+    consumer_epoch: int = 0
     streams_epoch: int = 0
     share_epoch: int = 0
 

@@ -16,6 +16,7 @@ from tests.support.logs import START_MS
 
 from .. import history as h
 from ..clocks import LONGEST_STEP_MS
+from ..groups.events import Staged
 
 COPY: Final = "copy of "
 ENDLESS: Final = 2**63
@@ -52,6 +53,21 @@ class Told(NamedTuple):
     at_ms: float
 
 
+@attrs.define
+class Setting:
+    """A configuration of a topic, and while it may have been in effect: indexes and times of events, both ends included."""
+
+    config: Mapping[str, str]
+    first_index: int
+    first_ms: float
+    last_index: int = ENDLESS
+    last_ms: float = ENDLESS
+
+    @property
+    def compacts(self) -> bool:
+        return "compact" in self.config.get("cleanup.policy", "")
+
+
 class Range:
     """The records of a partition at the end, by offset."""
 
@@ -85,6 +101,11 @@ class Facts:
     a reader may see it, and a crash take it back."""
     stored: dict[tuple[TopicPartition, bool], Range] = attrs.field(factory=dict)
     configs: dict[str, Mapping[str, str]] = attrs.field(factory=dict)
+    """What each topic was created with."""
+    settings: dict[str, list[Setting]] = attrs.field(factory=lambda: defaultdict(list))
+    """All that each topic was configured with, in this order."""
+    deleted: dict[str, tuple[int, float]] = attrs.field(factory=dict)
+    """Index and time of the event that says so, by topic."""
     damaged: dict[TopicPartition, list[range]] = attrs.field(factory=lambda: defaultdict(list))
     torn: dict[TopicPartition, list[range]] = attrs.field(factory=lambda: defaultdict(list))
     """Where readers may be told that something is missing, and nothing that was acknowledged may be."""
@@ -101,6 +122,8 @@ class Facts:
     """Which have lost records or markers of which somebody was told."""
     passed: dict[TopicPartition, int] = attrs.field(factory=lambda: defaultdict(int))
     """Up to which offset anybody has read, or was told of."""
+    staged: set[str] = attrs.field(factory=set)
+    """What a crash tears out of a commit comes behind the rest of it."""
     missed: dict[str, h.Lost] = attrs.field(factory=dict)
     """Records that somebody was told of, with the first loss after which they were not there."""
     shaken: set[str] = attrs.field(factory=set)
@@ -134,7 +157,15 @@ class Facts:
         return bool(self.outcomes.get(transaction)) or transaction in self.copied_by
 
     def is_compacted(self, partition: TopicPartition) -> bool:
-        return partition in self.compacted or "compact" in self.configs.get(partition.topic, {}).get("cleanup.policy", "")
+        """Whether it ever was."""
+        return partition in self.compacted or any(setting.compacts for setting in self.settings.get(partition.topic, ()))
+
+    def may_be_compacted_since(self, partition: TopicPartition, sent: int, index: int) -> bool:
+        """Whether a compaction may have met a record between two events."""
+        return partition in self.compacted or any(
+            setting.compacts and setting.last_index > sent and setting.first_index < index
+            for setting in self.settings.get(partition.topic, ())
+        )
 
     def is_shaken(self, record: str) -> bool:
         """Whether it belongs to a transaction of which nobody knows what is left."""
@@ -220,12 +251,22 @@ class Facts:
                 self.compacted.add(event.partition)
             case h.Made():
                 self.configs[event.topic] = event.config
+                self.settings[event.topic] = [Setting(event.config, index, event.at_ms)]
+            case h.Configured():
+                for setting in self.settings[event.topic][:-1]:
+                    setting.last_index, setting.last_ms = min(setting.last_index, index), min(setting.last_ms, event.at_ms)
+            case h.Configures():
+                self.settings[event.topic].append(Setting(event.config, index, event.at_ms))
+            case h.Deleted():
+                self.deleted[event.topic] = index, event.at_ms
             case h.ClockChecked():
                 self.checks_clock = True
             case h.ClockMoved() if not (self.checks_clock and abs(event.ms) > LONGEST_STEP_MS):
                 self.clock.append((event.at_ms, self.clock[-1][1] + event.ms))
             case h.Damaged():
                 self.damaged[event.partition].append(event.offsets)
+            case Staged():
+                self.staged.update(event.ids)
             case h.Torn():
                 self.torn[event.partition] += event.gaps
             case h.Lost():

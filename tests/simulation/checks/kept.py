@@ -4,6 +4,7 @@
 |---|---|
 | everywhere | what was trimmed; what an operator damaged; what a loss took back (`facts`) |
 | `cleanup.policy` has `delete` | the oldest, past `retention.ms` by the wall clock, or what leaves at least `retention.bytes` |
+| the configuration has changed | what each one allows that was in effect since the record was sent |
 | it has `compact` | what a later record of its key replaces, unless that was aborted; aborted records; old tombstones |
 
 Real clients' histories have no configurations: `Expires` and `Compacts` say it there.
@@ -20,7 +21,7 @@ import attrs
 from triolog.protocol.types import TopicPartition
 
 from ..history import ON_ARRIVAL, Event, Polled, Refused, Stored, Wrong, is_tombstone
-from .facts import Anomaly, Facts, Known
+from .facts import ENDLESS, Anomaly, Facts, Known, Setting
 
 NEVER: Final = -1
 DAY_MS: Final = 86_400_000
@@ -93,7 +94,8 @@ def _judge(record: str, offset: int, index: int, event: Stored | Polled, facts: 
     where, outcome = event.partition, facts.outcome(record)
     if (event.is_committed and outcome is not True) or facts.is_damaged(where, offset):
         return
-    if facts.is_compacted(where) and (outcome is not True or keys.may_be_gone(record, offset, index, event.at_ms)):
+    may_be_gone = facts.is_compacted(where) and facts.may_be_compacted_since(where, facts.sent[record].index, index)
+    if may_be_gone and (outcome is not True or keys.may_be_gone(record, offset, index, event.at_ms)):
         return
     kind = "committed records" if event.is_committed else "everything"
     yield Anomaly("lost", f"{record}@{offset} of {where}, for {event.who}, a reader of {kind}")
@@ -160,6 +162,12 @@ def _wrong_start(stored: Stored, facts: Facts) -> Iterator[Anomaly]:
     config = facts.configs.get(where.topic, {})
     if start <= trimmed or where in facts.expired:
         return
+    settings = facts.settings.get(where.topic, [])
+    if len(settings) > 1:
+        for record, offset in facts.acknowledged.get(where, {}).items():
+            if trimmed <= offset < start and not any(_may_retire(record, each, stored, facts) for each in settings):
+                yield Anomaly("lost", f"{record}@{offset} of {where}, which begins at {start}: no configuration allows it")
+        return
     retention_ms = int(config.get("retention.ms", NEVER))
     retention_bytes = int(config.get("retention.bytes", NEVER))
     if "delete" not in config.get("cleanup.policy", "delete") or (retention_ms == NEVER and retention_bytes == NEVER):
@@ -176,12 +184,27 @@ def _wrong_start(stored: Stored, facts: Facts) -> Iterator[Anomaly]:
             yield Anomaly("lost", f"{record}@{offset} of {where}, which begins at {start}: it is not {retention_ms} ms old")
 
 
-def _is_old(known: Known, retention_ms: int, stored: Stored, facts: Facts) -> bool:
-    """Whether the wall clock has ever shown so much more than a record's timestamp. Where the server checks the clock, or has
-    stamped the record itself: whether so much time may have passed by it since the record was sent."""
-    timestamp = known.sent.timestamp
+def _may_retire(record: str, setting: Setting, stored: Stored, facts: Facts) -> bool:
+    """Whether retention may have taken a record while this was the configuration. Of bytes no more is judged than that."""
+    config, sent = setting.config, facts.sent[record]
+    if "delete" not in config.get("cleanup.policy", "delete") or setting.last_index < sent.index:
+        return False
+    if int(config.get("retention.bytes", NEVER)) >= 0:
+        return True
+    retention_ms = int(config.get("retention.ms", NEVER))
+    if retention_ms == NEVER:
+        return False
+    return _is_old(sent, retention_ms, stored, facts, setting.first_ms, setting.last_ms)
+
+
+def _is_old(
+    known: Known, retention_ms: int, stored: Stored, facts: Facts, first_ms: float = 0, last_ms: float = ENDLESS
+) -> bool:
+    """Whether the wall clock has shown so much more than a record's timestamp between two times. Where the server checks the
+    clock, or has stamped the record itself: whether so much time may have passed by it since the record was sent."""
+    timestamp, until_ms = known.sent.timestamp, min(last_ms, stored.at_ms)
     if facts.checks_clock or timestamp == ON_ARRIVAL:
-        first, last = facts.clock_between(known.at_ms, stored.at_ms)
+        first, last = facts.clock_between(known.at_ms, until_ms)
         return last - first + EARLIER_MS >= retention_ms
-    _, latest = facts.clock_between(0, stored.at_ms)
+    _, latest = facts.clock_between(first_ms, until_ms)
     return timestamp + retention_ms < facts.began_ms + latest

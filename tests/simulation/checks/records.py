@@ -21,8 +21,9 @@ def check_offsets(events: Sequence[h.Event], facts: Facts) -> Iterator[Anomaly]:
     for index, event in enumerate(events):
         if isinstance(event, h.Survived):
             _forget(at.get(event.partition, {}), where, range(dict(facts.ends[event.partition])[index], ENDLESS))
-        elif isinstance(event, h.Damaged):
-            for offset in event.offsets:
+        if isinstance(event, h.Damaged | h.Survived):
+            # In a compacted log only a gap says that something is lost before records that are there.
+            for offset in event.offsets if isinstance(event, h.Damaged) else itertools.chain(*event.gaps):
                 where.pop(at.get(event.partition, {}).get(offset, ""), None)
         if isinstance(event, h.Acknowledged) and facts.doubtful and facts.sent[event.ids[0]].producer in facts.doubtful:
             continue
@@ -66,7 +67,7 @@ def _is_forgotten(known: Known, facts: Facts) -> bool:
     """Whether all that a producer sent to a partition before may be gone. A start after an unclean stop then finds only the
     marker of its transaction, and knows its epoch but no sequence, as Kafka's does."""
     where = known.partition
-    if facts.configs.get(where.topic, {}).keys() & {"retention.ms", "retention.bytes"}:
+    if any(setting.config.keys() & {"retention.ms", "retention.bytes"} for setting in facts.settings.get(where.topic, ())):
         return True
     trimmed = facts.trimmed.get(where, 0)
     before = (each for each in facts.acknowledged[where] if facts.sent[each].producer == known.producer)
@@ -162,7 +163,7 @@ def _reordered(stored: h.Stored, facts: Facts) -> Iterator[Anomaly]:
     latest: dict[str, int] = {}
     for record in stored.records:
         known = facts.sent.get(record.id)
-        if known is None:
+        if known is None or (record.id in facts.staged and facts.torn.get(stored.partition)):
             continue
         before = latest.get(known.producer, -1)
         if known.number < before:

@@ -80,14 +80,11 @@ class Driver(Native):
         ids = tuple((where, tuple(each)) for where, each in named.items())
         self.world.add(CommitsStage(**self.now(), **of_version, ids=ids))
         for _ in range(tries):
-            self.world.committing.add(self.who)
             try:
                 answer = await Admin(self.client).commit_stage(APPLICATION, version, staged)
             except TriologError:
                 await trio.sleep(PAUSE_S)
                 continue
-            finally:
-                self.world.committing.discard(self.who)
             places = tuple(
                 (TopicPartition(each.topic, each.partition), each.base_offset, each.end_offset) for each in answer.partitions
             )

@@ -16,9 +16,10 @@ from triolog.tools.client.errors import ConnectionLostError
 from tests.support.kafka_stream import KafkaStream
 
 from ..history import Event, Wrong
+from ..lives import TopicLives
 from ..network import Network
 from ..script import Script, Step
-from ..server import KAFKA_PORT, NATIVE_PORT
+from ..server import KAFKA_PORT, NATIVE_PORT, Server
 
 CONNECT_PAUSE_S: Final = 0.1
 CONFIG: Final = ClientConfig(connect_timeout_ms=2000, request_timeout_ms=5000)
@@ -33,8 +34,9 @@ class Surroundings(Protocol):
     network: Network
     partitions: dict[str, int]
     topic_ids: dict[str, bytes]
-    committing: set[str]
-    """Drivers that wait for the answer to a commit."""
+    lives: TopicLives
+    server: Server
+    """For what no client can bring about."""
 
     def at_ms(self) -> int:
         """Since the world began."""

@@ -12,6 +12,7 @@ import trio
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
+from triolog.server.listeners.kafka.door import NO_TOPIC_ID
 
 from tests.support.kafka_server import produce_request
 from tests.support.kafka_wire import ask
@@ -20,7 +21,8 @@ from ..groups.events import MIXED, MixedCommit, MixedEnd
 from ..history import Acknowledged, Ended, GivenUp, Introduced, Send, Sent
 from .inhabitant import KafkaInhabitant
 from .members import NOBODY, OFFSETS_VERSION, committed_offset, offset_commit
-from .producers import PAUSE_S, PRODUCE_VERSION, RETRIABLE
+from .producers import PAUSE_S, PRODUCE_BY_ID_VERSION, PRODUCE_VERSION, RETRIABLE
+from .readers import fields_of
 
 INIT_VERSION: Final = 4
 ADD_VERSION: Final = 3
@@ -116,22 +118,18 @@ class KafkaMover(KafkaTransactional):
     async def _send(self, transaction: str, where: TopicPartition, count: int) -> ErrorCode | None:
         """What it was told; None: no answer. Then nobody may go on: what has the next sequence is out of sequence."""
         assert self._identity is not None
-        records = tuple(Sent(f"{self.who}:{self._sent + number}", self.a_timestamp()) for number in range(count))
+        records = tuple(Sent(self._id(self._sent + number), self.a_timestamp()) for number in range(count))
         self._sent += count
         self.world.add(Send(**self.now(), partition=where, producer=self._name, records=records, transaction=transaction))
         data = build_batch(
-            [(each.timestamp, None, each.id.encode(), ()) for each in records],
+            [(each.timestamp, *fields_of(each.id)) for each in records],
             producer_id=self._identity[0],
             producer_epoch=self._identity[1],
             base_sequence=self._sequences[where],
             is_transactional=True,
         )
         self._sequences[where] += count
-        how = {"partition": where.partition, "timeout_ms": 5000, "transactional_id": self.TRANSACTIONAL_ID}
-        request = produce_request(data, topic=where.topic, **how)
-        answer = await self._insist(
-            request, PRODUCE_VERSION, lambda answer: iter((answer.responses[0].partition_responses[0].error_code,))
-        )
+        answer = await self._produce(where, data)
         ids = tuple(each.id for each in records)
         found = None if answer is None else answer.responses[0].partition_responses[0]
         error = None if found is None else ErrorCode(found.error_code)
@@ -140,6 +138,18 @@ class KafkaMover(KafkaTransactional):
             return error
         self.world.add(Acknowledged(**self.now(), partition=where, ids=ids, base_offset=found.base_offset))
         return ErrorCode.NONE
+
+    def _id(self, number: int) -> str:
+        return f"{self.who}:{number}"
+
+    async def _produce(self, where: TopicPartition, data: bytes, topic_id: bytes = NO_TOPIC_ID) -> Any | None:
+        """The answer, None: nobody knows. With a topic id the topic is named by that."""
+        how = {"partition": where.partition, "timeout_ms": 5000, "transactional_id": self.TRANSACTIONAL_ID}
+        request = produce_request(data, topic=where.topic, topic_id=topic_id, **how)
+        version = PRODUCE_VERSION if topic_id == NO_TOPIC_ID else PRODUCE_BY_ID_VERSION
+        return await self._insist(
+            request, version, lambda answer: iter((answer.responses[0].partition_responses[0].error_code,))
+        )
 
     async def _end(self, *, committed: bool) -> bool | None:
         """What became of the transaction; None: nobody knows."""

@@ -1,11 +1,8 @@
-"""Who changes things: an administrator of topics, who has one deleted and created again under its name, and the operator of the
-machine.
+"""Who changes things: an administrator of topics, and the operator of the machine.
 
 What may be lost under a durability other than `fsync` when the power is cut, or a log directory or a sync fails: told to the
 history. The server is asked what it knows: up to where each log is on the device, and how old the oldest byte is that is not. A
 log that ends before that afterwards has broken the promise, and so has a server that knew of less than was lost.
-
-Of one life of a topic nothing is there in the next: judged on the spot, for the history knows partitions by their names.
 """
 
 from __future__ import annotations
@@ -18,8 +15,7 @@ from typing import Any, Final
 
 import attrs
 import trio
-from triolog.protocol.errors import CorruptRecordError, ErrorCode, RequestError, TriologError
-from triolog.protocol.native.messages import ProducePartition, ProduceRequest
+from triolog.protocol.errors import CorruptRecordError, TriologError
 from triolog.protocol.records.batch import (
     ATTRIBUTES_POSITION,
     MAGIC,
@@ -29,9 +25,7 @@ from triolog.protocol.records.batch import (
     crc32c,
     parse_header,
 )
-from triolog.protocol.records.builder import build_batch
-from triolog.protocol.records.record import iter_records
-from triolog.protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker
 from triolog.server.partitions.partition import PartitionActor
 from triolog.server.storage.disk.paths import parse_partition_directory
@@ -42,7 +36,9 @@ from triolog.tools.client.admin import Admin
 from tests.simulation.clients.inhabitant import Inhabitant, Surroundings
 from tests.simulation.clients.readers import Native, records_in
 from tests.simulation.clocks import CLOCKS
+from tests.simulation.device import offline
 from tests.simulation.device.disk import Device
+from tests.simulation.device.moments import MOMENTS
 from tests.simulation.device.rot import (
     Hit,
     cut_end,
@@ -50,15 +46,32 @@ from tests.simulation.device.rot import (
     damage_in,
     flip_in_batch,
     flip_in_topics,
+    has_batches,
     put_topics_back,
+    raise_start,
     stored_topics,
 )
-from tests.simulation.history import ClockMoved, Damaged, Happened, Lost, StartForgotten, Survived, Torn, Trimmed, Trims, Wrong
+from tests.simulation.history import (
+    ClockMoved,
+    Cut,
+    Damaged,
+    Happened,
+    Lost,
+    StartForgotten,
+    Survived,
+    Torn,
+    Trimmed,
+    Trims,
+    Wrong,
+)
+from tests.simulation.lives import LIVING
 from tests.simulation.script import Step
 from tests.simulation.server import Server
-from tests.support.brokers import batches_from
 
 PATIENCE_S: Final = 8.0
+"""For a moment."""
+SHORT_PATIENCE_S: Final = 2.0
+"""For a change of the disk."""
 POLL_S: Final = 0.005
 PASSING: Final = frozenset({("write", "ENOSPC"), ("sync", "ENOSPC")})
 """What no log goes offline for."""
@@ -87,6 +100,17 @@ class Administrator(Native):
     async def configure(self, topic: str, config: dict[str, str]) -> None:
         await self._admin.alter_config(topic, config)
 
+    async def accept(self, topic: str) -> None:
+        """Every gap of a topic: readers skip it from now on."""
+        for found in await self._admin.list_gaps(topic):
+            for part in found.partitions:
+                for gap in part.gaps:
+                    await self._admin.accept_gap(TopicPartition(topic, part.partition), gap.start_offset)
+
+    async def abort(self, transactional_id: str) -> None:
+        """Abort a transaction that its producer may be about to commit."""
+        await self._admin.abort_transaction(transactional_id)
+
     async def make(self, topic: str) -> None:
         await self._admin.create_topic(topic, 2)
 
@@ -100,6 +124,12 @@ class Operator(Inhabitant):
 
     server: Server = attrs.field(kw_only=True)
     losses: Losses = attrs.field(init=False)
+    _is_spoilt: bool = False
+    """Whether anybody has damaged a derived file."""
+    _was_cut: bool = False
+    """Whether the power was ever cut."""
+    _has_damaged: bool = False
+    """Whether anybody has damaged a batch."""
 
     def __attrs_post_init__(self) -> None:
         self.losses = Losses(self.world, self.server)
@@ -125,27 +155,36 @@ class Operator(Inhabitant):
         await self._begin(for_ms)
 
     async def kill(self, for_ms: int, after: int, when: str = "now", again: int = 0) -> None:
-        await self._wait_for(when)
-        await self.server.kill(power=False, after=after)
+        await self._end_life(after, when, power=False)
         await self._begin(for_ms, again)
 
-    async def power(self, for_ms: int, after: int, when: str = "now", again: int = 0) -> None:
-        await self._wait_for(when)
-        await self._cut_power(after)
+    async def power(self, for_ms: int, after: int, when: str = "now", again: int = 0, left: str = "") -> None:
+        await self._end_life(after, when, power=True, left=left)
         await self._begin(for_ms, again)
 
-    async def _wait_for(self, when: str) -> None:
-        """Until a log is being compacted (`child`), or what a driver has staged is being committed (`stage`), for a while."""
+    async def crash(self, before: int, left: str, life_ms: int) -> None:
+        """End a life of `life_ms` in front of one of its changes of the disk, the first for `before` 0. `left`: all that was
+        written (`all`, as when a process is killed), or see `Device.cut_power`."""
+        disk, first = self.device.fs, self.device.fs.changes
+        power, patience_s = left != "all", life_ms / 1000
+        await self._end_life(before, "now", power=power, left=left if power else "", patience_s=patience_s)
+        is_over = disk.off_at is None or disk.changes - first != before
+        self.world.add(Cut(**self.now(), changes=disk.changes - first, operation="" if is_over else disk.cut_operation))
+        await self._begin(0)
+
+    async def _end_life(self, after: int, when: str, *, power: bool, left: str = "", patience_s: float | None = None) -> None:
+        """`when`: a moment of the disk, or while a log is being compacted (`child`)."""
         until = trio.current_time() + PATIENCE_S
-        awaited = {"child": self.server.children, "stage": self.world.committing}
-        while when in awaited and not awaited[when] and trio.current_time() < until:
+        while when == "child" and not self.server.children and trio.current_time() < until:
             await trio.sleep(POLL_S)
-
-    async def _cut_power(self, after: int) -> None:
-        before = self.device.fs
-        await self.server.kill(power=True, after=after)
-        self.losses.note(self.who, self.device.time() if before.off_at is None else before.off_at)
-        self.device.slowest_s = self.device.latency_s
+        before, moment = self.device.fs, when if when in MOMENTS else ""
+        if patience_s is None:
+            patience_s = PATIENCE_S if moment else SHORT_PATIENCE_S
+        await self.server.kill(power=power, after=after, moment=moment, left=left, patience_s=patience_s)
+        if power:
+            self._was_cut = True
+            self.losses.note(self.who, self.device.time() if before.off_at is None else before.off_at)
+            self.device.slowest_s = self.device.latency_s
 
     async def _stop(self) -> None:
         self._check_service()
@@ -165,6 +204,7 @@ class Operator(Inhabitant):
         while not await self.server.start():
             if self.device.fs.is_off:
                 self.world.add(Happened(**self.now(), what="a power cut during the start"))
+                self._was_cut = True
                 self.losses.note(self.who, self.device.time(), is_starting=True)
                 self.device.cut_power()
                 continue
@@ -209,6 +249,7 @@ class Operator(Inhabitant):
             if not self._is_broken(directory) and self.device.fs.is_directory(f"{directory}/{where}"):
                 hit = flip_in_batch(self.device.fs, directory, where, share, byte, bit, power_may_go=bool(again))
         if hit is not None:
+            self._has_damaged = True
             said = {"first_offset": hit.header.base_offset, "next_offset": hit.header.next_offset}
             self.world.add(Damaged(**self.now(), partition=where, **said))
         await self._begin(for_ms, again)
@@ -220,6 +261,7 @@ class Operator(Inhabitant):
         await self._end(end)
         path = self.device.directories[directory]
         if not self._is_broken(path):
+            self._is_spoilt = True
             spoilt = damage_derived(self.device.fs, path, kind, share, how)
             self.world.add(Happened(**self.now(), what=f"{how}: {self.device.without_paths(str(spoilt))}"))
             if (kind, how) == ("evidence", "lose") and spoilt is not None:
@@ -235,6 +277,7 @@ class Operator(Inhabitant):
             if not self._is_broken(directory) and self.device.fs.is_directory(f"{directory}/{where}"):
                 lost = cut_end(self.device.fs, directory, where, batches)
                 if lost is not None:
+                    self._has_damaged = True
                     said = {"first_offset": lost.start, "next_offset": lost.stop}
                     self.world.add(Damaged(**self.now(), partition=where, **said))
         await self._begin(for_ms)
@@ -256,6 +299,85 @@ class Operator(Inhabitant):
         found = {topic.name: (topic.partitions, topic.configs) for topic in topics}
         if any(found.get(name) != before.get(name) for name in self.world.partitions):
             self.world.add(Wrong(**self.now(), kind="misprint", detail=f"the topics were {before}, and are {found}"))
+
+    async def verify(self, for_ms: int) -> None:
+        """`triolog verify` finds no damage after a clean stop, if no device and no person has done any. A power cut may leave a
+        producer snapshot that nobody can read, and that no start reads because it is not above the log's start."""
+        is_good = not self.device.failures and not self._is_spoilt and not self.device.fs.owes_pages()
+        await self._end_for_tool("stop")
+        damages = [each for path in self._whole_directories() for each in offline.verified(self.device.fs, path)]
+        found = [str(each) for each in damages if not (self._was_cut and each.check == "snapshot")]
+        if found and is_good and not self._is_damaged():
+            self._tool_failed("verify", f"damage in a directory that nobody damaged: {found}")
+        await self._begin(for_ms)
+
+    async def repair(self, end: str, for_ms: int) -> None:
+        """`triolog repair` leaves no damage, and a second run does nothing."""
+        await self._end_for_tool(end)
+        for path in self._whole_directories():
+            first, second = (offline.repair(self.device.fs, path, self.device.now_ms) for _ in range(2))
+            if first.left or second.actions:
+                self._tool_failed("repair", f"left {first.left}, and did again {second.actions}")
+        self.losses.note_repair()
+        await self._begin(for_ms)
+
+    async def reindex(self, end: str, for_ms: int) -> None:
+        """`triolog reindex` changes no record. It leaves segments alone whose log is damaged."""
+        await self._end_for_tool(end)
+        failures = [each for path in self._whole_directories() for each in offline.reindex(self.device.fs, path)]
+        if failures and end == "stop" and not self.device.fs.owes_pages() and not self._is_damaged():
+            self._tool_failed("reindex", str(failures))
+        await self._begin(for_ms)
+
+    async def compact(self, end: str, topic: str, include_active: bool, for_ms: int) -> None:
+        """`triolog compact` takes records of the topic that later ones replace."""
+        await self._end_for_tool(end)
+        for path in self._whole_directories():
+            try:
+                offline.compact(self.device.fs, path, topic, self.device.now_ms, include_active=include_active)
+            except TriologError as exc:
+                if not self._is_damaged():
+                    self._tool_failed("compact", repr(exc))
+        await self._begin(for_ms)
+
+    async def restore(self, end: str, for_ms: int) -> None:
+        """A backup takes the place of the directories. It has everything that was acknowledged."""
+        await self._end_for_tool(end)
+        if self.device.fs.broken is None:
+            offline.restore_backup(self.device.fs, self.device.directories)
+        await self._begin(for_ms)
+
+    async def _end_for_tool(self, end: str) -> None:
+        """The device does for the command what it is told to."""
+        await self._end(end)
+        self.device.fs.forget_failures()
+
+    def _whole_directories(self) -> list[str]:
+        return [path for path in self.device.directories if not self._is_broken(path)]
+
+    def _is_damaged(self) -> bool:
+        """Whether anybody has damaged a batch, or a failed device may have."""
+        return self._has_damaged or self.device.fs.has_forgotten
+
+    def _tool_failed(self, tool: str, said: str) -> None:
+        self.world.add(Wrong(**self.now(), kind=tool, detail=self.device.without_paths(said)))
+
+    async def overstart(self, topic: str, partition: int, by: int, for_ms: int) -> None:
+        """After a kill the checkpoint says that a log starts after its end. Readers lose all that it had, and people do not."""
+        where = TopicPartition(topic, partition)
+        await self._end("kill")
+        kept: list[bytes] = []
+        fs = self.device.fs
+        for directory in self.device.directories:
+            if not self._is_broken(directory) and fs.is_directory(f"{directory}/{where}"):
+                start, batches = raise_start(fs, directory, where, by)
+                self.world.add(Trims(**self.now(), partition=where, before_offset=start))
+                self._has_damaged = True
+                self.world.add(Damaged(**self.now(), partition=where, first_offset=0, next_offset=start))
+                kept += batches
+        await self._begin(for_ms)
+        if not has_batches(self.device.fs, [f"{directory}/{where}" for directory in self.device.directories], kept):
+            self.world.add(Wrong(**self.now(), kind="thrown away", detail=f"{where}: no file has what was in it"))
 
     def _is_broken(self, directory: str) -> bool:
         return self.device.fs.broken == directory
@@ -344,6 +466,10 @@ class Losses:
         )
         self._pending.update(actors)
 
+    def note_repair(self) -> None:
+        """A repair records gaps where a torn write was: nobody was told of records there."""
+        self._is_torn = True
+
     def note_failed_syncs(self, who: str) -> None:
         """When a life has ended: what the device did not take may be lost to the next one, which reads the files anew."""
         broker, device = self.server.latest, self.server.device
@@ -402,8 +528,14 @@ class Losses:
         return float(durability.partition(":")[2]) + HOPS * 2000 * device.slowest_s + SLACK_MS
 
     def _actors(self, broker: Broker) -> dict[TopicPartition, PartitionActor]:
+        """By the name that the history has for the partition."""
         actors = [hosted.actor for hosted in broker._manager.topics.hosted()]
-        return {each.topic_partition: each for each in actors if each.topic_partition.topic in self.world.partitions}
+        found = {each.topic_partition: each for each in actors if each.topic_partition.topic in self.world.partitions}
+        return found | {
+            TopicPartition(self.world.lives.name(broker.topics.id_of(LIVING)), each.topic_partition.partition): each
+            for each in actors
+            if each.topic_partition.topic == LIVING
+        }
 
 
 def _whole_batches(content: bytes) -> Iterator[tuple[BatchHeader, bytes]]:
@@ -425,122 +557,3 @@ def _whole_batches(content: bytes) -> Iterator[tuple[BatchHeader, bytes]]:
 
 def _ranges(log: Log) -> tuple[range, ...]:
     return tuple(range(gap.start_offset, gap.end_offset) for gap in log.gaps)
-
-
-ACKS_ALL: Final = -1
-TIMEOUT_MS: Final = 5000
-
-
-@attrs.define(eq=False)
-class Remaker(Native):
-    """Its group has the same name in every life."""
-
-    _life: int = 0
-    _is_there: bool | None = False
-    """None: it is to be deleted, and whether it was nobody knows."""
-    _sent: int = 0
-    _acknowledged: dict[str, int] = attrs.field(factory=dict)
-    """Of this life: where each record is."""
-    _trimmed: int = 0
-    """Up to where deletions of this life were asked for."""
-    _commits: bool = False
-    """Whether an offset of this life was, or may have been, committed."""
-
-    @property
-    def _where(self) -> TopicPartition:
-        return TopicPartition(f"remade-{self.who.split()[1]}", 0)
-
-    @property
-    def _admin(self) -> Admin:
-        return Admin(self.client)
-
-    async def fill(self, count: int, share: float) -> None:
-        """Some records, and some of them deleted."""
-        try:
-            if self._is_there is None:
-                await self._delete()
-            if not self._is_there:
-                await self._create()
-            await self._look()
-            for _ in range(count):
-                await self._produce()
-            await self._trim(share)
-            self._commits = True
-            await self._admin.commit_group_offsets(self.who, {self._where: count})
-        except TriologError as exc:
-            self.world.add(Happened(**self.now(), what=f"fill: {exc!r}"))
-
-    async def remake(self, count: int, share: float) -> None:
-        if self._is_there:
-            self._is_there = None
-        await self.fill(count, share)
-
-    async def _create(self) -> None:
-        try:
-            await self._admin.create_topic(self._where.topic, 1, {"segment.bytes": "700", "file.delete.delay.ms": "2000"})
-        except RequestError as exc:
-            if exc.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                raise
-        self._is_there = True
-
-    async def _delete(self) -> None:
-        try:
-            await self._admin.delete_topics(self._where.topic)
-        except RequestError as exc:
-            if exc.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise
-        self._life, self._is_there, self._trimmed, self._commits = self._life + 1, False, 0, False
-        self._acknowledged.clear()
-
-    async def _produce(self) -> None:
-        self._sent += 1
-        name = f"{self.who}:{self._life}:{self._sent}"
-        part = ProducePartition(*self._where, build_batch([(self.a_timestamp(), None, name.encode(), ())]))
-        response = await self.client.produce(ProduceRequest((part,), ACKS_ALL, TIMEOUT_MS, None))
-        assert response is not None
-        [answer] = response.partitions
-        if answer.error is not None:
-            raise answer.error
-        self._acknowledged[name] = answer.base_offset
-
-    async def _trim(self, share: float) -> None:
-        before = int(share * (max(self._acknowledged.values(), default=-1) + 1))
-        if before > self._trimmed:
-            self._trimmed = before
-            await self._admin.delete_records({self._where: before})
-
-    async def _look(self) -> None:
-        first = (await self._admin.offsets_for_times({self._where: EARLIEST_TIMESTAMP}))[self._where].offset
-        end = (await self._admin.offsets_for_times({self._where: LATEST_TIMESTAMP}))[self._where].offset
-        self._judge(first, end)
-        found = await self._admin.group_offsets(self.who, [self._where])
-        if found and not self._commits:
-            self._wrong(f"has inherited the committed offset {found[self._where].offset}")
-
-    def _judge(self, first: int, end: int) -> None:
-        if first > self._trimmed:
-            self._wrong(f"begins at {first}, and was trimmed to {self._trimmed}")
-        last = max(self._acknowledged.values(), default=-1)
-        if end <= last and self.world.script.durability == "fsync":
-            self._wrong(f"ends at {end}, and offset {last} was acknowledged")
-
-    async def judge_records(self, broker: Broker) -> None:
-        """What is there at the end is of this life, and all that was acknowledged is, unless a loss may have taken it."""
-        if not self._is_there:
-            return
-        snapshot = broker.reader.snapshot(self._where)
-        self._judge(snapshot.log_start_offset, snapshot.log_end_offset)
-        names = {
-            bytes(record.value or b"").decode()
-            async for header, batch, _ in batches_from(broker, self._where, snapshot.log_start_offset)
-            for record in iter_records(batch, header)
-            if not header.is_control and record.offset >= snapshot.log_start_offset  # a control batch covers a gap
-        }
-        if strange := [name for name in names if not name.startswith(f"{self.who}:{self._life}:")]:
-            self._wrong(f"is in its life {self._life}, and has {sorted(strange)}")
-        kept = {name for name, offset in self._acknowledged.items() if offset >= snapshot.log_start_offset}
-        if self.world.script.durability == "fsync" and (lost := kept - names):
-            self._wrong(f"has lost {sorted(lost)}")
-
-    def _wrong(self, said: str) -> None:
-        self.world.add(Wrong(**self.now(), kind="remade", detail=f"{self._where} {said}"))

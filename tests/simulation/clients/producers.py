@@ -3,9 +3,10 @@ batches for a partition into one request, which the native protocol allows and n
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
 from itertools import accumulate, takewhile
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import attrs
 import trio
@@ -13,6 +14,7 @@ from triolog.protocol.errors import ErrorCode, TriologError
 from triolog.protocol.native.messages import ProducePartition, ProduceRequest
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import NO_OFFSET, TopicPartition
+from triolog.server.listeners.kafka.door import NO_TOPIC_ID
 from triolog.tools.client.connection import Client
 from triolog.tools.client.producer import Producer, SentRecord, open_producer
 
@@ -24,10 +26,21 @@ from tests.support.kafka_server import produce_request
 from tests.support.kafka_wire import ask
 
 PRODUCE_VERSION: Final = 9
+PRODUCE_BY_ID_VERSION: Final = 13
 INIT_VERSION: Final = 4
 PATIENCE_S: Final = 20.0
 PAUSE_S: Final = 0.1
+DEAF_PAUSE_S: Final = 0.2
 IN_FLIGHT: Final = 5
+EVERY: Final = 16
+"""One of so many records has a batch in its value."""
+INNER_OFFSET: Final = 10_000
+"""The base offset of these batches: after a damaged batch, one with exactly the next offset counts as the log's."""
+FEW: Final = 2
+"""Records of a batch that has room for another one: it fits into the smallest segment."""
+BASE_OFFSET_BYTES: Final = 8
+Fields = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes], ...]]
+"""Key, value and headers of a record."""
 RETRIABLE: Final = frozenset(
     {
         ErrorCode.KAFKA_STORAGE_ERROR,
@@ -95,15 +108,20 @@ class Batch:
     ids: tuple[str, ...]
     data: bytes
     deadline: float
+    topic_id: bytes = NO_TOPIC_ID
+    """Which version 13 sends in place of the name."""
 
     def request(self) -> Any:
-        return produce_request(self.data, topic=self.where.topic, partition=self.where.partition, timeout_ms=5000)
+        where = {"topic": self.where.topic, "topic_id": self.topic_id, "partition": self.where.partition}
+        return produce_request(self.data, **where, timeout_ms=5000)
 
 
 @attrs.define(eq=False)
 class KafkaProducer(KafkaInhabitant):
     """Idempotent, with up to five batches in flight, which it sends again, in order, until it knows of each. When it gives one
     up it becomes another producer."""
+
+    VERSION: ClassVar[int] = PRODUCE_VERSION
 
     _identity: tuple[int, int] | None = None
     _incarnation: int = 0
@@ -112,6 +130,7 @@ class KafkaProducer(KafkaInhabitant):
     _batches: list[Batch] = attrs.field(factory=list)
     _given: trio.Event = attrs.field(factory=trio.Event)
     _is_over: bool = False
+    _deaf_until: float = 0.0
 
     async def run(self, steps: list[Step]) -> None:
         try:
@@ -126,32 +145,51 @@ class KafkaProducer(KafkaInhabitant):
     async def send(self, topic: str, partition: int, count: int, batches: int = 1) -> None:
         """Batches of `count` records each, which leave together."""
         deadline = trio.current_time() + PATIENCE_S
-        while self._identity is None:
-            if trio.current_time() > deadline:
-                return
-            await self._introduce()
+        if not await self._is_introduced(deadline):
+            return
         for _ in range(batches):
             self._take(TopicPartition(topic, partition), count, deadline)
         self._given.set()
 
-    def _take(self, where: TopicPartition, count: int, deadline: float) -> None:
+    async def _is_introduced(self, deadline: float) -> bool:
+        """Whether it has an identity, which it asks for until the deadline."""
+        while self._identity is None:
+            if trio.current_time() > deadline:
+                return False
+            await self._introduce()
+        return True
+
+    async def deafen(self, for_ms: int) -> None:
+        """Get no answer for a while, whatever was done."""
+        self._deaf_until = trio.current_time() + for_ms / 1000
+
+    def _take(self, where: TopicPartition, count: int, deadline: float, topic_id: bytes = NO_TOPIC_ID) -> None:
         assert self._identity is not None
         records = tuple(Sent(self.name(self._sent + number), self.a_timestamp()) for number in range(count))
         self._sent += count
         producer = f"{self.who}/{self._incarnation}"
         self.world.add(Send(**self.now(), partition=where, producer=producer, records=records))
         data = build_batch(
-            [(each.timestamp, *fields_of(each.id)) for each in records],
+            [(each.timestamp, *self._fields(each.id, is_small=count <= FEW)) for each in records],
             producer_id=self._identity[0],
             producer_epoch=self._identity[1],
             base_sequence=self._sequences[where],
         )
         self._sequences[where] += count
-        self._batches.append(Batch(where, tuple(each.id for each in records), data, deadline))
+        self._batches.append(Batch(where, tuple(each.id for each in records), data, deadline, topic_id))
 
     def name(self, number: int) -> str:
         """The id of a record, which says what it has."""
         return f"{self.who}:{number}"
+
+    def _fields(self, name: str, *, is_small: bool) -> Fields:
+        """Some values hold a record batch, as a log shipper's do. A scan of damaged bytes must not take it for the log's."""
+        key, value, headers = fields_of(name)
+        chance = zlib.crc32(name.encode())
+        if value is None or chance % EVERY or not is_small:
+            return key, value, headers
+        inner = build_batch([(self.world.now_ms(), None, f"inside of {name}".encode(), ())])
+        return key, value + b"\n" + INNER_OFFSET.to_bytes(BASE_OFFSET_BYTES, "big") + inner[BASE_OFFSET_BYTES:], headers
 
     async def _introduce(self) -> None:
         asked = ask("InitProducerId", transactional_id=None, transaction_timeout_ms=0)
@@ -171,6 +209,9 @@ class KafkaProducer(KafkaInhabitant):
                 continue
             flight = self._next_flight()
             answers = await self._ask(flight)
+            if trio.current_time() < self._deaf_until:
+                answers = []
+                await trio.sleep(DEAF_PAUSE_S)
             self._settle(flight, answers)
             if len(answers) < len(flight) or (flight and self._batches[:1] == flight[:1]):
                 await trio.sleep(PAUSE_S)
@@ -181,7 +222,7 @@ class KafkaProducer(KafkaInhabitant):
 
     async def _ask(self, flight: list[Batch]) -> list[Answer]:
         """The answers to batches, as far as they are known."""
-        answers = await self.kafka.call_all([batch.request() for batch in flight], PRODUCE_VERSION)
+        answers = await self.kafka.call_all([batch.request() for batch in flight], self.VERSION)
         found = [answer.responses[0].partition_responses[0] for answer in answers]
         return [(ErrorCode(each.error_code), each.base_offset) for each in found]
 

@@ -5,7 +5,7 @@ One fetch by Kafka's protocol, and what its answer means to a reader: as Kafka's
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 import attrs
@@ -15,14 +15,19 @@ from triolog.protocol.kafka.messages.records import FetchAbortedTransaction
 from triolog.protocol.records.batch import RECORD_BATCH_OVERHEAD, check_batch, iter_batches, parse_header
 from triolog.protocol.records.record import iter_records
 from triolog.protocol.types import Record, TopicPartition
+from triolog.server.listeners.kafka.door import NO_TOPIC_ID
 from triolog.tools.client.admin import Admin
 from triolog.tools.client.connection import Client
 from triolog.tools.client.procedures import groups as group_procedures
 
 from tests.simulation import history as h
-from tests.simulation.clients.inhabitant import Inhabitant, KafkaInhabitant, native_client
+from tests.simulation.clients.inhabitant import Inhabitant, KafkaConnection, KafkaInhabitant, native_client
 from tests.simulation.script import Step
 from tests.support.kafka_server import fetch_partition, fetch_request
+from tests.support.kafka_wire import ask
+
+OFFSET_DELETE_VERSION: Final = 0
+DELETE_GROUPS_VERSION: Final = 2
 
 
 @attrs.define(eq=False)
@@ -93,10 +98,12 @@ class Group(Native):
     """Commits offsets that only grow, whatever the partitions hold, and asks for them."""
 
     _next: int = 0
+    _committed: set[TopicPartition] = attrs.field(factory=set)
 
     async def commit(self, topic: str, partition: int) -> None:
         where = TopicPartition(topic, partition)
         self._next += 1
+        self._committed.add(where)
         said = {"group": self.who, "partition": where, "offset": self._next}
         self.world.add(h.CommitsOffset(**self.now(), **said))
         try:
@@ -105,6 +112,39 @@ class Group(Native):
             self.world.add(h.OffsetCommitted(**self.now(), **said, is_kept=None))
         else:
             self.world.add(h.OffsetCommitted(**self.now(), **said, is_kept=True))
+
+    async def forget(self, topic: str, partition: int) -> None:
+        """Delete the group's offset of a partition (OffsetDelete), which is as if it had committed none."""
+        where = TopicPartition(topic, partition)
+        topics = [{"name": topic, "partitions": [{"partition_index": partition}]}]
+        answer = await self._delete([where], ask("OffsetDelete", group_id=self.who, topics=topics), OFFSET_DELETE_VERSION)
+        if answer is not None:
+            errors = [each.error_code for found in answer.topics for each in found.partitions]
+            self._deleted([where], ErrorCode(answer.error_code or next(iter(errors), 0)))
+
+    async def disband(self) -> None:
+        """Delete the group (DeleteGroups), and with it all of its offsets."""
+        wheres = sorted(self._committed)
+        answer = await self._delete(wheres, ask("DeleteGroups", groups_names=[self.who]), DELETE_GROUPS_VERSION)
+        if answer is not None:
+            self._deleted(wheres, ErrorCode(answer.results[0].error_code))
+
+    async def _delete(self, wheres: Sequence[TopicPartition], request: Any, version: int) -> Any | None:
+        """The answer; None: no answer, and the deletion may come or not."""
+        for where in wheres:
+            self.world.add(h.CommitsOffset(**self.now(), group=self.who, partition=where, offset=-1))
+        kafka = KafkaConnection(self.world)
+        answer = await kafka.call(request, version)
+        await kafka.close()
+        if answer is None:
+            self._deleted(wheres, None)
+        return answer
+
+    def _deleted(self, wheres: Sequence[TopicPartition], error: ErrorCode | None) -> None:
+        """A group that does not exist has no offsets."""
+        is_kept = True if error in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND) else None
+        for where in wheres:
+            self.world.add(h.OffsetCommitted(**self.now(), group=self.who, partition=where, offset=-1, is_kept=is_kept))
 
     async def resume(self, topic: str, partition: int) -> None:
         where = TopicPartition(topic, partition)
@@ -140,6 +180,7 @@ class Looker(Native):
 
 
 FETCH_VERSION: Final = 12
+FETCH_BY_ID_VERSION: Final = 13
 ID_HEADER: Final = "id"
 
 
@@ -171,13 +212,20 @@ class Fetched(NamedTuple):
 
 
 async def fetch(
-    kafka: Caller, where: TopicPartition, position: int, *, is_committed: bool, max_bytes: int, max_wait_ms: int = 100
+    kafka: Caller,
+    where: TopicPartition,
+    position: int,
+    *,
+    is_committed: bool,
+    max_bytes: int,
+    max_wait_ms: int = 100,
+    topic_id: bytes = NO_TOPIC_ID,
 ) -> Fetched | None:
-    """None: no answer."""
+    """None: no answer. With a topic id the topic is named by that."""
     part = fetch_partition(position, partition=where.partition, max_bytes=max_bytes)
     how = {"max_wait_ms": max_wait_ms, "max_bytes": max_bytes, "isolation_level": int(is_committed)}
-    request = fetch_request(part, topic=where.topic, **how)
-    answer = await kafka.call(request, FETCH_VERSION)
+    request = fetch_request(part, topic=where.topic, topic_id=topic_id, **how)
+    answer = await kafka.call(request, FETCH_VERSION if topic_id == NO_TOPIC_ID else FETCH_BY_ID_VERSION)
     if answer is None or answer.error_code or not answer.responses:
         return None
     [found] = answer.responses[0].partitions
@@ -215,7 +263,7 @@ def _read(
         if header.is_transactional and header.producer_id in active:
             continue
         found += [
-            h.Found(record.offset, _id_of(record), record.timestamp)
+            h.Found(record.offset, id_of(record), record.timestamp)
             for record in iter_records(batch, header)
             if record.offset >= position
         ]
@@ -237,7 +285,7 @@ def records_in(data: bytes, position: int) -> Iterator[h.Found]:
         at += header.size_bytes
 
 
-def _id_of(record: Record) -> str:
+def id_of(record: Record) -> str:
     """The first line of its value; a tombstone has it in a header. A record under another key than the id says nobody sent."""
     value = dict(record.headers)[ID_HEADER] if record.value is None else record.value
     found, key = bytes(value or b"").partition(b"\n")[0].decode(), None if record.key is None else bytes(record.key).decode()

@@ -19,6 +19,7 @@ from ..groups.events import Accepted, Acknowledges, Acquired, Dismissed, Heard, 
 from ..groups.lives import SHARED
 from .inhabitant import KafkaConnection
 from .members import BEAT_S, FENCED, NOBODY, SESSION_MS, Member
+from .readers import id_of
 
 HEARTBEAT_VERSION: Final = 1
 VERSION: Final = 2
@@ -214,7 +215,7 @@ class ShareMember(Member):
 
     def _take(self, where: TopicPartition, found: Any, begun_ms: int) -> None:
         ids = {
-            record.offset: bytes(record.value or b"").decode()
+            record.offset: id_of(record)
             for header, batch in iter_batches(bytes(found.records or b""))
             if not header.is_control
             for record in iter_records(batch, header)

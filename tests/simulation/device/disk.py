@@ -15,7 +15,8 @@ import attrs
 import trio
 from triolog.protocol.types import Bytes
 
-from tests.support.crash_fs import CrashFileSystem, PowerCut
+from tests.simulation.device import moments
+from tests.support.crash_fs import CHANGING, CrashFileSystem, PowerCut
 from tests.support.crash_nodes import Directory, File, Node, files_below
 from tests.support.logs import START_MS
 
@@ -43,24 +44,42 @@ class SimulatedDisk(CrashFileSystem):
         """When the power was cut."""
         self.has_forgotten = False
         """Whether in this life something reads differently that could not be written."""
+        self.changes = 0
+        """Operations so far that change something."""
+        self.cut_operation = ""
+        """In front of which the power was cut."""
         self._paths: dict[int, str] = {}
+        self._awaited: tuple[str, int] | None = None
 
     def _another(self) -> SimulatedDisk:
         another = SimulatedDisk(page_bytes=self._page_bytes, clock=self._clock, rng=self._rng)
         another.broken = self.broken
         return another
 
+    def cut_at(self, moment: str, changes: int) -> None:
+        """Like `cut_after`, counted from the next `moment` of `MOMENTS` on."""
+        self._awaited = moment, changes
+
+    def _see(self, moment: str | None) -> None:
+        if self._awaited is not None and self._awaited[0] == moment:
+            self.cut_after(self._awaited[1])
+            self._awaited = None
+
     def _enter(self, operation: str, size: int = 0) -> Any:
         try:
-            return super()._enter(operation, size)
+            found = super()._enter(operation, size)
         except PowerCut:
             if self.off_at is None:
-                self.off_at = self._clock()
+                self.off_at, self.cut_operation = self._clock(), operation
             raise
+        self.changes += operation in CHANGING
+        return found
 
     def write(self, fd: int, buffers: Sequence[Bytes], position: int) -> None:
         """The write in which a process is killed may have been done up to any page."""
         was_off = self.is_off
+        if self._awaited is not None:
+            self._see(moments.of_write(self._paths.get(fd, ""), buffers))
         try:
             super().write(fd, buffers, position)
         except PowerCut:
@@ -97,9 +116,16 @@ class SimulatedDisk(CrashFileSystem):
             file.error_seen = True
 
     def open(self, path: str, flags: int) -> int:
+        if self._awaited is not None and flags & os.O_CREAT and self._find(path) is None:
+            self._see(moments.of_creation(path))
         fd = super().open(path, flags)
         self._paths[fd] = path
         return fd
+
+    def rename(self, source: str, target: str) -> None:
+        if self._awaited is not None:
+            self._see(moments.of_rename(source, target))
+        super().rename(source, target)
 
     def close(self, fd: int) -> None:
         super().close(fd)
@@ -188,6 +214,12 @@ class Device:
         before, self.fs = self.fs, self.fs.copy()
         before.cut_after(0)
 
-    def cut_power(self) -> None:
-        """Of what was not synced anything may be left."""
-        self.fs = self.fs.crash(self.rng)
+    def cut_power(self, left: str = "") -> None:
+        """Of what was not synced anything may be left. `left`: nothing (`sure`), all but the first page of each file that has
+        changed in several (`hole`), or one of the many things that can be (a number)."""
+        if left == "hole":
+            self.fs = self.fs.crash(None, holes=True)
+        elif left == "sure":
+            self.fs = self.fs.crash(None)
+        else:
+            self.fs = self.fs.crash(random.Random(f"left {left}") if left else self.rng)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
@@ -12,10 +12,17 @@ from triolog.protocol.errors import TriologError
 from triolog.protocol.records.batch import BatchHeader, check_batch, iter_batches
 from triolog.protocol.types import TopicPartition
 from triolog.server.storage.directory.topics_file import TOPICS_FILE
-from triolog.server.storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_FILE, decode_offsets
+from triolog.server.storage.disk.checkpoints import (
+    CLEAN_SHUTDOWN_FILE,
+    LOG_START_FILE,
+    RECOVERY_POINT_FILE,
+    decode_offsets,
+    encode_offsets,
+)
+from triolog.server.storage.disk.paths import DELETED_SUFFIX
 from triolog.server.storage.indexes.transaction_index import ENTRY_BYTES
 
-from tests.support.crash_fs import CrashFileSystem
+from tests.support.crash_fs import CrashFileSystem, put
 
 BASE_OFFSET_BYTES: Final = 8
 DERIVED: Final = {
@@ -85,6 +92,37 @@ def cut_end(fs: CrashFileSystem, directory: str, where: TopicPartition, batches:
         return None
     change(fs, path, lambda data: data[: cut[-1].position])
     return range(cut[-1].header.base_offset, places[-1].header.next_offset)
+
+
+def raise_start(fs: CrashFileSystem, directory: str, where: TopicPartition, by: int) -> tuple[int, list[bytes]]:
+    """Let the checkpoint say that a log starts `by` offsets after its end. Answers that offset, and the batches of the log."""
+    folder, path = f"{directory}/{where}", f"{directory}/{LOG_START_FILE}"
+    found = [
+        (hit.header, fs.content(hit.path)[hit.position : hit.position + hit.header.size_bytes])
+        for name in fs.list_directory(folder)
+        if name.endswith(".log")
+        for hit in _places(f"{folder}/{name}", fs.content(f"{folder}/{name}"))[0]
+    ]
+    start = by + max([_recovery_point(fs, directory, where), *(header.next_offset for header, _ in found)])
+    put(fs, path, encode_offsets({**decode_offsets(path, _content(fs, path)), where: start}))
+    fs.sync_all()
+    return start, [batch for _, batch in found]
+
+
+def _content(fs: CrashFileSystem, path: str) -> bytes:
+    return encode_offsets({}) if fs.file_size(path) is None else fs.content(path)
+
+
+def has_batches(fs: CrashFileSystem, folders: Sequence[str], batches: Iterable[bytes]) -> bool:
+    """Whether each is in some file that stays, under whatever name."""
+    files = [
+        fs.content(f"{folder}/{name}")
+        for folder in folders
+        if fs.is_directory(folder)
+        for name in fs.list_directory(folder)
+        if not name.endswith(DELETED_SUFFIX)
+    ]
+    return all(any(batch in content for content in files) for batch in batches)
 
 
 def flip_in_topics(fs: CrashFileSystem, directory: str, share: float, bit: int) -> bytes:

@@ -5,19 +5,20 @@
 | inexact stage | a version whose records are there in part, twice, or not at all although it is committed; or before it is |
 | last commit went back | the version that was committed last is below one that was known to be committed |
 
-Where somebody has damaged something of what was committed, that may be missing.
+Where somebody has damaged something of what was committed, that may be missing. What a crash has torn out of a commit comes
+behind the rest of it.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 import attrs
 from triolog.protocol.types import TopicPartition
 
 from ..checker import Anomaly
-from ..history import Damaged, Event, Stored
+from ..history import Damaged, Event, Stored, Torn
 from .events import CommitsStage, LastCommit, StageCommitted, Staged
 
 
@@ -52,10 +53,13 @@ def stages(events: Sequence[Event]) -> Iterator[Anomaly]:
     versions: dict[int, _Version] = defaultdict(_Version)
     known: list[tuple[int, int]] = []
     damaged: dict[TopicPartition, list[range]] = defaultdict(list)
+    torn: set[TopicPartition] = set()
     for event in events:
         match event:
             case Damaged():
                 damaged[event.partition].append(event.offsets)
+            case Torn():
+                torn.add(event.partition)
             case Staged():
                 versions[event.version].staged[event.attempt].update(event.ids)
             case CommitsStage():
@@ -82,7 +86,7 @@ def stages(events: Sequence[Event]) -> Iterator[Anomaly]:
         for record in event.records
     }
     for number, version in sorted(versions.items()):
-        for what in _wrong(version, there, damaged, is_committed=version.is_committed or number <= last):
+        for what in _wrong(version, there, damaged, torn, is_committed=version.is_committed or number <= last):
             yield Anomaly("inexact stage", f"version {number}: {what}")
 
 
@@ -90,6 +94,7 @@ def _wrong(
     version: _Version,
     there: Mapping[str, tuple[TopicPartition, int]],
     damaged: Mapping[TopicPartition, Sequence[range]],
+    torn: Set[TopicPartition],
     *,
     is_committed: bool,
 ) -> Iterator[str]:
@@ -107,7 +112,7 @@ def _wrong(
             yield f"of {attempt} are missing {sorted(of_attempt - found - gone)}"
         elif found or (is_gone and attempt in version.mine):
             whole.append(attempt)
-            yield from _misplaced(version, named, there)
+            yield from _misplaced(version, named, there, torn)
     if len(whole) > 1:
         yield f"it is there as {' and as '.join(whole)} have staged it"
     if is_committed and not whole and version.named and not may_be_gone:
@@ -119,13 +124,16 @@ def _wrong(
 
 
 def _misplaced(
-    version: _Version, named: dict[TopicPartition, tuple[str, ...]], there: Mapping[str, tuple[TopicPartition, int]]
+    version: _Version,
+    named: dict[TopicPartition, tuple[str, ...]],
+    there: Mapping[str, tuple[TopicPartition, int]],
+    torn: Set[TopicPartition],
 ) -> Iterator[str]:
     for where, ids in named.items():
         offsets = [there[record][1] for record in ids if record in there]
         if not offsets:
             continue
-        if offsets != sorted(offsets):
+        if offsets != sorted(offsets) and where not in torn:
             yield f"its records at {where} are in another order, at {offsets}"
         base, end = version.places.get(where, (offsets[0], offsets[-1] + 1))
         if not base <= min(offsets) <= max(offsets) < end:

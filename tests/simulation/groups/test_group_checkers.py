@@ -9,7 +9,7 @@ from triolog.protocol.types import TopicPartition
 
 from tests.simulation.verdict import check_groups
 
-from ..history import Damaged, Event, Found, Polled, Send, Sent, Stored
+from ..history import Damaged, Event, Found, Polled, Send, Sent, Stored, Torn
 from . import events as e
 
 P: Final = TopicPartition("in", 0)
@@ -242,6 +242,7 @@ DELIVERIES: Final[list[Row]] = [
 ]
 STAGED: Final = staged("a", "1", "2")
 COMMITTED: Final = [*STAGED, was_committed("a")]
+TORN: Final = Torn(at_ms=50, who="operator", partition=P, gaps=(range(1, 2),))
 COMPETING: Final = [
     *(*STAGED, *staged("b", "4")),
     e.Staged(at_ms=1, who="x", application="app", version=0, attempt="a", ids=("3",)),
@@ -257,6 +258,8 @@ STAGES: Final[list[Row]] = [
     ("", [*COMMITTED, damaged(0), damaged(1), *log()]),
     ("", [*STAGED, was_committed("a", is_mine=False), damaged(1), *log()]),
     ("inexact stage", [*COMMITTED, damaged(2), *log("1")]),
+    ("", [*COMMITTED, TORN, *log("2", "1")]),
+    ("inexact stage", [*COMMITTED, TORN, *log("2")]),
     ("inexact stage", [*COMMITTED, *staged("b", "3"), damaged(1), *log("1", "3")]),
     ("last commit went back", [*COMMITTED, last_commit(9), *log("1", "2")]),
 ]

@@ -23,7 +23,7 @@ def pair_of(seed: str) -> Script:
     rng, whole = random.Random(f"{seed}/pair"), script_of(seed)
     kept = [each for each in whole.steps if _is_of_pair(each) and rng.random() < KEPT_OF_STEPS]
     steps = [attrs.evolve(each, at_ms=each.at_ms * DURATION_MS // 300_000) for each in kept]
-    steps += [*_promotions(rng), *_misfortunes(rng)]
+    steps += [*_promotions(rng, random.Random(f"{seed}/deaf")), *_misfortunes(rng)]
     steps.sort(key=lambda step: step.at_ms)
     topics = {name: _topic(whole.topics[name]) for name in TOPICS}
     return Script(seed, "fsync", topics, tuple(steps))
@@ -40,7 +40,7 @@ def _topic(topic: Any) -> dict[str, Any]:
     return {"partitions": topic["partitions"], "config": config}
 
 
-def _promotions(rng: random.Random) -> Iterator[Step]:
+def _promotions(rng: random.Random, deaf: random.Random) -> Iterator[Step]:
     for number, at_ms in enumerate(PROMOTIONS_MS):
         how: dict[str, Any] = {
             "ends": rng.choice(("calm", "kill", "power")),
@@ -50,6 +50,7 @@ def _promotions(rng: random.Random) -> Iterator[Step]:
         }
         if number == 0:
             how["ends"] = rng.choice(("kill", "power"))
+        how["deaf_ms"] = 0 if how["ends"] == "calm" else deaf.choice((0, 300, 1000))
         yield Step(at_ms + rng.randrange(SPREAD_MS), "operator", "promote", how)
 
 

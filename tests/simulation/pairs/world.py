@@ -42,8 +42,8 @@ from .sides import NETWORK, SOURCE, Reachable, Side, opener_of
 LARGE: Final = 2**30
 PATIENCE_S: Final = 30.0
 LOOK_S: Final = 0.05
-WINDOW_MS: Final = 1000.0
-"""Beside the lag that the link reports: the time of a round, and of a cut."""
+WINDOW_MS: Final = 1500.0
+"""Beside the lag that the link reports: the time of a long poll, of a round, and of a cut."""
 UNREACHABLE: Final = "nobody"
 
 
@@ -53,10 +53,12 @@ class PairOperator(Operator):
 
     source: Side = attrs.field(kw_only=True)
     mirror: Side = attrs.field(kw_only=True)
-    only_old: dict[TopicPartition, set[str]] = attrs.field(factory=dict)
-    """Records that only the old server has, since the last promotion."""
+    only_old: list[tuple[Side, dict[TopicPartition, set[str]]]] = attrs.field(factory=list)
+    """For each promotion the old server, and the records that only it had."""
     is_incomplete: bool = False
     """Whether the last promotion was one without a cut."""
+    has_old_cut: bool = False
+    """Whether a power cut during the last promotion may have brought an earlier cut back."""
 
     async def run(self, steps: list[Step]) -> None:
         await self._begin_mirror()
@@ -80,8 +82,9 @@ class PairOperator(Operator):
         await self.mirror.end(is_power=is_power, after=after)
         await self.mirror.start()
 
-    async def promote(self, ends: str, after: int, demote_after: int, for_ms: int) -> None:
-        """The mirror takes the place of its source, which stops in this way and returns as a mirror."""
+    async def promote(self, ends: str, after: int, demote_after: int, for_ms: int, deaf_ms: int) -> None:
+        """The mirror takes the place of its source, which stops in this way and returns as a mirror. `deaf_ms`: before its end
+        nothing arrives on the link for so long."""
         source, mirror = self.source, self.mirror
         await self._check_read_only()
         if not await self._has_cut():
@@ -90,10 +93,14 @@ class PairOperator(Operator):
         is_whole = ends == "calm" and await self._leave_in_peace()
         if not is_whole and ends == "calm":
             ends = "kill"
+        if deaf_ms:
+            await self.deafen(is_silent=True)
+            await trio.sleep(deaf_ms / 1000)
         lag_ms = self._lag_ms()
         at_ms = self.world.at_ms()
         if ends != "calm":
             await source.end(is_power=ends == "power")
+        await self.deafen(is_silent=False)
         synced = await self._promote(after)
         if ends == "calm":
             await source.server.stop()
@@ -102,7 +109,7 @@ class PairOperator(Operator):
         self.source, self.mirror = mirror, source
         mirror.is_mirror = False
         self._switch(mirror)
-        is_unknown = lag_ms < 0 or self.is_incomplete
+        is_unknown = lag_ms < 0 or self.is_incomplete or self.has_old_cut
         self._note_promotion(at_ms, None if is_unknown else lag_ms + WINDOW_MS, synced, is_whole=is_whole)
         await trio.sleep(for_ms / 1000)
         self._demote(source, demote_after)
@@ -154,7 +161,7 @@ class PairOperator(Operator):
 
     async def _promote(self, after: int) -> dict[TopicPartition, int]:
         """Promote the mirror, of which the power may be cut meanwhile. Return where its logs end then."""
-        mirror, self.is_incomplete = self.mirror, False
+        mirror, self.is_incomplete, self.has_old_cut = self.mirror, False, False
         if after:
             mirror.device.fs.cut_after(after)
         while True:
@@ -174,6 +181,7 @@ class PairOperator(Operator):
                     continue
                 error = exc
             self.world.add(Happened(**self.now(), what=f"a power cut during the promotion: {type(error).__name__}"))
+            self.has_old_cut = True
             await mirror.end(is_power=True)
             await mirror.start()
             sources = {hosted.topic.mirror_of for hosted in mirror.broker._manager.topics}
@@ -212,12 +220,13 @@ class PairOperator(Operator):
     def _note_old(self, *, is_torn: bool) -> None:
         """Compare the files of both servers. `is_torn`: a start may take out what nobody was told of."""
         old, new = (_records_of(side.device, self.world.partitions) for side in (self.source, self.mirror))
-        self.only_old = {where: set(records.values()) - set(new[where].values()) for where, records in old.items()}
+        only_old = {where: set(records.values()) - set(new[where].values()) for where, records in old.items()}
         if is_torn:
             world = self.world
             assert isinstance(world, PairWorld)
             told = {name for event in world.history.events if isinstance(event, Acknowledged) for name in event.ids}
-            self.only_old = {where: records & told for where, records in self.only_old.items()}
+            only_old = {where: records & told for where, records in only_old.items()}
+        self.only_old.append((self.source, only_old))
         for where, records in new.items():
             if strange := {offset: each for offset, each in records.items() if old[where].get(offset) != each}:
                 self._says(f"{where}: the promoted server has {strange}, the old one had not")
@@ -249,14 +258,15 @@ class PairOperator(Operator):
             if theirs != ours:
                 self._says(f"{where}: the mirror has {len(ours)} bytes, its source {len(theirs)}; {link.snapshot()}")
         listed = {each.path for each in link.set_aside}
-        for where, records in self.only_old.items():
-            found = _aside_of(mirror.device, where)
-            if missing := records - {record for each in found.values() for record in each}:
-                self._says(f"{where}: {sorted(missing)} was only on the old server, and is in no file beside its log")
-            if mirror.lives == 1 and (
-                unlisted := [path for path, each in found.items() if records & each and path not in listed]
-            ):
-                self._says(f"{where}: {unlisted} is not listed")
+        for side, only_old in self.only_old:
+            is_last = side is mirror and mirror.lives == 1
+            for where, records in only_old.items():
+                found = _aside_of(side.device, where)
+                if missing := records - {record for each in found.values() for record in each}:
+                    self._says(f"{where}: {sorted(missing)} was only on the old server, and is in no file beside its log")
+                unlisted = [path for path, each in found.items() if is_last and records & each and path not in listed]
+                if unlisted:
+                    self._says(f"{where}: {unlisted} is not listed")
 
     def _says(self, detail: str) -> None:
         self.world.add(Wrong(**self.now(), kind="mirror", detail=self.device.without_paths(detail)))

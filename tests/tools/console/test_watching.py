@@ -9,6 +9,7 @@ import triolog
 from triolog.protocol.errors import UnknownTopicOrPartitionError
 from triolog.protocol.native.messages import PlainRecord
 from triolog.protocol.types import CompressionType
+from triolog.server.broker.mirroring import Mirroring, MirrorProgress
 from triolog.server.config.values import Address
 from triolog.server.embedded import EmbeddedBroker
 from triolog.tools.console.events import EventQueue, event_stream
@@ -297,3 +298,24 @@ async def test_a_tail_of_a_topic_that_goes_says_so(shown: Shown) -> None:
             await shown.broker.delete_topic("compacted")
             last = await anext(events)
             assert (last.name, last.value["error"]["name"]) == ("failed", "UNKNOWN_TOPIC_OR_PARTITION")
+
+
+async def test_the_overview_has_mirrors_with_the_first_of_their_troubles(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    lag = {"lag_records": 3, "lag_bytes": 2048, "lag_ms": 12.0}
+    mirror = MirrorProgress(
+        link="source",
+        source="board:9092",
+        state="stopped",
+        error="not a triolog",
+        topics=1,
+        partitions=2,
+        copied_bytes=9,
+        troubles=tuple(map(str, range(20))),
+        **lag,  # type: ignore[arg-type]
+    )
+    monkeypatch.setattr(Mirroring, "progress", lambda _: (mirror,))
+    [told] = (await sample(shown.browser))["mirrors"]
+    assert (told["link"], told["source"], told["state"], told["partitions"]) == ("source", "board:9092", "stopped", 2)
+    assert {name: told[name] for name in lag} == lag
+    assert (told["troubles"][:2], len(told["troubles"])) == (["not a triolog", "0"], 8)
+    assert told["text"] == "source from board:9092: stopped, lag 12 ms, 3 records. not a triolog"

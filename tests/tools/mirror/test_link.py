@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import attrs
@@ -30,6 +31,7 @@ from triolog.server.system.clock import system_now_ms
 from triolog.tools.forward.settings.link_settings import Secret
 from triolog.tools.mirror.link import MirrorLink, MirrorState
 from triolog.tools.mirror.settings import MirrorSettings
+from triolog.tools.mirror.source import Source
 
 from tests.support.brokers import PATIENCE_S, actor_of, running_broker, until
 from tests.support.certificates import Certificates
@@ -253,6 +255,27 @@ async def test_a_promoted_server_never_follows_its_old_source_again(tmp_path: Pa
             assert "orders was promoted on this server" in link.error
             assert end(mirror, ORDERS) == 2
             assert "later" not in mirror.topics.names()
+
+
+async def test_the_lag_of_a_link_on_which_nothing_arrives_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection is open, and the response to a long poll does not come."""
+    now_s, fetch, waits = [0.0], Source.fetch, trio.Event()
+
+    async def fetch_nothing_new(source: Source, *arguments: Any, max_wait_ms: int, max_bytes: int) -> Any:
+        if max_wait_ms:
+            waits.set()
+            await trio.sleep_forever()
+        return await fetch(source, *arguments, max_wait_ms=max_wait_ms, max_bytes=max_bytes)
+
+    monkeypatch.setattr(Source, "fetch", fetch_nothing_new)
+    monkeypatch.setattr("triolog.tools.mirror.link.time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    async with serving(tmp_path / "a") as source, running_broker(tmp_path / "b", clock=system_now_ms) as mirror:
+        await source.broker.topics.create("orders")
+        async with mirroring(mirror, source.kafka) as link:
+            await waits.wait()
+            assert link.progress().lag_ms == 0
+            now_s[0] = 10.0
+            assert link.progress().lag_ms == 10_000
 
 
 async def test_a_promotion_in_the_moment_of_the_start_has_a_result(tmp_path: Path) -> None:

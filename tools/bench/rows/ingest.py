@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from ....protocol.extras import how_to_install
 from ....server.config.values import Address
-from ...demo.edge.mosquitto import PATH, Mosquitto
+from ...demo.mosquitto import PATH, Mosquitto
 from ...demo.processes import Process
 from ...forward.process.place import CONTROL, ask
 from ..measuring.bench import Bench

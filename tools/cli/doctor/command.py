@@ -161,7 +161,7 @@ def _read_log(log_file: str, redaction: Any, parts: dict[str, Any]) -> list[Foun
         lines, symptoms = read_log(log_file, redaction)
     except OSError as exc:
         raise UnreadableError(f"{printable(log_file)}: {exc.strerror or exc}") from exc
-    parts["log.txt"] = "".join(f"{line}\n" for line in lines)
+    parts["log.txt"] = "".join(f"{printable(line)}\n" for line in lines)
     return [Found(symptom, "log", text) for symptom, text in grouped(symptoms)]
 
 

@@ -6,9 +6,11 @@ the directory of a running server counts only where a second check of the partit
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
 import time
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -26,7 +28,7 @@ from ....server.storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE, maybe_read
 from ....server.storage.disk.filesystem import FileSystem, OsFileSystem
 from ....server.storage.disk.filesystem_layers import Layer
 from ....server.storage.log.gaps import FILE_NAME as QUARANTINE_FILE
-from ....server.storage.log.gaps import decode_gaps
+from ....server.storage.log.gaps import OffsetGap, decode_gaps
 from ....server.system.clock import MAX_STEP_MS, system_now_ms
 from .symptoms import symptom_of
 
@@ -37,6 +39,12 @@ MAX_VERIFIED: Final = 1_000
 """Partitions whose files are verified; the suspect ones come first."""
 MAX_PLACES: Final = 3
 """Places that the evidence of a symptom names."""
+
+
+NOTHING_KNOWN: Final = DirectorySays(
+    was_clean=False, topics={}, recovery_points={}, high_watermarks={}, log_start_offsets={}, cleaned_offsets={}
+)
+"""In place of the files of a directory that cannot be read."""
 
 
 class OutOfTimeError(Exception):
@@ -51,20 +59,28 @@ class ReadableParts(Layer):
         self.unreadable: dict[str, str] = {}
 
     def list_directory(self, path: str) -> list[str]:
-        try:
+        with self._noting(path):
             return self._fs.list_directory(path)
-        except FileNotFoundError:
-            return []  # a server has deleted it since
-        except OSError as exc:
-            self.unreadable[path] = str(exc.strerror or exc)
-            return []
+        return []
 
     def file_size(self, path: str) -> int | None:
-        try:
+        with self._noting(path):
             return self._fs.file_size(path)
+        return None
+
+    def open(self, path: str, flags: int) -> int:
+        with self._noting(path):
+            return self._fs.open(path, flags)
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+    @contextlib.contextmanager
+    def _noting(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            pass  # a server has deleted it since
         except OSError as exc:
             self.unreadable[path] = str(exc.strerror or exc)
-            return None
 
 
 @attrs.define(eq=False, repr=False)
@@ -79,13 +95,18 @@ class Inspection:
     def found(self, name: str, text: str) -> None:
         self.evidence.setdefault(name, []).append(text)
 
-    def error(self, error: TriologError | OSError, path: str) -> None:
-        """Note a file that cannot be read, or not understood."""
-        if isinstance(error, TriologError):
-            symptom = symptom_of(str(error))
-            self.found("damaged" if symptom is None else symptom.name, str(error))
-        else:
-            self.found("files-unreadable", f"{error.filename or path}: {error.strerror or error}")
+    @contextlib.contextmanager
+    def noting(self, path: str) -> Iterator[None]:
+        """End the block at a file that cannot be read or not understood, and note it. A server may delete files meanwhile."""
+        try:
+            yield
+        except FileNotFoundError:
+            pass
+        except TriologError as exc:
+            symptom = symptom_of(str(exc))
+            self.found("damaged" if symptom is None else symptom.name, str(exc))
+        except OSError as exc:
+            self.found("files-unreadable", f"{exc.filename or path}: {exc.strerror or exc}")
 
 
 def inspect_directory(path: str, *, seconds: float, reserve_bytes: int, bar: ProgressBar | NoProgress) -> Inspection:
@@ -94,18 +115,22 @@ def inspect_directory(path: str, *, seconds: float, reserve_bytes: int, bar: Pro
     inspection = Inspection(path)
     layer = ReadableParts(OsFileSystem())
     fs = layer.fs
-    try:
+    with inspection.noting(path):
         found = read_directory(fs, path)
-        holder = holder_of(found.path)
-        says = _check_files(fs, found, holder, inspection)
-        _describe(fs, found, holder, inspection)
-        _check_space(fs, found.path, reserve_bytes, inspection)
-        _check_topics(says, inspection)
-        _check_clock(fs, found, inspection)
+        holder, says = holder_of(found.path), NOTHING_KNOWN
+        with inspection.noting(path):
+            says = _check_files(fs, found, holder, inspection)
+        checks: tuple[Callable[[], None], ...] = (
+            lambda: _describe(fs, found, holder, inspection),
+            lambda: _check_space(fs, found.path, reserve_bytes, inspection),
+            lambda: _check_topics(says, inspection),
+            lambda: _check_clock(fs, found, inspection),
+        )
+        for check in checks:
+            with inspection.noting(path):
+                check()
         suspects = {files.path for files in found.partitions if _has_gap(fs, files, inspection) or _is_suspect(files)}
         _verify(fs, found, says, suspects, inspection, deadline=deadline, is_running=holder is not None, bar=bar)
-    except (TriologError, OSError) as exc:
-        inspection.error(exc, path)
     for name, why in layer.unreadable.items():
         inspection.found("files-unreadable", f"{name}: {why}")
     return inspection
@@ -165,19 +190,23 @@ def _check_topics(says: DirectorySays, inspection: Inspection) -> None:
 
 def _check_clock(fs: FileSystem, found: StoppedDirectory, inspection: Inspection) -> None:
     now_ms = system_now_ms()
-    clock = _read(inspection, f"{found.path}/{CLOCK_FILE}", lambda path: maybe_read(fs, path, decode_clock))
+    clock = None
+    with inspection.noting(found.path):
+        clock = maybe_read(fs, f"{found.path}/{CLOCK_FILE}", decode_clock)
     if clock is not None and clock.suspended is not None:
         inspection.found("clock-implausible", f"{CLOCK_FILE}: the server does not trust the clock")
     if time.strftime("%Y-%m-%d", time.gmtime(now_ms / 1000)) < VERSION_DATE:
         inspection.found("clock-implausible", f"it is {now_ms} ms, before the date of this version, {VERSION_DATE}")
     logs = [files.segments[-1].path(".log") for files in found.partitions if files.segments]
-    newest_ms, newest = max(((fs.modified_ms(path), path) for path in logs if Path(path).exists()), default=(0, ""))
+    newest_ms, newest = max(((fs.modified_ms(path), path) for path in logs), default=(0, ""))
     if newest_ms > now_ms + MAX_STEP_MS:
         inspection.found("clock-implausible", f"{newest} was written {(newest_ms - now_ms) // 1000:,} s after the present time")
 
 
 def _has_gap(fs: FileSystem, files: PartitionFiles, inspection: Inspection) -> bool:
-    gaps = _read(inspection, f"{files.path}/{QUARANTINE_FILE}", lambda path: maybe_read(fs, path, decode_gaps)) or ()
+    gaps: tuple[OffsetGap, ...] = ()
+    with inspection.noting(files.path):
+        gaps = maybe_read(fs, f"{files.path}/{QUARANTINE_FILE}", decode_gaps) or ()
     for gap in gaps:
         if not gap.is_accepted:
             where = "no file has their bytes" if gap.side_file is None else f"their bytes are in {gap.side_file}"
@@ -223,17 +252,15 @@ def _verify(
         try:
             if time.monotonic() > deadline:
                 raise OutOfTimeError
-            some = _check(fs, files, says, watch)
-            if is_running and some:
-                again = {_identity(each) for each in _check(fs, read_partition(fs, files.path), says, watch)}
-                some = [each for each in some if _identity(each) in again]
-            findings += some
+            with inspection.noting(files.path):
+                some = _check(fs, files, says, watch)
+                if is_running and some:
+                    again = {_identity(each) for each in _check(fs, read_partition(fs, files.path), says, watch)}
+                    some = [each for each in some if _identity(each) in again]
+                findings += some
         except OutOfTimeError:
             left_out = waiting[number:]
             break
-        except (TriologError, OSError) as exc:
-            if not (is_running and isinstance(exc, FileNotFoundError)):  # retention has deleted the segment since
-                inspection.error(exc, files.path)
     inspection.verified = {
         "partitions": len(waiting) - len(left_out),
         "log_bytes": watch.bytes,
@@ -262,15 +289,6 @@ def _keep(findings: list[Finding], inspection: Inspection) -> None:
             is_short = each.check == "checkpoint" and "the log ends at" in each.reason
             name = "ends-early" if is_short else "damaged" if symptom is None else symptom.name
             inspection.found(name, f"{each.file}: {each.reason}")
-
-
-def _read(inspection: Inspection, path: str, read: Any) -> Any:
-    try:
-        return read(path)
-    except (TriologError, OSError, ValueError) as exc:
-        if isinstance(exc, TriologError | OSError):
-            inspection.error(exc, path)
-        return None
 
 
 def in_words(evidence: Mapping[str, list[str]]) -> dict[str, str]:

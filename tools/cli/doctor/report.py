@@ -16,6 +16,7 @@ import attrs
 
 from ....protocol.errors import RequestError
 from ..config import key_rows
+from ..terminal.output import printable
 from .symptoms import BY_NAME, SYMPTOMS, Symptom
 
 MAX_REPORT_BYTES: Final = 32 * 1024 * 1024
@@ -87,7 +88,8 @@ def in_words(found: Iterable[Found]) -> str:
     """The symptoms as text, problems first."""
     lines = []
     for each in sorted(found, key=lambda each: not each.symptom.is_problem):
-        lines += [f"{each.symptom.name}: {each.symptom.line}", f"  at:        {each.target}", f"  evidence:  {each.evidence}"]
+        lines += [f"{each.symptom.name}: {each.symptom.line}", f"  at:        {printable(each.target)}"]
+        lines.append(f"  evidence:  {printable(each.evidence)}")
         lines += [f"  reason:    {each.symptom.cause}", f"  next step: {each.symptom.next_step}", ""]
     return "\n".join(lines) or "No symptom of docs/troubleshooting.md was found.\n"
 
@@ -97,7 +99,7 @@ def write_report(path: str, parts: Mapping[str, Any]) -> None:
     left = MAX_REPORT_BYTES
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream, zipfile.ZipFile(stream, "w") as file:
         for name, part in sorted(parts.items()):
-            text = part if isinstance(part, str) else json.dumps(part, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+            text = part if isinstance(part, str) else json.dumps(part, indent=1, sort_keys=True) + "\n"
             data = text.encode("utf-8", "backslashreplace")
             if len(data) > left:
                 data = data[:left] + b"\n... cut\n"

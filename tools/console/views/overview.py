@@ -1,5 +1,5 @@
 """The server as a whole. The overview: whether it is ready, what goes in and out, what a power cut could take, how long the
-disk lasts, damage, lagging groups, links of the forwarder; the same is sent as an event with each sample. Its clients:
+disk lasts, damage, lagging groups, mirrors, links of the forwarder; the same is sent as an event with each sample. Its clients:
 versions, bytes, throttling, limits, and rates since the last response of the same view. And logging in and out: a user's rights
 are enforced by the server.
 """
@@ -33,6 +33,7 @@ TOLD: Final = (
     *("connections", "interval_s", "time_ms"),
 )
 DAMAGE: Final = ("gaps", "gap_records", "open_gaps")
+MIRROR: Final = ("link", "source", "state", "partitions", "lag_ms", "lag_records", "lag_bytes")
 DIRECTORY: Final = ("path", "partitions", "error", "is_refusing", "reserve_bytes", "free_bytes", "total_bytes")
 
 
@@ -92,6 +93,7 @@ def describe(watcher: Watcher, links: KnownLinks) -> dict[str, Any]:
     told["topics"] = found["topics"][:BUSIEST]
     told["lags"] = _lags(counted["groups"]["lags"])
     told["apis"] = found["apis"][:BUSIEST]
+    told["mirrors"] = [_mirror(each) for each in found["mirrors"][:BUSIEST]]
     if watcher.refused is None and not watcher.wants_login:
         told |= links.told()
     return told
@@ -131,6 +133,15 @@ def _directories(counted: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             "full_in_s": of_disk.get("full_in_s"),
             "days_left": of_disk.get("days_left"),
         }
+
+
+def _mirror(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Describe the link of a mirror: its progress, and what it cannot copy."""
+    troubles = [each for each in (told["error"], *told["troubles"]) if each]
+    lag = "unknown" if told["lag_ms"] < 0 else f"{told['lag_ms']:.0f} ms, {told['lag_records']:,} records"
+    text = f"{told['link']} from {told['source']}: {told['state']}, lag {lag}"
+    text = f"{text}. {troubles[0]}" if troubles else text
+    return {**{name: told[name] for name in MIRROR}, "troubles": troubles[:BUSIEST], "text": text}
 
 
 def _damage(counted: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,8 +20,8 @@ from ....protocol.types import Record
 from ....server.config.values import Address
 from ....server.fake.ports import Ports
 from ...forward.process.place import CONTROL, ask
+from ..mosquitto import PROGRAM, Mosquitto, wait_until
 from ..processes import Process, ProcessFailedError
-from .mosquitto import PROGRAM, Mosquitto, wait_until
 
 READINGS: Final = "readings"
 """The topic of their records."""

@@ -42,6 +42,8 @@ def test_a_schema_is_stored_without_white_space_and_normalized_in_order_of_names
         ("null", "#:"),
         ('{"type":"strong"}', "#/type"),
         ('{"type":["string",7]}', "#/type"),
+        ('{"type":true}', "#/type"),
+        ('{"properties":{"a":{"type":null}}}', "#/properties/a/type"),
         ('{"properties":[]}', "#/properties"),
         ('{"properties":{"x":7}}', "#/properties/x"),
         ('{"items":[{"allOf":{}}]}', "#/items/0/allOf"),

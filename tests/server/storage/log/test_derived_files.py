@@ -20,6 +20,7 @@ from triolog.server.offline.compact_directory import compact
 from triolog.server.offline.repair import reindex
 from triolog.server.storage.cleaner.selection import choose
 from triolog.server.storage.directory.inventory import read_partition
+from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import CheckpointError
 from triolog.server.storage.indexes.index import IndexTail
 from triolog.server.storage.log.changes import truncate_fully_and_start_at, truncate_to
@@ -371,6 +372,18 @@ def test_an_unreadable_file_is_said_and_made_anew(tmp_path: Path, data: bytes, c
     driven.reopen(was_clean=True)
     assert str(path) in caplog.text
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("was_clean", [True, False])
+def test_an_unreadable_file_of_an_empty_log_is_made_anew_too(tmp_path: Path, was_clean: bool) -> None:
+    """Seed 92 of the simulated worlds: a power cut had left an empty file, and `verify` reported it from then on."""
+    driven = open_driven(tmp_path / NAME)
+    driven.close()
+    (tmp_path / NAME / FILE_NAME).write_bytes(b"")
+    driven.reopen(was_clean=was_clean).close()
+    facts = read_facts(OsFileSystem(), str(tmp_path / NAME))
+    assert facts is not None
+    assert facts.log_start_offset == 0
 
 
 facts = st.builds(

@@ -5,6 +5,7 @@ import os
 import stat
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from triolog.server.storage.directory.log_directory import DirectoryLock, holder_of
@@ -103,6 +104,28 @@ def test_the_time_for_verifying_is_limited(logs: StoppedLogs) -> None:
 
     found = directory.inspect_directory(str(logs.path), seconds=-1, reserve_bytes=0, bar=NoProgress())
     assert (found.verified["partitions"], len(found.verified["not_verified"])) == (0, 2)
+
+
+def test_damage_that_is_gone_at_the_second_check_is_none(
+    logs: StoppedLogs, doctor: Doctor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the server writes during the first check: here the file is repaired between the two."""
+    log = min(logs.partition().glob("*.log"))
+    flip(log, 80)
+    read_again = directory.read_partition
+
+    def repaired(*arguments: Any) -> Any:
+        if "flights-0" in arguments[1]:
+            flip(log, 80)
+        return read_again(*arguments)
+
+    lock = DirectoryLock.acquire(str(logs.path))
+    try:
+        assert doctor(logs.path).symptoms == {"damaged"}
+        monkeypatch.setattr(directory, "read_partition", repaired)
+        assert doctor(logs.path).symptoms == set()
+    finally:
+        lock.release()
 
 
 def test_a_log_on_standard_input_is_read(logs: StoppedLogs, here: Path) -> None:

@@ -1,4 +1,4 @@
-// The overview: is it ready, what goes in and out, what could be lost, how long the disk lasts, what is damaged, who lags behind, how links are.
+// The overview: is it ready, what goes in and out, what could be lost, how long the disk lasts, what is damaged, who lags behind, how mirrors and links are.
 
 import { bar, drawSparkline, sparkline, timeChart } from "../charts.js";
 import { fill, h, keyed, mark, put, section, table } from "../dom.js";
@@ -33,6 +33,7 @@ export function mount(root, context, data) {
   let sparks = data.sparks;
   const lineOf = (key) => sparks?.series[key];
   const topics = busiest(lineOf), groups = lagging(lineOf), calls = apis();
+  const mirrors = h("ul", { class: "plain" }), mirrored = section("Mirrors", { className: "panel" }, mirrors);
   const links = forwarding(), more = h("span", { class: "soft" }), forward = section("Forward", { className: "panel", note: more }, links.node);
 
   root.append(h("div", { class: "hero" }, heading, lead, reasons, facts), h("div", { class: "figures" }, figures.map((each) => each.node)),
@@ -42,7 +43,7 @@ export function mount(root, context, data) {
     h("div", { class: "columns even" },
       section("Busiest topics", { className: "panel", note: h("a", { href: "/topics" }, "all topics") }, topics.node),
       section("Groups behind", { className: "panel" }, groups.node)),
-    forward, section("Calls", { className: "panel" }, calls.node));
+    mirrored, forward, section("Calls", { className: "panel" }, calls.node));
 
   traffic.set(data.history);
   for (const each of figures) each.chart.set(data.history);
@@ -69,6 +70,8 @@ export function mount(root, context, data) {
     topics.set(told.topics.filter((each) => !each.topic.startsWith("__") || each.appended_bytes_per_second));
     groups.set(told.lags);
     calls.set(told.apis);
+    mirrored.hidden = !told.mirrors.length;
+    keyed(mirrors, told.mirrors, (each) => each.text, (each) => h("li", {}, each.text));
     forward.hidden = !told.links?.length;
     links.set(told.links ?? []);
     put(more, told.link_count > told.links?.length ? `${told.links.length} of ${counted(told.link_count, "link")}` : "");

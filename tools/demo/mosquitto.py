@@ -18,8 +18,8 @@ from typing import Final
 
 import attrs
 
-from ....server.config.values import Address
-from ..processes import ProcessFailedError
+from ...server.config.values import Address
+from .processes import ProcessFailedError
 
 PATH: Final = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"))
 """Debian installs it where only root's PATH leads."""
