@@ -61,8 +61,7 @@ class Peer:
     ) -> Packet:
         """Accept the connection and the subscription, or refuse one of them. Returns CONNECT. `early`: messages of the session
         that the link has to acknowledge before SUBACK is sent."""
-        connect = self.expect(CONNECT)
-        self._send(0x20, bytes((session, reason, 0)))
+        connect = self.accept_session(session=session, reason=reason)
         if reason == 0:
             asked = self.expect(SUBSCRIBE)
             count = (len(asked.body) - 3) // (2 + len(FILTER) + 1)
@@ -72,6 +71,12 @@ class Peer:
             for packet_id in range(1, len(early) + 1):
                 assert self.expect(PUBACK).packet_id == packet_id
             self._send(0x90, asked.body[:2] + b"\0" + bytes((code,)) * count)
+        return connect
+
+    def accept_session(self, *, session: bool = True, reason: int = 0) -> Packet:
+        """Accept the connection, or refuse it. Returns CONNECT."""
+        connect = self.expect(CONNECT)
+        self._send(0x20, bytes((session, reason, 0)))
         return connect
 
     def publish(

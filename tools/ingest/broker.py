@@ -167,7 +167,10 @@ class Broker:
                 self._take_deferred()
             client.loop_misc()
         if client.socket() is None and not self._messages and not self._released:
-            raise self._ended or TryAgainError(f"{self}: the connection is lost")
+            raise self._lost()
+
+    def _lost(self) -> TryAgainError:
+        return self._ended or TryAgainError(f"{self}: the connection is lost")
 
     def _until(self, is_done: Callable[[], bool], trouble: str) -> None:
         deadline = time.monotonic() + CONNECT_S
@@ -175,6 +178,8 @@ class Broker:
             if time.monotonic() > deadline or not self._is_wanted():
                 raise TryAgainError(f"{self}: {trouble} within {CONNECT_S:g} s")
             self._turn(POLL_S)
+            if self._client.socket() is None:  # the broker sends again the messages that have arrived
+                raise self._lost()
 
     def _connected(self, client: Any, data: Any, flags: Any, reason: Any, properties: Any) -> None:
         if reason.is_failure:

@@ -20,6 +20,7 @@ from tests.support.scripted_mqtt import (
     PUBACK,
     PUBCOMP,
     PUBREC,
+    SUBSCRIBE,
     TOPIC,
     ScriptedBroker,
     scripted,
@@ -289,6 +290,21 @@ def test_more_messages_than_the_receive_maximum_ahead_of_suback_are_stored_and_t
             assert values(server) == early
             until(lambda: counts(link, "troubles") == ({f"filter {FILTER}": "Not authorized"},), "the refusal")
             assert counts(link, "state", "failures") == ("running", 0)
+
+
+def test_a_connection_that_is_lost_between_a_message_and_suback_is_noticed_at_once() -> None:
+    with scripted() as (broker, server):
+        link = broker.link(server)
+        with Running(link):
+            with broker.accept() as peer:
+                peer.accept_session()
+                peer.expect(SUBSCRIBE)
+                peer.publish(b"one", 1)
+            with broker.greeted(session=True) as peer:
+                assert "the connection is lost" in counts(link, "error")[0]
+                peer.publish(b"one", 1, dup=True)
+                peer.expect(PUBACK)
+            assert values(server) == [b"one"]
 
 
 def test_refusals_of_the_broker_are_said_and_tried_again() -> None:
