@@ -45,6 +45,7 @@ NOT_IN_THE_WHEEL: Final = (
 FILES: Final = ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "Makefile")
 PATIENCE_S: Final = 60.0
 RELEASED: Final = os.environ.get("TRIOLOG_TEST_RELEASED")
+at_release = merge if RELEASED else pytest.mark.long
 """A tree with `dist` and `build`, which are tested in place of new ones: `make release-check` sets it."""
 PYTHONS: Final = by_tier(commit=(THIS,), merge=(THIS,), long=VERSIONS) if RELEASED is None else VERSIONS
 INSTALLED_FILES: Final = (
@@ -318,7 +319,7 @@ def test_the_zipapp_serves_where_there_is_nothing_but_python(zipapp: Path, versi
         use(folder, command)
 
 
-@merge
+@at_release  # the recipes of other languages start it in the merge tier
 def test_the_commands_of_the_readme_work_with_the_zipapp(zipapp: Path, tmp_path: Path) -> None:
     command = tmp_path / "bin" / "triolog"
     command.parent.mkdir()

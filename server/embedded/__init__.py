@@ -43,6 +43,7 @@ _PLACES: Final = {
 }
 
 check_platform()
+import_module("...protocol.records.checksum", __name__)  # before the next line, so that its warning is seen in any program
 logging.getLogger(__name__.partition(".")[0]).addHandler(logging.NullHandler())
 
 

@@ -17,7 +17,7 @@ from .script import Script
 pytestmark = pytest.mark.merge  # a world takes 3 s
 
 LONG_SEEDS: Final = 60
-MERGE_SEED: Final = 15
+MERGE_SEED: Final = 42
 ROOT: Final = Path(__file__).resolve().parents[2]
 
 

@@ -63,7 +63,7 @@ def test_a_story_cleans_up_after_sigterm_even_while_its_loop_waits_and_sigint_is
     [
         pytest.param(["edge-demo"], id="edge-demo"),
         pytest.param(["damage-demo"], id="damage-demo"),
-        pytest.param(["demo", "--rows", "3000"], id="demo"),
+        pytest.param(["demo", "--rows", "3000"], id="demo", marks=pytest.mark.long),
     ],
 )
 def test_sigterm_leaves_nothing_of_a_demo(tmp_path: Path, arguments: Sequence[str]) -> None:
