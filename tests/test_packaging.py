@@ -45,8 +45,8 @@ NOT_IN_THE_WHEEL: Final = (
 FILES: Final = ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "Makefile")
 PATIENCE_S: Final = 60.0
 RELEASED: Final = os.environ.get("TRIOLOG_TEST_RELEASED")
-at_release = merge if RELEASED else pytest.mark.long
 """A tree with `dist` and `build`, which are tested in place of new ones: `make release-check` sets it."""
+at_release = merge if RELEASED else pytest.mark.long
 PYTHONS: Final = by_tier(commit=(THIS,), merge=(THIS,), long=VERSIONS) if RELEASED is None else VERSIONS
 INSTALLED_FILES: Final = (
     by_tier(commit=(), merge=("*.tar.gz",), long=("*.whl", "*.tar.gz")) if RELEASED is None else ("*.whl", "*.tar.gz")
