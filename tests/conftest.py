@@ -161,11 +161,8 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores (`-n auto`): a quarter of the time a test waits for a client, a device or a process.
-
-    From the merge tier on one more: there, tests wait two fifths of the time, for JVMs, browsers and what was killed.
-    """
-    return (os.cpu_count() or 1) + (2 if counts.is_at_least(counts.MERGE) else 1)
+    """Two more than there are cores (`-n auto`): tests wait for clients, devices, JVMs, browsers and what was killed."""
+    return (os.cpu_count() or 1) + 2
 
 
 @pytest.hookimpl(optionalhook=True)
