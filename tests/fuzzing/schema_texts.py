@@ -33,7 +33,7 @@ def feed(data: bytes) -> bool:
     try:
         for schema in schemas:
             stored = parse(kind, schema.canonical, ())
-            require(stored.canonical == schema.canonical, f"what was stored is read as something else: {data.hex()}")
+            require(stored.canonical == schema.canonical, f"the stored schema is read as another one: {data.hex()}")
             normal = parse(kind, schema.normalized(), ())
             require(normal.normalized() == schema.normalized(), f"a normalized schema has another normal form: {data.hex()}")
         for reader, writer in ((schemas[0], schemas[-1]), (schemas[-1], schemas[0])):

@@ -51,7 +51,7 @@ def _at(rng: random.Random, busy_ms: Sequence[int]) -> int:
 
 
 def _remakes(rng: random.Random, busy_ms: Sequence[int], *, is_rough: bool) -> list[Life]:
-    """What the operator does soon after some of them is part of it."""
+    """It includes the next steps of the operator after some of them."""
     steps: list[Life] = []
     for _ in range(REMAKING_STEPS):
         at_ms = _at(rng, busy_ms)

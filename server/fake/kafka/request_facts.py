@@ -32,8 +32,8 @@ from ....protocol.kafka.apis import ApiKey
 from ....protocol.records.batch import RECORD_BATCH_OVERHEAD
 from ...listeners.kafka.session import Turn
 
-MAX_PLACES: Final = 16
 UUID_BYTES: Final = 16
+MAX_PLACES: Final = 16
 """Partitions of one request whose facts are kept."""
 MAX_ASSIGNMENT_BYTES: Final = 4096
 """Of one member: some 500 partitions. A larger assignment is not kept."""

@@ -289,8 +289,8 @@ class DerivedFiles:
         is_stop: bool = False,
     ) -> Procedure[None]:
         """Bring the file up to date, if there is something to say. `must`: raise the OSError when that fails. `is_stop`: write
-        it for every log with entries in an offset index, so that the next start knows whether the file was lost. What is in the
-        file, but not on the device, is then written again."""
+        it for every log with entries in an offset index, so that the next start knows whether the file was lost. A
+        file that was written without a sync is then written again."""
         bases = [segment.base_offset for segment in segments]
         self.indexes = {base_offset: self.indexes[base_offset] for base_offset in bases if base_offset in self.indexes}
         kept = bases[-MOST_KNOWN:]

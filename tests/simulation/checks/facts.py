@@ -123,7 +123,7 @@ class Facts:
     passed: dict[TopicPartition, int] = attrs.field(factory=lambda: defaultdict(int))
     """Up to which offset anybody has read, or was told of."""
     staged: set[str] = attrs.field(factory=set)
-    """What a crash tears out of a commit comes behind the rest of it."""
+    """Records that a crash tears out of a commit come behind the rest of it."""
     missed: dict[str, h.Lost] = attrs.field(factory=dict)
     """Records that somebody was told of, with the first loss after which they were not there."""
     shaken: set[str] = attrs.field(factory=set)

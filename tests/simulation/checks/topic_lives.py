@@ -1,4 +1,4 @@
-"""A topic that was deleted: nobody is told that it exists, and nothing that was sent to it afterwards is stored."""
+"""A deleted topic: no response says that it exists, and nothing sent to it afterwards is stored."""
 
 from __future__ import annotations
 

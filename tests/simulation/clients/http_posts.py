@@ -121,7 +121,7 @@ class HttpPoster(Inhabitant):
         self.world.add(Wrong(**self.now(), kind="http", detail=detail))
 
     async def _ask(self, request: _Request) -> _Response | None:
-        """Send a request until its response says that all of its records are stored; None: nobody knows."""
+        """Send a request until its response says that all of its records are stored. None: the outcome is unknown."""
         deadline = trio.current_time() + PATIENCE_S
         while trio.current_time() < deadline:
             answer = await self._try(request)

@@ -302,7 +302,7 @@ class Operator(Inhabitant):
 
     async def verify(self, for_ms: int) -> None:
         """`triolog verify` finds no damage after a clean stop, if no device and no person has done any. A power cut may leave a
-        producer snapshot that nobody can read, and that no start reads because it is not above the log's start."""
+        producer snapshot that is unreadable. No start reads it, because it is not above the log's start."""
         is_good = not self.device.failures and not self._is_spoilt and not self.device.fs.owes_pages()
         await self._end_for_tool("stop")
         damages = [each for path in self._whole_directories() for each in offline.verified(self.device.fs, path)]

@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 import trio
 
-from ....protocol.errors import RequestError
+from ....protocol.errors import RemoteProtocolError, RequestError
 from ....protocol.kafka.apis import APIS, ApiKey
 from ....protocol.kafka.messages.topics import MetadataRequest
 from ....protocol.schema import codec
@@ -85,7 +85,7 @@ def _explain(address: ServerAddress, message: str, inspection: Inspection) -> No
     elif name == "kafka-port":
         try:
             inspection.shape = {"advertised": advertised_addresses(address)}
-        except (OSError, ValueError, struct.error):
+        except (OSError, ValueError, RemoteProtocolError):
             name = "no-connection"
         else:
             _check_addresses(inspection)
@@ -94,7 +94,8 @@ def _explain(address: ServerAddress, message: str, inspection: Inspection) -> No
 
 
 def advertised_addresses(address: ServerAddress) -> list[tuple[str, int]]:
-    """Return the addresses that a Kafka port gives to clients. Raises OSError, ValueError or struct.error."""
+    """Return the addresses that a Kafka port gives to clients. Raises OSError; ValueError or RemoteProtocolError for a response
+    that is not Kafka's."""
     api = APIS[ApiKey.METADATA]
     header = struct.pack(">hhih", api.key, METADATA_VERSION, 1, -1)
     request = header + b"".join(
@@ -106,10 +107,15 @@ def advertised_addresses(address: ServerAddress) -> list[tuple[str, int]]:
     )
     with socket.create_connection(address, CONNECT_S) as connected, connected.makefile("rb") as stream:
         connected.sendall(struct.pack(">i", len(request)) + request)
-        (size,) = struct.unpack(">i", stream.read(4))
+        size = int.from_bytes(stream.read(4), signed=True)
         if not 4 < size < MAX_METADATA_BYTES:
             raise ValueError(f"a response of {size} bytes")
-        response, _ = codec.read(api.response, METADATA_VERSION, memoryview(stream.read(size)), 4, flexible=False)
+        data = stream.read(size)
+    if len(data) < size:
+        raise ValueError(f"a response of {size} bytes ends after {len(data)}")
+    response, _ = codec.read(api.response, METADATA_VERSION, memoryview(data), 4, flexible=False)
+    if not response.brokers:
+        raise ValueError("a response without brokers")
     return [(broker.host, broker.port) for broker in response.brokers]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import copy
 import logging
 import os
@@ -10,8 +11,10 @@ import re
 import shutil
 import socket
 import ssl
+import struct
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +22,7 @@ from typing import Any, Final
 
 import pytest
 import triolog
+from triolog.protocol.kafka.apis import ApiKey
 from triolog.protocol.native import messages as m
 from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
@@ -231,6 +235,31 @@ def test_a_server_from_which_clients_are_sent_away_is_named(data: Path, doctor: 
             report = doctor(broker.kafka)
     assert report.symptoms == {"advertised-wrong"}
     assert address in report.evidence("advertised-wrong")
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        pytest.param(b"HT", id="too short"),
+        pytest.param(b"HTTP/1.1 400 Bad Request\r\n\r\n", id="text"),
+        pytest.param(struct.pack(">i", 12) + bytes(4) + b"\xff" * 8, id="not metadata"),
+        pytest.param(struct.pack(">i", 50) + bytes(20), id="cut off"),
+        pytest.param(struct.pack(">i", 16) + bytes(16), id="no brokers"),
+    ],
+)
+def test_a_port_of_another_program_is_named(doctor: Doctor, response: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    with listening.accept()[0] as connected:
+                        if connected.recv(1000)[4:6] == struct.pack(">h", ApiKey.METADATA):
+                            connected.sendall(response)
+
+        threading.Thread(target=serve, daemon=True).start()
+        assert doctor("{}:{}".format(*listening.getsockname())).symptoms == {"no-connection"}
+        listening.shutdown(socket.SHUT_RDWR)
 
 
 SECURED: Final = {"native_security": "sasl_plaintext", "acl_enable": "true", "super_users": "User:root"}
