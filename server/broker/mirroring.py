@@ -13,6 +13,8 @@ The one that is farthest counts.
 *Invariants*
 - A promotion counts with the write of `topics.json`. Before it, everything is a mirror still and can be copied again.
 - Leader epochs are raised and producer ids moved apart before that write.
+- A promotion begins a leader epoch in which no earlier source has written, also where none of its records was copied: two logs
+  with different records in one epoch would be taken for one.
 """
 
 from __future__ import annotations
@@ -139,8 +141,11 @@ class Mirroring:
         """Return the coordinators' topics that do not mirror the source."""
         return [name for name in sorted(INTERNAL_TOPICS) if self.source_of(name) not in (None, source)]
 
-    async def follow_topic(self, name: str, topic_id: bytes, partitions: int, configs: Mapping[str, str], source: str) -> None:
-        """Let a topic be here as the source has it. Raises RequestError: a topic of that name or id is another one."""
+    async def follow_topic(
+        self, name: str, topic_id: bytes, partitions: int, configs: Mapping[str, str], source: str, *, epoch: int = 0
+    ) -> None:
+        """Let a topic be here as the source has it. `epoch`: the largest leader epoch of its partitions there. Raises
+        RequestError: a topic of that name or id is another one."""
         changes, hosted = self._manager.changes, self._manager.topics.find(name)
         if hosted is None:
             options = {"internal": is_internal(name), "lenient": True, "mirror_of": source}
@@ -148,6 +153,7 @@ class Mirroring:
             LOGGER.info("mirror created: topic=%s source=%s partitions=%d", name, source, partitions)
             if is_internal(name):
                 await self._coordinators.load(self._manager)
+            await changes.note_source_epoch(name, epoch)
             return
         topic = hosted.topic
         if topic.mirror_of != source or topic.id_bytes != topic_id:
@@ -156,6 +162,7 @@ class Mirroring:
                 f"topic {name!r} is {other} on this server, so it is not copied from {source}. Delete or rename it",
                 ErrorCode.TOPIC_ALREADY_EXISTS,
             )
+        await changes.note_source_epoch(name, epoch)
         if partitions > len(hosted.partitions):
             await changes.create_partitions(name, partitions, mirrored=True)
         if dict(configs) != topic.configs:
@@ -204,6 +211,22 @@ class Mirroring:
             if header.next_offset > offset:
                 return header
         return None
+
+    async def newest_header(self, topic_partition: TopicPartition) -> BatchHeader | None:
+        """Return the header of the last batch, after which the log may have offsets without records; None: it has no batch.
+        Raises RequestError."""
+        log = self.log(topic_partition)
+        low, high = log.log_start_offset, log.log_end_offset - 1
+        found = await self.header_at(topic_partition, high)
+        while found is None and low <= high:
+            middle = (low + high) // 2
+            if (header := await self.header_at(topic_partition, middle)) is None:
+                high = middle - 1
+            elif await self.header_at(topic_partition, header.next_offset) is None:
+                found = header
+            else:
+                low = header.next_offset
+        return found
 
     async def cut_back(self, topic_partition: TopicPartition, offset: int) -> SetAside | None:
         """Let a log end at the offset. Removed records are on the device in a file beside the log before. Raises RequestError,
@@ -297,7 +320,8 @@ class Mirroring:
                 found = await self.cut_back(actor.topic_partition, end)
                 aside += [] if found is None else [found]
         for actor in actors:
-            await actor.perform(raise_leader_epoch)
+            above = manager.topics.get(actor.topic_partition.topic).topic.source_epoch
+            await actor.perform(partial(raise_leader_epoch, above=above))
         await self._coordinators.producer_ids.move_apart()
         await manager.changes.end_mirrors(topics)
         for actor in actors:

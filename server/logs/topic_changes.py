@@ -312,6 +312,15 @@ class TopicChanges:
         await self._take_over(hosted, config)
         LOGGER.info("topic %s configured with %s", topic.name, topic.configs)
 
+    async def note_source_epoch(self, name: str, epoch: int) -> None:
+        """Keep the largest leader epoch of a mirror's source. It is on the device when this returns. Raises LogOfflineError."""
+        async with self._lock:
+            hosted = self.topics.get(name)
+            check_own_change(hosted.topic, mirrored=True)
+            if epoch > hosted.topic.source_epoch:
+                with trio.CancelScope(shield=True):
+                    await self._alter(hosted, attrs.evolve(hosted.topic, source_epoch=epoch), hosted.config)
+
     async def follow_defaults(self, defaults: LogConfig) -> None:
         """Let topics follow other defaults of the server where they say nothing themselves."""
         async with self._lock:
@@ -341,7 +350,7 @@ class TopicChanges:
         their turn. Raises LogOfflineError: all are mirrors still."""
         async with self._lock:
             hosted = [self.topics.get(name) for name in names]
-            changed = [attrs.evolve(each.topic, mirror_of="") for each in hosted]
+            changed = [attrs.evolve(each.topic, mirror_of="", source_epoch=0) for each in hosted]
             generation = self.catalogue.generation
             with trio.CancelScope(shield=True):
                 try:

@@ -4,8 +4,8 @@ A round reads where all partitions of the source end, and copies up to there. Th
 source of a round with one broker and the coordinators' topics becomes the newest *cut* (see `server.broker.mirroring`).
 
 Agreeing, at the start of a connection: the mirror's newest leader epoch ends at the source at some offset, and records of the
-mirror after it are set aside (KIP-101, KIP-320). Within an epoch the newest batches are compared: a source that has lost
-unsynced records in a power cut has others at their offsets.
+mirror after it are set aside (KIP-101, KIP-320). Then the newest batches are compared: a source that has lost unsynced records
+in a power cut has others at their offsets, in the same epoch.
 
 A partition that fails (a full disk, a corrupt batch) waits PARTITION_PAUSE_S and does not stop the others; there is no cut
 meanwhile.
@@ -293,7 +293,10 @@ class MirrorLink:
         for topic in topics:
             overrides = configs[topic.name]
             try:
-                await mirroring.follow_topic(topic.name, topic.topic_id, len(topic.leaders), overrides, settings.name)
+                partitions = len(topic.leaders)
+                await mirroring.follow_topic(
+                    topic.name, topic.topic_id, partitions, overrides, settings.name, epoch=topic.epoch
+                )
             except RequestError as exc:
                 self._trouble(topic.name, exc.message)
                 continue
@@ -433,10 +436,13 @@ class MirrorLink:
                 lost = f"{log.log_end_offset} to {start - 1}"
                 self._trouble(topic_partition, f"the source has deleted offsets {lost} before they were copied")
             await mirroring.raise_log_start(topic_partition, start)
-        while (newest := await mirroring.header_at(topic_partition, log.log_end_offset - 1)) is not None:
+        while (newest := await mirroring.newest_header(topic_partition)) is not None:
             target = await self._common_end(source, topic_partition, leader, newest)
             if target >= log.log_end_offset:
                 break
+            header = await mirroring.header_at(topic_partition, target)
+            if header is not None and header.base_offset < target:  # the source has not the whole batch, so it has another one
+                target = max(header.base_offset, log.log_start_offset)
             if (found := await mirroring.cut_back(topic_partition, target)) is not None:
                 self._note_aside([found])
         self._agreed.add(topic_partition)

@@ -71,11 +71,12 @@ class SourceError(Exception):
 
 
 class SourceTopic(NamedTuple):
-    """A topic of the source, with the leader's node by partition."""
+    """A topic of the source, with the leader's node by partition, and the largest leader epoch."""
 
     name: str
     topic_id: bytes
     leaders: tuple[int, ...]
+    epoch: int
 
 
 class EpochEnd(NamedTuple):
@@ -251,7 +252,8 @@ class Source:
         for topic in answer.topics:
             leaders = {each.partition_index: each.leader_id for each in topic.partitions}
             if not topic.error_code and topic.name and sorted(leaders) == list(range(len(leaders))) and leaders:
-                found.append(SourceTopic(topic.name, topic.topic_id, tuple(leaders[each] for each in sorted(leaders))))
+                epoch = max(each.leader_epoch for each in topic.partitions)
+                found.append(SourceTopic(topic.name, topic.topic_id, tuple(leaders[each] for each in sorted(leaders)), epoch))
         return found
 
     async def configs(self, names: Sequence[str]) -> dict[str, dict[str, str]]:

@@ -2,7 +2,7 @@
 metadata log and ignores plain files in a log directory).
 
 `{"format_version": 1, "generation": n, "topics": [{"name", "topic_id", "partitions", "configs": {key: value}}]}`; the copy
-with the highest generation counts. A topic that is a mirror has `"mirror_of": SOURCE` too.
+with the highest generation counts. A topic that is a mirror has `"mirror_of": SOURCE` and `"source_epoch": EPOCH` too.
 `"deleted_topic_ids": [...]` is there while a log directory is out of service: what is found of these topics when it is back is
 deleted. A topic whose partitions lie in directories without an entry is adopted when the server starts. `crc32c` is that of the
 document without it, as written: a flipped digit could otherwise delete
@@ -61,6 +61,8 @@ class Topic:
     configs: dict[str, str] = attrs.field(factory=dict)
     mirror_of: str = ""
     """Name of the source that the topic is copied from; empty for every other topic."""
+    source_epoch: int = 0
+    """Of a mirror: the latest leader epoch in which its source may have written. A promotion begins a later one."""
 
     @functools.cached_property
     def id_bytes(self) -> bytes:
@@ -76,6 +78,7 @@ class Topic:
             "partitions": self.partitions,
             "configs": self.configs,
             **({"mirror_of": self.mirror_of} if self.mirror_of else {}),
+            **({"source_epoch": self.source_epoch} if self.source_epoch else {}),
         }
         return "  " + json.dumps(fields, indent=1).replace("\n", "\n  ")
 
@@ -153,6 +156,7 @@ def _decode_topic(entry: dict[str, Any]) -> Topic:
         partitions=checked_partitions(entry["partitions"]),
         configs={str(key): str(value) for key, value in entry["configs"].items()},
         mirror_of=str(entry.get("mirror_of", "")),
+        source_epoch=int(entry.get("source_epoch", 0)),
     )
 
 

@@ -130,10 +130,10 @@ def reconfigure(log: Log, *, config: LogConfig) -> Procedure[None]:
         log.commit_flush(plan)
 
 
-def raise_leader_epoch(log: Log) -> Procedure[int]:
-    """Begin the epoch above the latest one; batches that are appended from now on carry it. The log changes when the file
-    does."""
-    epoch = log.leader_epoch + 1
+def raise_leader_epoch(log: Log, above: int = 0) -> Procedure[int]:
+    """Begin the epoch after the latest one, and after `above`. Batches that are appended from now on carry it. The log changes
+    when the file does."""
+    epoch = max(log.leader_epoch, above) + 1
     log.leader_epochs.assign(epoch, log.log_end_offset)
     yield from log.write_leader_epochs()
     log.changed()

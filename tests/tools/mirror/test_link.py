@@ -317,6 +317,61 @@ async def test_records_that_a_source_has_lost_and_replaced_in_the_same_epoch_are
             assert (aside.start_offset, aside.end_offset, aside.records) == (6, 9, 3)
 
 
+async def test_a_source_that_ends_inside_a_batch_of_the_mirror_has_another_batch_there(tmp_path: Path) -> None:
+    """Both have offsets 0 to 2 in the same epoch, and no common record."""
+    async with serving(tmp_path / "a") as source, running_broker(tmp_path / "b", clock=system_now_ms) as mirror:
+        await source.broker.topics.create("orders", 1)
+        for number in range(3):
+            await source.append(ORDERS, f"old {number}", f"old {number} too")
+        async with mirroring(mirror, source.kafka):
+            await until(lambda: end(mirror, ORDERS) == 6)
+        await actor_of(source.broker, ORDERS).perform(partial(truncate_to, offset=0))
+        for number in range(3):
+            await source.append(ORDERS, f"new {number}")
+        async with mirroring(mirror, source.kafka) as link:
+            await until(lambda: end(mirror, ORDERS) == 3)
+            assert await all_bytes(mirror, ORDERS) == await all_bytes(source.broker, ORDERS)
+            assert sum(each.records for each in link.set_aside) == 6
+
+
+@pytest.mark.parametrize("is_connected", [True, False], ids=["after-it-was-a-mirror", "at-once"])
+async def test_an_old_server_that_is_promoted_again_begins_an_epoch_in_which_the_other_one_has_not_written(
+    tmp_path: Path, is_connected: bool
+) -> None:
+    """None of the records of that epoch were copied. With the same epoch the records of both would be taken for one log, and
+    committed offsets for one history."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    async with serving(first) as source, running_broker(second, clock=system_now_ms) as mirror:
+        await source.broker.topics.create("orders", 1)
+        await source.append(ORDERS, "both")
+        await source.broker.offsets.commit("readers", [(ORDERS, 1, None)])
+        async with mirroring(mirror, source.kafka, internal_topics=True) as link:
+            await until(lambda: {"orders", "__consumer_offsets"} <= mirror.mirroring.cut_topics and end(mirror, ORDERS) == 1)
+            await link.promote(accept_incomplete=False)
+    fs = OsFileSystem(DataPermissions.UMASK)
+    demote(fs, [str(first)], "source")
+    async with serving(second) as source, running_broker(first, clock=system_now_ms) as mirror:
+        if is_connected:
+            async with mirroring(mirror, source.kafka, internal_topics=True):
+                await until(lambda: "orders" in mirror.mirroring.cut_topics)
+        await mirror.mirroring.promote("source", accept_incomplete=True)
+        await source.append(ORDERS, "second 1", "second 2")
+        await source.append(ORDERS, "second 3")
+        await source.broker.offsets.commit("readers", [(ORDERS, 4, None)])
+        for text in ("first 1", "first 2"):
+            await mirror.writer.append(ORDERS, build_batch([(START_MS, b"k", text.encode(), ())]))
+        await mirror.offsets.commit("readers", [(ORDERS, 2, None)])
+        assert mirror.reader.snapshot(ORDERS).leader_epoch > source.broker.reader.snapshot(ORDERS).leader_epoch
+    demote(fs, [str(second)], "source")
+    async with serving(first) as source, running_broker(second, clock=system_now_ms) as mirror:
+        async with mirroring(mirror, source.kafka, internal_topics=True) as link:
+            await until(lambda: {"orders", "__consumer_offsets"} <= mirror.mirroring.cut_topics and end(mirror, ORDERS) == 3)
+            assert await all_bytes(mirror, ORDERS) == await all_bytes(source.broker, ORDERS)
+            offsets = TopicPartition("__consumer_offsets", 0)
+            assert await all_bytes(mirror, offsets) == await all_bytes(source.broker, offsets)
+            assert {str(each.topic_partition): each.records for each in link.set_aside} == {"orders-0": 3, str(offsets): 1}
+
+
 @pytest.mark.parametrize(
     "fault",
     [
