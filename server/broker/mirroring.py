@@ -34,6 +34,7 @@ from ...protocol.records.batch import BatchHeader, iter_batches
 from ...protocol.types import Bytes, TopicPartition
 from ..logs.internal_topic import store
 from ..logs.log_manager import LogManager
+from ..logs.topics import HostedTopic
 from ..partitions.partition import PartitionActor
 from ..storage.disk.checkpoints import CUT_FILE, decode_offsets, encode_offsets, maybe_read
 from ..storage.disk.filesystem import CREATE, FileSystem, replace_file
@@ -143,18 +144,22 @@ class Mirroring:
 
     async def follow_topic(
         self, name: str, topic_id: bytes, partitions: int, configs: Mapping[str, str], source: str, *, epoch: int = 0
-    ) -> None:
-        """Let a topic be here as the source has it. `epoch`: the largest leader epoch of its partitions there. Raises
+    ) -> list[SetAside]:
+        """Let a topic be here as the source has it. `epoch`: the latest leader epoch of its partitions there. Return the
+        records of a topic with another id that was this server's own before `triolog demote`, and is deleted now. Raises
         RequestError: a topic of that name or id is another one."""
         changes, hosted = self._manager.changes, self._manager.topics.find(name)
+        aside: list[SetAside] = []
+        if hosted is not None and hosted.topic.was_own and hosted.topic.id_bytes != topic_id:
+            aside, hosted = await self._replaced(hosted), None
         if hosted is None:
             options = {"internal": is_internal(name), "lenient": True, "mirror_of": source}
             await changes.create(name, partitions, configs, topic_id=uuid.UUID(bytes=topic_id), **options)  # type: ignore[arg-type]
             LOGGER.info("mirror created: topic=%s source=%s partitions=%d", name, source, partitions)
             if is_internal(name):
                 await self._coordinators.load(self._manager)
-            await changes.note_source_epoch(name, epoch)
-            return
+            await changes.confirm_source(name, epoch)
+            return aside
         topic = hosted.topic
         if topic.mirror_of != source or topic.id_bytes != topic_id:
             other = "a topic of its own" if not topic.mirror_of else f"a mirror of {topic.mirror_of} with another id"
@@ -162,11 +167,23 @@ class Mirroring:
                 f"topic {name!r} is {other} on this server, so it is not copied from {source}. Delete or rename it",
                 ErrorCode.TOPIC_ALREADY_EXISTS,
             )
-        await changes.note_source_epoch(name, epoch)
+        await changes.confirm_source(name, epoch)
         if partitions > len(hosted.partitions):
             await changes.create_partitions(name, partitions, mirrored=True)
         if dict(configs) != topic.configs:
             await changes.change_configs(name, lambda _: dict(configs), lenient=True, mirrored=True)
+        return aside
+
+    async def _replaced(self, hosted: HostedTopic) -> list[SetAside]:
+        """Delete a topic. Its records are on the device in files of the log directory before."""
+        name, found = hosted.topic.name, []
+        for number in range(len(hosted.partitions)):
+            actor = self._manager.topics.actor(TopicPartition(name, number))
+            if (start := actor.log.log_start_offset) < actor.log.log_end_offset:
+                found.append(await self._set_aside(actor, start, f"{actor.log.directory}."))
+        await self._manager.changes.delete(name, hosted.topic.id_bytes, mirrored=True)
+        await self._coordinators.committed_offsets.forget_topic(name)
+        return found
 
     def log(self, topic_partition: TopicPartition) -> Log:
         """Return the log of a mirror, to be read. Raises RequestError."""
@@ -235,22 +252,14 @@ class Mirroring:
         log = actor.log
         if offset >= log.log_end_offset:
             return None
-        found = await self._set_aside(actor, max(offset, log.log_start_offset))
+        found = await self._set_aside(actor, max(offset, log.log_start_offset), f"{log.directory}/")
         await actor.perform(partial(truncate_to, offset=offset))
-        LOGGER.warning(
-            "%s: records set aside: offsets=%d-%d records=%d file=%s",
-            topic_partition,
-            found.start_offset,
-            found.end_offset - 1,
-            found.records,
-            found.path,
-        )
         return found
 
-    async def _set_aside(self, actor: PartitionActor, offset: int) -> SetAside:
+    async def _set_aside(self, actor: PartitionActor, offset: int, prefix: str) -> SetAside:
         snapshot, disk = actor.snapshot(), self._manager.disk
         end = snapshot.log_end_offset
-        base = f"{actor.log.directory}/{segment_file(offset, LOG_SUFFIX)}{ASIDE_MARK}{end}"
+        base = f"{prefix}{segment_file(offset, LOG_SUFFIX)}{ASIDE_MARK}{end}"
         path, number = base, 1
         while disk.fs.file_size(path) is not None:
             path, number = f"{base}.{number}", number + 1
@@ -260,6 +269,9 @@ class Mirroring:
             await disk.call(_write, disk.fs, path, position, data, at=path)
             position, records = position + len(data), records + count
         await disk.call(_force, disk.fs, path, at=path)
+        LOGGER.warning(
+            "%s: records set aside: offsets=%d-%d records=%d file=%s", actor.topic_partition, start, end - 1, records, path
+        )
         return SetAside(topic_partition=actor.topic_partition, start_offset=start, end_offset=end, records=records, path=path)
 
     # ---- cuts and promotion ----------------------------------------------------------------------------------------------

@@ -312,14 +312,16 @@ class TopicChanges:
         await self._take_over(hosted, config)
         LOGGER.info("topic %s configured with %s", topic.name, topic.configs)
 
-    async def note_source_epoch(self, name: str, epoch: int) -> None:
-        """Keep the largest leader epoch of a mirror's source. It is on the device when this returns. Raises LogOfflineError."""
+    async def confirm_source(self, name: str, epoch: int) -> None:
+        """Note that the source of a mirror has the topic with this id, and its latest leader epoch there. It is on the device
+        when this returns. Raises LogOfflineError."""
         async with self._lock:
             hosted = self.topics.get(name)
             check_own_change(hosted.topic, mirrored=True)
-            if epoch > hosted.topic.source_epoch:
+            topic = attrs.evolve(hosted.topic, source_epoch=max(epoch, hosted.topic.source_epoch), was_own=False)
+            if topic != hosted.topic:
                 with trio.CancelScope(shield=True):
-                    await self._alter(hosted, attrs.evolve(hosted.topic, source_epoch=epoch), hosted.config)
+                    await self._alter(hosted, topic, hosted.config)
 
     async def follow_defaults(self, defaults: LogConfig) -> None:
         """Let topics follow other defaults of the server where they say nothing themselves."""
@@ -350,7 +352,7 @@ class TopicChanges:
         their turn. Raises LogOfflineError: all are mirrors still."""
         async with self._lock:
             hosted = [self.topics.get(name) for name in names]
-            changed = [attrs.evolve(each.topic, mirror_of="", source_epoch=0) for each in hosted]
+            changed = [attrs.evolve(each.topic, mirror_of="", source_epoch=0, was_own=False) for each in hosted]
             generation = self.catalogue.generation
             with trio.CancelScope(shield=True):
                 try:
@@ -364,15 +366,15 @@ class TopicChanges:
                 each.topic = topic
                 self.topics.charge(each)
 
-    async def delete(self, name: str, topic_id: bytes | None = None) -> None:
+    async def delete(self, name: str, topic_id: bytes | None = None, *, mirrored: bool = False) -> None:
         """Take a topic out, if a `topic_id` is given only the one with that id. Its directories are renamed at once and deleted
-        after file.delete.delay.ms.
+        after file.delete.delay.ms. `mirrored`: because its source has another one, which also counts for internal topics.
 
         Raises LogOfflineError when a device failed; `Topics.half_deleted` has the topic then.
         """
         async with self._lock:
             topic = self.topics.get(name if topic_id is None else self.topics.name_of(topic_id))
-            if is_internal(name):
+            if is_internal(name) and not mirrored:
                 raise InvalidTopicError(f"topic {name!r} is the server's own and cannot be deleted")
             self.topics.remove(topic.topic.name)
             self.topics.note_deleted(topic.topic.name)

@@ -39,8 +39,8 @@ def demote(fs: FileSystem, directories: Sequence[str], source: str) -> list[str]
             raise LogDirectoryError(f"{directories[0]} has no topics.json with topics. Name every log directory of the server")
         paths = [directory.path for directory, _ in found]
         topics = [
-            attrs.evolve(topic, mirror_of=source, source_epoch=max(topic.source_epoch, _latest_epoch(fs, paths, topic) + 1))
-            for topic in newest.topics
+            attrs.evolve(topic, mirror_of=source, source_epoch=max(topic.source_epoch, epoch + 1), was_own=True)
+            for topic, epoch in [(topic, _latest_epoch(fs, paths, topic)) for topic in newest.topics]
         ]
         for directory, _ in found:
             _forget_cut(fs, directory.path)

@@ -294,9 +294,10 @@ class MirrorLink:
             overrides = configs[topic.name]
             try:
                 partitions = len(topic.leaders)
-                await mirroring.follow_topic(
+                aside = await mirroring.follow_topic(
                     topic.name, topic.topic_id, partitions, overrides, settings.name, epoch=topic.epoch
                 )
+                self._note_aside(aside)
             except RequestError as exc:
                 self._trouble(topic.name, exc.message)
                 continue
@@ -328,21 +329,19 @@ class MirrorLink:
     async def _round(self, source: Source) -> None:
         """Copy up to where the source ends now."""
         self._round_begun = begun = time.monotonic()
-        if not self._leaders:
-            self._finish_round(begun)
-            return
-        ends = self._ends = await source.ends(self._leaders)
+        is_due = self.settings.internal_topics and begun >= self._cut_at + CUT_S
+        ends = self._ends = await source.ends(self._leaders) if self._leaders else {}
+        is_cut = is_due and await self._is_complete(source)  # of the ends
         for topic_partition in self._leaders.keys() - ends.keys():
             self._trouble(topic_partition, UNREADABLE)
             self._waiting[topic_partition] = time.monotonic() + PARTITION_PAUSE_S
-        is_cut = self.settings.internal_topics and begun >= self._cut_at + CUT_S and await self._is_complete(source)
         while behind := self._to_copy():
             await self._fetch(source, behind, 0)
             if self._agreed.issuperset(behind) and behind == {each: self._to_copy().get(each) for each in behind}:
                 self._empty |= {each: ends[each] for each in behind}  # a truncation has left offsets without records
-        if self._waiting:
+        if self._waiting or (is_due and not is_cut):
             return
-        if is_cut:
+        if is_cut and ends:
             log = self._broker.mirroring.log
             await self._broker.mirroring.note_cut({each: min(end, log(each).log_end_offset) for each, end in ends.items()})
             self._cut_at = begun

@@ -63,6 +63,8 @@ class Topic:
     """Name of the source that the topic is copied from; empty for every other topic."""
     source_epoch: int = 0
     """Of a mirror: the latest leader epoch in which its source may have written. A promotion begins a later one."""
+    was_own: bool = False
+    """Whether `triolog demote` made this a mirror, and its source has not had the topic with this id since."""
 
     @functools.cached_property
     def id_bytes(self) -> bytes:
@@ -79,6 +81,7 @@ class Topic:
             "configs": self.configs,
             **({"mirror_of": self.mirror_of} if self.mirror_of else {}),
             **({"source_epoch": self.source_epoch} if self.source_epoch else {}),
+            **({"was_own": True} if self.was_own else {}),
         }
         return "  " + json.dumps(fields, indent=1).replace("\n", "\n  ")
 
@@ -157,6 +160,7 @@ def _decode_topic(entry: dict[str, Any]) -> Topic:
         configs={str(key): str(value) for key, value in entry["configs"].items()},
         mirror_of=str(entry.get("mirror_of", "")),
         source_epoch=int(entry.get("source_epoch", 0)),
+        was_own=entry.get("was_own") is True,
     )
 
 

@@ -290,10 +290,15 @@ def _records_of(device: Device, partitions: dict[str, int]) -> dict[TopicPartiti
 
 
 def _aside_of(device: Device, where: TopicPartition) -> dict[str, set[str]]:
-    """Return the records in the files beside a log, by path."""
+    """Return the records in the files beside a log, by path. Those of a topic that was replaced are beside its directory."""
     [directory] = device.directories
     folder = f"{directory}/{where}"
     paths = [f"{folder}/{name}" for name in device.fs.list_directory(folder) if ASIDE_MARK in name]
+    paths += [
+        f"{directory}/{name}"
+        for name in device.fs.list_directory(directory)
+        if ASIDE_MARK in name and name.startswith(f"{where}.")
+    ]
     return {
         path: {
             record.id

@@ -240,6 +240,52 @@ async def test_the_old_server_returns_as_a_mirror_and_records_that_only_it_has_a
             assert any("never-copied: the source does not have it" in each for each in link.snapshot()["troubles"])
 
 
+async def test_topics_that_both_servers_have_created_are_replaced_on_the_one_that_returns(tmp_path: Path) -> None:
+    """The first commit of a group creates `__consumer_offsets` on each, with ids of their own. Records of the old one are in
+    files beside its directory, which the deletion of the topic leaves."""
+    old, new = tmp_path / "old", tmp_path / "new"
+    only_old = {}
+    async with serving(old) as source:
+        for each in (ORDERS, TopicPartition("__consumer_offsets", 0)):
+            if each == ORDERS:
+                await source.broker.topics.create("orders", 1)
+                await source.append(ORDERS, "old one", "old two")
+            else:
+                await source.broker.offsets.commit("readers", [(ORDERS, 1, None)])
+            only_old[str(each)] = await all_bytes(source.broker, each)
+    demote(OsFileSystem(DataPermissions.UMASK), [str(old)], "source")
+    async with serving(new) as source, running_broker(old, clock=system_now_ms) as mirror:
+        await source.broker.topics.create("orders", 1)
+        await source.append(ORDERS, "new one")
+        await source.broker.offsets.commit("readers", [(ORDERS, 0, None)])
+        async with mirroring(mirror, source.kafka, internal_topics=True) as link:
+            await until(lambda: {"orders", "__consumer_offsets"} <= mirror.mirroring.cut_topics)
+            assert mirror.topics.id_of("orders") == source.broker.topics.id_of("orders")
+            assert await all_bytes(mirror, ORDERS) == await all_bytes(source.broker, ORDERS)
+            listed = {each["partition"]: Path(each["file"]) for each in link.snapshot()["set_aside"]}
+            await mirror.topics.delete("orders")
+            assert {name: path.read_bytes() for name, path in listed.items()} == only_old
+            assert {path.parent for path in listed.values()} == {old}
+
+
+async def test_a_mirror_is_not_replaced_by_an_empty_topic_of_a_source_that_was_set_up_again(tmp_path: Path) -> None:
+    """Its records may be the only copy. There is no cut meanwhile, and the link has a lag."""
+    async with running_broker(tmp_path / "b", clock=system_now_ms) as mirror:
+        async with serving(tmp_path / "a") as source:
+            await source.broker.topics.create("orders", 1)
+            await source.append(ORDERS, "one")
+            async with mirroring(mirror, source.kafka, internal_topics=True):
+                await until(lambda: "orders" in mirror.mirroring.cut_topics)
+        async with serving(tmp_path / "again") as source:
+            await source.broker.topics.create("orders", 1)
+            async with mirroring(mirror, source.kafka, internal_topics=True) as link:
+                await until(lambda: "orders" in link.troubles and link.state is MirrorState.COPYING)
+                assert "a mirror of source with another id" in link.troubles["orders"]
+                assert link.progress().lag_ms == -1
+                assert not link.set_aside
+        assert end(mirror, ORDERS) == 1
+
+
 async def test_a_promoted_server_never_follows_its_old_source_again(tmp_path: Path) -> None:
     async with serving(tmp_path / "a") as source, running_broker(tmp_path / "b", clock=system_now_ms) as mirror:
         await source.broker.topics.create("orders", 1)
