@@ -22,10 +22,10 @@ from rich.progress import Progress
 
 from tests.simulation.script import shrink
 
+from .history import History
 from .script import Script
 from .short_lives import LEFT, LIVES, SHORT, changes_of, seed_of, world_of
 from .verdict import Verdict, judge, judge_seed
-from .world import simulate
 
 HASH_SEED: Final = "0"
 CONSOLE: Final = Console(highlight=False, markup=False, soft_wrap=True)
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--short", action="store_true", help="short lives")
     parser.add_argument("--enumerate", nargs="*", choices=tuple(LIVES), metavar="LIFE", help=f"each end of {', '.join(LIVES)}")
     parser.add_argument("--left", default=",".join(LEFT), help="what the ends leave [default: %(default)s]")
-    parser.add_argument("--only", nargs="+", metavar="SEED", help="these seeds")
+    parser.add_argument("--only", nargs="+", metavar="SEED", help="these seeds, with the digest of each")
     parser.add_argument("--seed", help="this one only")
     parser.add_argument("--script", type=Path, nargs="+", help="worlds from files")
     parser.add_argument("--history", type=Path, help="write what happened to a file")
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
         seeds = _ends(options.enumerate or tuple(LIVES), numbers, options.left.split(","))
     else:
         seeds = [f"{SHORT if options.short else ''}{number}" for number in numbers]
-    failed = _many(seeds, options.jobs, until_wrong=options.until_wrong)
+    failed = _many(seeds, options.jobs, until_wrong=options.until_wrong, shows_digests=options.only is not None)
     if not options.until_wrong:
         for verdict in failed[:5]:
             _keep(verdict, options.keep)
@@ -69,10 +69,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _one(script: Script, path: Path | None) -> int:
+    history = History()
+    verdict = judge(script, history)
     if path is not None:
-        history = simulate(script)
         path.write_text("\n".join(history.lines()) + "\n")
-    verdict = judge(script)
     CONSOLE.print(str(verdict))
     CONSOLE.print(f"digest {verdict.digest}, {verdict.events} events, {verdict.simulated_s:.0f} s in {verdict.took_s:.2f} s")
     return 0 if verdict.is_good else 1
@@ -85,7 +85,7 @@ def _ends(names: Sequence[str], numbers: Sequence[int], left: Sequence[str]) -> 
     return [seed_of(*life, before, each) for life, count in changes.items() for before in range(count) for each in left]
 
 
-def _many(seeds: Sequence[str], jobs: int, *, until_wrong: bool) -> list[Verdict]:
+def _many(seeds: Sequence[str], jobs: int, *, until_wrong: bool, shows_digests: bool) -> list[Verdict]:
     began_s, failed, kinds = time.perf_counter(), [], Counter[str]()
     simulated_s, worked_s, cycles = 0.0, 0.0, 0
     with Progress(console=CONSOLE) as progress:
@@ -94,6 +94,8 @@ def _many(seeds: Sequence[str], jobs: int, *, until_wrong: bool) -> list[Verdict
             progress.advance(task)
             simulated_s, worked_s = simulated_s + verdict.simulated_s, worked_s + verdict.took_s
             cycles += verdict.write_cycles
+            if shows_digests:
+                progress.print(f"seed {verdict.seed}: digest {verdict.digest}, {verdict.events} events")
             if not verdict.is_good:
                 failed.append(verdict)
                 kinds.update(verdict.kinds)

@@ -45,7 +45,7 @@ from typing import Final
 
 from tests.simulation.checks.records import check_times
 
-from .checks.facts import Anomaly, Facts, copied, copy_id
+from .checks.facts import Anomaly, Facts
 from .checks.groups import check_coverage, check_group_offsets, check_pipes
 from .checks.kept import check_kept, check_refusals, check_witnesses
 from .checks.records import check_offsets, check_polls, check_sequences, check_stored
@@ -79,4 +79,4 @@ def check(events: Iterable[Event]) -> list[Anomaly]:
     return [anomaly for part in CHECKS for anomaly in part(events, facts)]
 
 
-__all__ = ["Anomaly", "check", "copied", "copy_id", "write_cycles"]
+__all__ = ["Anomaly", "check", "write_cycles"]

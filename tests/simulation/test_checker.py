@@ -15,7 +15,8 @@ from triolog.protocol.types import TopicPartition
 from tests.support.logs import START_MS
 
 from . import history as h
-from .checker import check, copy_id, write_cycles
+from .checker import check, write_cycles
+from .copies import copy_id
 
 IN: Final = TopicPartition("in", 0)
 OTHER: Final = TopicPartition("in", 1)

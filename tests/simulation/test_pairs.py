@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Final
 
 import pytest
 
+from tests.planted_faults.importing import HASH_SEED
 from tests.support.counts import by_tier, seeds
 
 from .pairs.script import pair_of
@@ -25,7 +27,8 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 def test_a_mirror_and_its_promotion_keep_every_promise(first: int) -> None:
     """`python -m tests.simulation.pairs --first N --seeds 1 --history FILE` repeats one."""
     command = [sys.executable, "-m", "tests.simulation.pairs", "--first", str(first), "--seeds", "1"]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
+    environment = {**os.environ, "PYTHONHASHSEED": HASH_SEED}  # without it the process would import everything twice
+    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240)
     assert run.returncode == 0, run.stdout + run.stderr
 
 

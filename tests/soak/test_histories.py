@@ -23,8 +23,9 @@ from tests.soak.report import EVERY_QUANTITY, LIMITS, MIB, judge, judged, operat
 from tests.soak.run import CLASSIC, FEED, LOOK, Run, mover, pipe, reader
 from tests.soak.sampling import Sample, disk_bytes, draw, memory_of, rates, values_of
 from tests.soak.troubling import Pace
-from tests.support.counts import by_tier
+from tests.support.counts import LONG, by_tier, is_at_least
 from tests.support.forked_servers import ServerForker
+from tests.support.server_process import COMMAND
 
 ONE_KILL_PROCESSES: Final = {
     "confluent": ("confluent", (FEED, CLASSIC, LOOK)),
@@ -132,9 +133,9 @@ def test_a_planted_anomaly_is_found(recorded: Run, plant: Callable[[list[Line]],
 
 @pytest.mark.merge
 @pytest.mark.timeout(1500)
-def test_a_run_of_all_families_keeps_every_promise(tmp_path: Path) -> None:
+def test_a_run_of_all_families_keeps_every_promise(tmp_path: Path, server_forker: ServerForker) -> None:
     try:
-        run = run_of(tmp_path, ALL_FAMILIES_PACE, rate=40.0)
+        run = run_of(tmp_path, ALL_FAMILIES_PACE, rate=40.0, serve=COMMAND if is_at_least(LONG) else server_forker)
     except ProgramUnavailableError as exc:
         unavailable(str(exc))
     run.play(ALL_FAMILIES_S)

@@ -16,9 +16,9 @@ from tests.support.logs import START_MS
 
 from .. import history as h
 from ..clocks import LONGEST_STEP_MS
+from ..copies import COPY, copied
 from ..groups.events import Staged
 
-COPY: Final = "copy of "
 ENDLESS: Final = 2**63
 ROUNDED_MS: Final = 2
 """By so much may times of events and of the server differ."""
@@ -346,14 +346,3 @@ class Facts:
 
     def _promised(self, detail: str) -> None:
         self.broken_promises.append(Anomaly("lost", f"after a loss: {detail}"))
-
-
-def copy_id(original: str, transaction: str) -> str:
-    """The id of a copy that a pipe makes in a transaction."""
-    return f"{COPY}{original} by {transaction}"
-
-
-def copied(copy: str) -> tuple[str, str]:
-    """Of what a copy is, and by which transaction."""
-    original, _, transaction = copy.removeprefix(COPY).rpartition(" by ")
-    return original, transaction

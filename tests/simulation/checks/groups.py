@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 import attrs
 from triolog.protocol.types import TopicPartition
 
+from ..copies import COPY, copied
 from ..history import CommitsOffset, Ended, Event, OffsetCommitted, OffsetFetched, Polled
-from .facts import COPY, Anomaly, Facts, copied
+from .facts import Anomaly, Facts
 
 Of = tuple[str, TopicPartition]
 """A group in a partition."""

@@ -19,10 +19,10 @@ from triolog.tools.client.producer import Producer, SentRecord, open_producer
 from triolog.tools.client.transaction import Transaction
 
 from tests.simulation import history as h
-from tests.simulation.checker import copy_id
 from tests.simulation.clients.inhabitant import Inhabitant, KafkaConnection, native_client
 from tests.simulation.clients.producers import KafkaProducer
 from tests.simulation.clients.readers import fetch, fields_of
+from tests.simulation.copies import copy_id
 from tests.simulation.script import Step
 
 OPTIONS: Final = {

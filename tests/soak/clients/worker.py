@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 
 import attrs
 
-from tests.simulation.checker import copy_id
+from tests.simulation.copies import copy_id
 
 MOST_PENDING: Final = 400
 """Records of one producer that are not acknowledged: it sends nothing more until some are."""

@@ -18,6 +18,7 @@ from triolog.tools.forward.source.server import ServerSource
 from triolog.tools.forward.source.source import Piece
 from triolog.tools.forward.upstream.resume import Mark
 
+from tests.support.counts import by_tier
 from tests.support.forwarding import GROUP, TOPIC, Forwarding, Running, forwarding, until
 
 pytestmark = pytest.mark.merge  # clients wait for what does not answer
@@ -59,7 +60,7 @@ def test_all_fields_of_records_are_the_same_upstream(
     assert [record.timestamp for record in pair.records()[-2:]] == [-1, 1], "without a time, and at time zero"
 
 
-@pytest.mark.parametrize("each", [500, 500_000])
+@pytest.mark.parametrize("each", [500, by_tier(commit=150_000, merge=150_000, long=500_000)])
 def test_partitions_stay_and_each_backlog_arrives_whole_and_in_order(each: int) -> None:
     partitions = 2
     with forwarding() as pair:

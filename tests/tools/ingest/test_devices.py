@@ -14,6 +14,7 @@ import pytest
 import trio
 from triolog.protocol.limits import MIB
 
+from tests.support.forked_servers import ServerForker
 from tests.support.forwarding import until
 from tests.support.mosquitto import needs_mosquitto
 from tests.support.scripted_mqtt import text
@@ -112,8 +113,10 @@ class Devices:
 
 
 @pytest.mark.timeout(1800)
-def test_nothing_is_lost_of_ten_thousand_devices_and_ingest_keeps_to_its_memory(tmp_path: Path) -> None:
-    with open_files(DEVICES + SPARE_FILES), chain(tmp_path, 1) as made:
+def test_nothing_is_lost_of_ten_thousand_devices_and_ingest_keeps_to_its_memory(
+    tmp_path: Path, ingest_forker: ServerForker
+) -> None:
+    with open_files(DEVICES + SPARE_FILES), chain(tmp_path, ingest_forker, 1) as made:
         devices = Devices((made.broker.address.host, made.broker.address.port))
         trio.run(devices.run, made)
         assert (devices.connected, len(devices.acknowledged)) == (DEVICES, DEVICES * MESSAGES)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -23,8 +22,9 @@ from triolog.tools.client.blocking.client import BlockingClient
 from triolog.tools.client.blocking.consumer import BlockingConsumer
 
 from tests.support.counts import seeds
+from tests.support.forked_servers import ForkedProcess, ServerForker
 from tests.support.forwarding import until
-from tests.support.server_process import COMMAND, ServerFolder, ServerProcess, environment
+from tests.support.server_process import ServerFolder, ServerProcess, environment
 
 pytestmark = pytest.mark.merge
 
@@ -41,13 +41,14 @@ class Chain:
     """A folder with logs, ingest and a server, each a process that can be killed and comes back."""
 
     folder: Path
+    forker: ServerForker
     servers: ServerFolder
     native: Address
     rng: random.Random
     written: dict[bytes, list[bytes]] = attrs.field(factory=dict)
     rotations: int = 0
     _server: ServerProcess | None = None
-    _ingest: subprocess.Popen[bytes] | None = None
+    _ingest: ForkedProcess | None = None
 
     def start_server(self) -> None:
         self._server = self.servers.start("--native", str(self.native), "--durability", "fsync")
@@ -59,14 +60,14 @@ class Chain:
 
     def start_ingest(self) -> None:
         arguments = ("--server", str(self.native), "--name", "logs", "--topic", TOPIC, "--state-dir", str(self.folder))
-        with (self.folder / "ingest.out").open("ab") as output:
-            self._ingest = subprocess.Popen(
-                [*COMMAND, "ingest", "files", *arguments, str(self.folder / "*.log")],
-                env=environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-            )
+        output = self.folder / "ingest.out"
+        output.touch()
+        self._ingest = self.forker.fork(
+            ["ingest", "files", *arguments, str(self.folder / "*.log")],
+            cwd=self.folder,
+            environment=environment(),
+            output=output,
+        )
 
     def kill_ingest(self) -> None:
         if self._ingest is not None:
@@ -105,12 +106,12 @@ class Chain:
 
 
 @contextlib.contextmanager
-def chain(tmp_path: Path, rng: random.Random) -> Iterator[Chain]:
+def chain(tmp_path: Path, rng: random.Random, forker: ServerForker) -> Iterator[Chain]:
     (tmp_path / "server").mkdir()
-    with contextlib.closing(Ports()) as ports, ServerFolder(tmp_path / "server") as servers:
+    with contextlib.closing(Ports()) as ports, ServerFolder(tmp_path / "server", command=forker) as servers:
         native = ports.keep(Address("127.0.0.1", 0))
         assert native is not None
-        found = Chain(tmp_path, servers, native, rng)
+        found = Chain(tmp_path, forker, servers, native, rng)
         try:
             yield found
         except BaseException as exc:
@@ -121,9 +122,11 @@ def chain(tmp_path: Path, rng: random.Random) -> Iterator[Chain]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_every_line_is_stored_once_and_in_order_whoever_is_killed(tmp_path: Path, seed: int) -> None:
+def test_every_line_is_stored_once_and_in_order_whoever_is_killed(
+    tmp_path: Path, ingest_forker: ServerForker, seed: int
+) -> None:
     rng = random.Random(seed)
-    with chain(tmp_path, rng) as running:
+    with chain(tmp_path, rng, ingest_forker) as running:
         running.start_server()
         running.start_ingest()
         for _ in range(ROUNDS):

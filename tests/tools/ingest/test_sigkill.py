@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,9 +26,10 @@ from triolog.tools.client.blocking.consumer import BlockingConsumer
 from triolog.tools.forward.process.place import CONTROL, ask
 
 from tests.support.counts import seeds
+from tests.support.forked_servers import ForkedProcess, ServerForker
 from tests.support.forwarding import until
 from tests.support.mosquitto import Mosquitto, Publisher, mosquitto, needs_mosquitto
-from tests.support.server_process import COMMAND, ServerFolder, ServerProcess, environment
+from tests.support.server_process import ServerFolder, ServerProcess, environment
 
 pytest.importorskip("paho.mqtt.client", reason="ingest needs paho-mqtt")
 pytestmark = [pytest.mark.merge, needs_mosquitto()]
@@ -48,11 +48,12 @@ class Chain:
 
     folder: Path
     broker: Mosquitto
+    forker: ServerForker
     servers: ServerFolder
     native: Address
     qos: int
     _server: ServerProcess | None = None
-    _ingest: subprocess.Popen[bytes] | None = None
+    _ingest: ForkedProcess | None = None
 
     def start_server(self) -> None:
         self._server = self.servers.start("--native", str(self.native), "--durability", "fsync")
@@ -66,14 +67,11 @@ class Chain:
             *("--server", str(self.native), "--broker", str(self.broker.address), "--name", NAME, "--qos", str(self.qos)),
             *("--map", f"devices/+={TOPIC}", "--key", "{2}", "--state-dir", str(self.folder)),
         )
-        with (self.folder / "ingest.log").open("ab") as output:
-            self._ingest = subprocess.Popen(
-                [*COMMAND, "ingest", "mqtt", *arguments],
-                env=environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-            )
+        output = self.folder / "ingest.log"
+        output.touch()
+        self._ingest = self.forker.fork(
+            ["ingest", "mqtt", *arguments], cwd=self.folder, environment=environment(), output=output
+        )
 
     def kill_ingest(self) -> None:
         if self._ingest is not None:
@@ -103,16 +101,16 @@ class Chain:
 
 
 @contextlib.contextmanager
-def chain(folder: Path, qos: int) -> Iterator[Chain]:
+def chain(folder: Path, forker: ServerForker, qos: int) -> Iterator[Chain]:
     (folder / "server").mkdir()
     with (
         contextlib.closing(Ports()) as ports,
         mosquitto(folder / "mosquitto") as broker,
-        ServerFolder(folder / "server") as servers,
+        ServerFolder(folder / "server", command=forker) as servers,
     ):
         native = ports.keep(Address("127.0.0.1", 0))
         assert native is not None
-        made = Chain(folder, broker, servers, native, qos)
+        made = Chain(folder, broker, forker, servers, native, qos)
         made.start_server()
         made.start_ingest()
         try:
@@ -141,11 +139,13 @@ def kill_and_restart(made: Chain, publisher: Publisher, victims: list[str], rng:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_every_acknowledged_message_is_stored_whatever_is_killed(tmp_path: Path, seed: int) -> None:
+def test_every_acknowledged_message_is_stored_whatever_is_killed(
+    tmp_path: Path, ingest_forker: ServerForker, seed: int
+) -> None:
     rng = random.Random(seed)
     qos = rng.choice((1, 2))
     killed: set[str] = set()
-    with chain(tmp_path, qos) as made:
+    with chain(tmp_path, ingest_forker, qos) as made:
         publisher = Publisher(made.broker, "devices/7", qos)
         for turn in range(rng.choice((2, 3, 4))):
             publisher.publish([f"{seed}-{turn}-{number}".encode() for number in range(rng.randrange(1, 400))])

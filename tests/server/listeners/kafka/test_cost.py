@@ -99,14 +99,18 @@ def counting() -> Iterator[Callable[[], int]]:
     """Instructions that this thread's interpreter carries out in the block: client, server and scheduler."""
     count = 0
 
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
+    def opcode(frame: FrameType, event: str, _: Any) -> Any:
         nonlocal count
+        if event == "opcode":
+            count += 1
+        return opcode
+
+    def call(frame: FrameType, event: str, _: Any) -> Any:
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        count += event == "opcode"
-        return trace
+        return opcode
 
     before = sys.gettrace()
-    sys.settrace(trace)
+    sys.settrace(call)
     try:
         yield lambda: count
     finally:
