@@ -503,6 +503,9 @@ def test_each_goal_beside_kafkas_source_has_its_ratio_of_each_round_and_a_verdic
         "latency p95 at two records a second": ([0.5, 0.5], "met"),
     }
     assert [line.note for line in beside_kafka.goal_lines(samples)][1] == "6 s beside 5 s"
+    samples[beside_kafka.START_NAME] = [measured(2, 2, 1), measured(6, 2, 1)]
+    batch, _ = beside_kafka.lines_without_start(samples)
+    assert list(batch.samples) == [pytest.approx((10 - 4) / (20 - 4)), 1.0]
 
 
 def test_without_the_jars_of_kafkas_source_the_goals_say_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

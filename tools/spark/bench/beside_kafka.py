@@ -22,10 +22,12 @@ from ...bench.kafka.jars import PeerMissingError
 from ...bench.measuring.report import Line, RowResult, absent, at_most, ratio
 from . import kafka_source
 from .cluster import Cluster, standalone_cluster
-from .kafka_job import KINDS, LATENCY_TOPIC, MANY_TOPIC, SMALL_TOPIC, Job, Measured
+from .kafka_job import KINDS, LATENCY_TOPIC, MANY_TOPIC, SMALL_TOPIC, START, Job, Measured
 from .place import ROWS, SparkPlace, make_rows
 
 FORMS: Final = ("triolog", "kafka")
+START_NAME: Final = f"{START} {FORMS[0]}"
+"""With either form it is the same job."""
 TOPIC: Final = "eight-partitions"
 PARTITIONS: Final = 8
 MANY_PARTITIONS: Final = 200
@@ -88,7 +90,7 @@ def beside_kafka(place: SparkPlace) -> RowResult:
         "SPARK_HOME is that of `triolog spark home`.",
         "Times on the clock are of a driver that has run a stream; that of a stream is the median of three.",
     )
-    return RowResult(title, [*goal_lines(samples), *_profile(samples)], notes)
+    return RowResult(title, [*goal_lines(samples), *lines_without_start(samples), *_profile(samples)], notes)
 
 
 def goal_lines(samples: Samples) -> list[Line]:
@@ -98,6 +100,18 @@ def goal_lines(samples: Samples) -> list[Line]:
         ours, theirs = ([goal.value(each) for each in samples[f"{goal.kind} {form}"]] for form in FORMS)
         note = f"{statistics.median(ours):.3g} s beside {statistics.median(theirs):.3g} s"
         lines.append(ratio(goal.name, ours, theirs, at_most(goal.bound, "x"), note))
+    return lines
+
+
+def lines_without_start(samples: Samples) -> list[Line]:
+    """Return the ratios of the CPU times without those of a job that reads nothing."""
+    start = statistics.median(sum(each.cpu_s.values()) for each in samples[START_NAME])
+    lines = []
+    for kind in ("batch", "available-now"):
+        ours, theirs = ([sum(each.cpu_s.values()) - start for each in samples[f"{kind} {form}"]] for form in FORMS)
+        lines.append(
+            Line(f"CPU without the start, {kind}", "x", [one / other for one, other in zip(ours, theirs, strict=True)])
+        )
     return lines
 
 
@@ -112,7 +126,8 @@ def _profile(samples: Samples) -> list[Line]:
 
 
 def _measure(place: SparkPlace, cluster: Cluster, jars: str) -> Samples:
-    samples: dict[str, list[Measured]] = {f"{kind} {form}": [] for kind in KINDS for form in FORMS}
+    names = (START_NAME, *(f"{kind} {form}" for kind in KINDS for form in FORMS))
+    samples: dict[str, list[Measured]] = {name: [] for name in names}
     rounds = min(ROUNDS, place.scale.rounds)
     for number in range(rounds):
         for name in list(samples)[:: -1 if number % 2 else 1]:

@@ -32,7 +32,10 @@ RECORD_EVERY_S: Final = 0.5
 SMALL_TOPIC: Final = "one-partition"
 MANY_TOPIC: Final = "many-partitions"
 LATENCY_TOPIC: Final = "latency"
+START: Final = "start"
+"""A job that reads nothing: what the start of the driver and the executors costs with any source."""
 KINDS: Final = ("batch", "available-now", "small")
+START_TASKS: Final = 8
 
 
 @attrs.frozen(kw_only=True)
@@ -76,7 +79,7 @@ def main(argument: str) -> None:
         "spark.jars": job.jars,
     }
     spark = session("beside Kafka's source", master=job.master, config=config, is_quiet=True)
-    clock_s = {"batch": _batch, "available-now": _available_now, "small": _small}[job.kind](spark, job)
+    clock_s = {START: _start, "batch": _batch, "available-now": _available_now, "small": _small}[job.kind](spark, job)
     after = _cpu(job)
     used = {name: after[name] - before.get(name, 0.0) for name in after}
     sys.stdout.write(json.dumps(attrs.asdict(Measured(cpu_s=used, clock_s=clock_s))) + "\n")
@@ -91,6 +94,11 @@ def _cpu(job: Job) -> dict[str, float]:
             found[f"executors {name}"] = found.get(f"executors {name}", 0.0) + seconds
     found["server"] = sum(tree_cpu_by_program(job.server).values())
     return found
+
+
+def _start(spark: SparkSession, job: Job) -> dict[str, float]:
+    rows = spark.range(0, START_TASKS, 1, START_TASKS)
+    return {START: _timed(lambda: rows.write.format("noop").mode("overwrite").save())}
 
 
 def _batch(spark: SparkSession, job: Job) -> dict[str, float]:
