@@ -230,6 +230,10 @@ class Mirroring:
         promotion must not find the log longer afterwards."""
         actor = self._manager.topics.actor(topic_partition)
         log = actor.log
+        first = next((header for header, _ in iter_batches(records) if header.next_offset > log.log_end_offset), None)
+        if first is not None and first.base_offset < log.log_start_offset == log.log_end_offset:
+            # The source has deleted the first records of this batch (Kafka: UnexpectedAppendOffsetException).
+            await actor.perform(partial(truncate_fully_and_start_at, offset=first.base_offset))
         steps = prepare_mirrored(records, topic_partition, log.config, end_offset=log.log_end_offset)
         size = 0
         for each in await self._manager.disk.compute(steps):

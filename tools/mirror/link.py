@@ -150,7 +150,7 @@ class MirrorLink:
             await self._loaded.wait()
             asked = time.monotonic()
             with trio.move_on_after(SETTLE_S):
-                while self.state is MirrorState.COPYING and (self._complete_at or 0) < asked:
+                while self._may_copy_more() and (self._complete_at or 0) < asked:
                     self._cut_at = -math.inf if self._cut_at < asked else self._cut_at
                     await trio.sleep(SETTLE_POLL_S)
             self._scope.cancel()
@@ -164,6 +164,10 @@ class MirrorLink:
             self._note_aside(promotion.set_aside)
             self._ends.clear()
             return promotion
+
+    def _may_copy_more(self) -> bool:
+        """Return whether the source can be reached, or that is not known yet: the first connection is being made."""
+        return self.state is MirrorState.COPYING or (self.state is MirrorState.CONNECTING and not self.error)
 
     # ---- what it says of itself ------------------------------------------------------------------------------------------
 

@@ -265,6 +265,25 @@ async def test_a_compacted_topic_whose_batches_do_not_meet_the_end_of_the_mirror
             assert [(each.start_offset, each.end_offset) for each in link.set_aside] == [(2, 4)]
 
 
+@pytest.mark.parametrize("is_behind", [False, True])
+async def test_a_mirror_begins_inside_a_batch_of_which_the_source_has_deleted_the_first_records(
+    tmp_path: Path, is_behind: bool
+) -> None:
+    """Kafka Streams deletes up to the offset that it has committed. The link would be refused that batch for ever."""
+    async with serving(tmp_path / "a") as source, running_broker(tmp_path / "b", clock=system_now_ms) as mirror:
+        await source.broker.topics.create("orders")
+        await source.append(ORDERS, "first")
+        if is_behind:
+            async with mirroring(mirror, source.kafka):
+                await until(lambda: end(mirror, ORDERS) == 1)
+        await source.append(ORDERS, *map(str, range(5)))
+        await source.broker.logs.delete_records(ORDERS, 4)
+        async with mirroring(mirror, source.kafka) as link:
+            await until(lambda: end(mirror, ORDERS) == 6 and mirror.reader.snapshot(ORDERS).log_start_offset == 4)
+            assert await all_bytes(mirror, ORDERS) == await all_bytes(source.broker, ORDERS)
+            assert not link.set_aside
+
+
 # ---- cuts ----------------------------------------------------------------------------------------------------------------
 
 
@@ -365,3 +384,18 @@ async def test_the_newest_of_two_cuts_is_found_also_where_the_older_one_has_a_to
             (path / CUT_FILE).write_bytes(encode_offsets(cut))
         await broker.mirroring.load_cut()
         assert broker.mirroring._cut == {ORDERS: 6}
+
+
+async def test_a_promotion_right_after_the_start_copies_the_rest_of_a_source_that_can_be_reached(tmp_path: Path) -> None:
+    """A power cut of the mirror in a planned promotion may bring an old cut back."""
+    async with serving(tmp_path / "a") as source:
+        await source.broker.topics.create("orders")
+        await source.broker.offsets.commit("readers", [(ORDERS, 0, None)])
+        async with running_broker(tmp_path / "b", clock=system_now_ms) as mirror:
+            async with mirroring(mirror, source.kafka, internal_topics=True):
+                await until(lambda: {"orders", "__consumer_offsets"} <= mirror.mirroring.cut_topics)
+        await source.append(ORDERS, "acknowledged")
+        async with running_broker(tmp_path / "b", clock=system_now_ms) as mirror:
+            async with mirroring(mirror, source.kafka, internal_topics=True) as link:
+                promotion = await link.promote(accept_incomplete=False)
+            assert (promotion.has_cut, end(mirror, ORDERS)) == (True, 1)
