@@ -261,6 +261,7 @@ class MirrorLink:
         source = Source([(each.host, each.port) for each in settings.source], tls, settings.login)
         self._agreed.clear()
         self._epochs.clear()
+        self._empty.clear()
         self._discover_at = offsets_at = -math.inf
         async with aclosing(source):
             while True:
@@ -486,7 +487,18 @@ class MirrorLink:
                 target = max(header.base_offset, log.log_start_offset)
             if (found := await mirroring.cut_back(topic_partition, target)) is not None:
                 self._note_aside([found])
+        for gap in log.gaps:
+            if await self._fills(source, topic_partition, leader, max(gap.start_offset, start), gap.end_offset):
+                if (found := await mirroring.cut_back(topic_partition, gap.start_offset)) is not None:
+                    self._note_aside([found])
+                break
         self._agreed.add(topic_partition)
+
+    async def _fills(self, source: Source, topic_partition: TopicPartition, leader: int, offset: int, end: int) -> bool:
+        """Return whether the source has records between two offsets where the mirror has lost them, as in a power cut."""
+        found = await source.fetch({topic_partition: offset}, {topic_partition: leader}, max_wait_ms=0, max_bytes=1)
+        headers = [header for _, data in found for header, _ in iter_batches(data.records or b"")]
+        return any(header.next_offset > offset and header.base_offset < end for header in headers)
 
     async def _common_end(self, source: Source, topic_partition: TopicPartition, leader: int, newest: BatchHeader) -> int:
         """Return the offset up to which the mirror may be the source's log."""

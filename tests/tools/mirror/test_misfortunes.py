@@ -21,7 +21,7 @@ from triolog.server.config import DataPermissions
 from triolog.server.config.values import Address
 from triolog.server.embedded import MEMORY
 from triolog.server.offline.demote import demote
-from triolog.server.storage.disk.checkpoints import CUT_FILE, encode_offsets
+from triolog.server.storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE, CUT_FILE, RECOVERY_POINT_FILE, encode_offsets
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import CheckpointError
 from triolog.server.storage.log.changes import truncate_to
@@ -282,6 +282,30 @@ async def test_a_mirror_begins_inside_a_batch_of_which_the_source_has_deleted_th
             await until(lambda: end(mirror, ORDERS) == 6 and mirror.reader.snapshot(ORDERS).log_start_offset == 4)
             assert await all_bytes(mirror, ORDERS) == await all_bytes(source.broker, ORDERS)
             assert not link.set_aside
+
+
+async def test_records_that_a_mirror_has_lost_in_the_middle_of_its_log_are_copied_again(tmp_path: Path) -> None:
+    """A power cut may take pages between others that reached the device. The mirror ends where the source does, so its lag is
+    0, and a promotion would lose what the source still has."""
+    directory = tmp_path / "b"
+    async with serving(tmp_path / "a") as source:
+        await source.broker.topics.create("orders")
+        for number in range(5):
+            await source.append(ORDERS, f"{number}")
+        async with running_broker(directory, clock=system_now_ms) as mirror, mirroring(mirror, source.kafka):
+            await until(lambda: end(mirror, ORDERS) == 5)
+        for name in (CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_FILE):
+            (directory / name).unlink()
+        log = directory / "orders-0" / f"{0:020}.log"
+        data = bytearray(log.read_bytes())
+        data[2 * len(data) // 5 + 65] ^= 1  # in the third of five equal batches
+        log.write_bytes(data)
+        async with running_broker(directory, clock=system_now_ms) as mirror:
+            assert [(gap.start_offset, gap.end_offset) for gap in mirror.mirroring.log(ORDERS).gaps] == [(2, 3)]
+            async with mirroring(mirror, source.kafka) as link:
+                await until(lambda: link.state is MirrorState.COPYING and end(mirror, ORDERS) == 5)
+                assert await all_bytes(mirror, ORDERS) == await all_bytes(source.broker, ORDERS)
+                assert [(each.start_offset, each.end_offset, each.records) for each in link.set_aside] == [(2, 5, 2)]
 
 
 # ---- cuts ----------------------------------------------------------------------------------------------------------------
