@@ -23,7 +23,7 @@ from tests.simulation.clients.hanging import Hanger
 from tests.simulation.clients.http_posts import HttpPoster
 from tests.simulation.clients.inhabitant import Inhabitant, KafkaConnection, Surroundings
 from tests.simulation.clients.kafka_transactions import KafkaMover, Mixer
-from tests.simulation.clients.members import NOBODY, GroupMember, committed_offset, everything
+from tests.simulation.clients.members import BEAT_S, NOBODY, GroupMember, committed_offset, everything
 from tests.simulation.clients.people import Administrator, Operator
 from tests.simulation.clients.producers import Bundler, KafkaProducer, NativeProducer
 from tests.simulation.clients.readers import Group, Looker, Reader, fetch
@@ -34,7 +34,7 @@ from tests.simulation.clients.topic_lives import Binder, Scribe, TopicOwner, Vis
 from tests.simulation.clients.transactions import Keeper, KeyedProducer, Mover, Pipe
 from tests.simulation.clocks import CLOCKS, HOLD_S
 from tests.simulation.device.disk import Device
-from tests.simulation.groups.events import CLASSIC, CONSUMERS, SHARERS, Settled, ShareGroupIs, StandsAt
+from tests.simulation.groups.events import CLASSIC, CONSUMERS, SHARERS, Returned, Settled, ShareGroupIs, StandsAt
 from tests.simulation.groups.lives import SHARED
 from tests.simulation.history import ClockChecked, Damaged, Event, Found, Happened, History, Made, Refused, Stored, Wrong
 from tests.simulation.lives import LIVING, TopicLives
@@ -130,7 +130,7 @@ class World:
                     nursery.start_soon(inhabitant.run, by_name[who])
                 await operator.run(by_name.get("operator", []))
                 await self._calm(operator)
-            await settle(self, self.server, inhabitants.values())
+            await settle(self, operator, inhabitants.values())
         if limit.cancelled_caught:
             raise EndlessWorldError(f"seed {self.script.seed}: somebody still waits after {LIMIT_S:g} s")
         await self._restart(operator)
@@ -280,6 +280,9 @@ def _simulate(script: Script, device: Device, history: History) -> None:
 
 SETTLING_LIMIT_S: Final = 120.0
 LOOK_S: Final = 1.0
+AWAY_MS: Final = 2500
+"""With a turn of a member before it, less than a session."""
+TURN_S: Final = 1.2 * BEAT_S
 IDLE_TURNS: Final = 3
 """In which a member of a share group gets nothing: then there is nothing for it."""
 LOCK_MS: Final = 6000
@@ -305,14 +308,20 @@ async def configure(world: Surroundings, broker: Broker, seed: str) -> None:
     )
 
 
-async def settle(world: Surroundings, server: Server, inhabitants: Iterable[Inhabitant]) -> None:
-    """Let all groups read to the end, one after the other."""
+async def settle(world: Surroundings, operator: Operator, inhabitants: Iterable[Inhabitant]) -> None:
+    """Let all groups read to the end, one after the other. Of clients with one instance id one is there."""
     by_group: dict[str, list[GroupMember | ShareMember]] = {}
+    instances: set[str] = set()
     for each in inhabitants:
         if isinstance(each, GroupMember | ShareMember):
-            by_group.setdefault(each.group, []).append(each)
+            members = by_group.setdefault(each.group, [])
+            instance = each.instance if isinstance(each, GroupMember) else None
+            if instance not in instances:
+                members.append(each)
+            if instance is not None:
+                instances.add(instance)
     for group, members in by_group.items():
-        settling = (_ShareSettling if group == SHARERS else _ConsumerSettling)(world, server, group, members)
+        settling = (_ShareSettling if group == SHARERS else _ConsumerSettling)(world, operator, group, members)
         await settling.run()
 
 
@@ -335,7 +344,7 @@ def _now(world: Surroundings) -> dict[str, Any]:
 @attrs.define(eq=False)
 class _Settling:
     world: Surroundings
-    server: Server
+    operator: Operator
     group: str
     members: list[Any]
     kafka: KafkaConnection = attrs.field(init=False)
@@ -345,8 +354,8 @@ class _Settling:
 
     @property
     def broker(self) -> Broker:
-        assert self.server.broker is not None
-        return self.server.broker
+        assert self.operator.server.broker is not None
+        return self.operator.server.broker
 
     async def run(self) -> None:
         is_over, lacks = trio.Event(), "nobody has looked"
@@ -357,6 +366,8 @@ class _Settling:
             while lacks and trio.current_time() < deadline:
                 await trio.sleep(LOOK_S)
                 lacks = await self.lacks()
+            if not lacks:
+                await self.look_closer()
             is_over.set()
         self.world.add(Settled(**_now(self.world), group=self.group, lacks=lacks))
         await self.kafka.close()
@@ -364,6 +375,9 @@ class _Settling:
     async def lacks(self) -> str:
         """What the group has not come to yet."""
         raise NotImplementedError
+
+    async def look_closer(self) -> None:
+        """It has come to everything."""
 
 
 @attrs.define(eq=False)
@@ -378,6 +392,19 @@ class _ConsumerSettling(_Settling):
         if state != "Stable" or count != len(self.members):
             return f"it is {state}, with {count} of {len(self.members)} members"
         return ""
+
+    async def look_closer(self) -> None:
+        """Let the first static member be away for a while, in which the server is killed."""
+        member = next((each for each in self.members if each.instance is not None), None)
+        if member is None:
+            return
+        had, epochs = tuple(member.owned), tuple(each.epoch for each in self.members)
+        member.away_ms = AWAY_MS
+        await trio.sleep(TURN_S)
+        await self.operator.kill(0, 0)
+        await trio.sleep(AWAY_MS / 1000 + 3 * TURN_S)
+        after = {"has": tuple(member.owned), "epochs_after": tuple(each.epoch for each in self.members)}
+        self.world.add(Returned(**member.me(), had=had, epochs=epochs, **after))
 
     def _readable_end(self, where: TopicPartition) -> int:
         """Where readers come to: behind offsets that a log has lost at its end nothing leads on."""

@@ -29,6 +29,7 @@ VERSION: Final = 1
 DESCRIBE_VERSION: Final = 1
 JOINS: Final = 0
 LEAVES: Final = -1
+KEEPS_ITS_PLACE: Final = -2
 
 
 @attrs.define(eq=False)
@@ -69,6 +70,7 @@ class ConsumerMember(GroupMember):
         self._let_go_in_time()
         is_joining, begun_ms = self.epoch == NOBODY, self.world.at_ms()
         is_full = self.is_unsure or self.rng.random() < 0.05
+        self.takes_place()
         request = self._request(is_joining=is_joining, is_full=is_full)
         has_reported, before = request.topic_partitions is not None and not self.leaving, set(self.owned)
         answer = await self.kafka.call(request, VERSION)
@@ -117,6 +119,7 @@ class ConsumerMember(GroupMember):
             group_id=self.group,
             member_id=self.member_id,
             member_epoch=JOINS if is_joining else self.epoch,
+            instance_id=self.instance,
             rebalance_timeout_ms=REBALANCE_MS if is_full or is_joining else -1,
             subscribed_topic_names=list(TOPICS) if is_full or is_joining else None,
             topic_partitions=owned,
@@ -153,8 +156,14 @@ class ConsumerMember(GroupMember):
             self.leaving.pop(where, None)
 
     async def leave(self) -> None:
-        request = ask("ConsumerGroupHeartbeat", group_id=self.group, member_id=self.member_id, member_epoch=LEAVES)
-        await self.kafka.call(request, VERSION)
+        await self._say_that_it_goes(LEAVES)
+
+    async def announce_return(self) -> None:
+        await self._say_that_it_goes(KEEPS_ITS_PLACE)
+
+    async def _say_that_it_goes(self, epoch: int) -> None:
+        who = {"group_id": self.group, "member_id": self.member_id, "instance_id": self.instance}
+        await self.kafka.call(ask("ConsumerGroupHeartbeat", **who, member_epoch=epoch), VERSION)
 
 
 JOIN_VERSION: Final = 5
@@ -173,8 +182,7 @@ class ClassicMember(GroupMember):
         if self.epoch == NOBODY or self.is_called:
             return await self._join()
         begun_ms = self.world.at_ms()
-        request = ask("Heartbeat", group_id=self.group, generation_id=self.epoch, member_id=self.member_id)
-        answer = await self.kafka.call(request, HEARTBEAT_VERSION)
+        answer = await self.kafka.call(ask("Heartbeat", **self._in_generation()), HEARTBEAT_VERSION)
         if answer is None:
             return True
         error = ErrorCode(answer.error_code)
@@ -183,6 +191,11 @@ class ClassicMember(GroupMember):
             return True
         self.was_refused(error)
         return False
+
+    def _in_generation(self) -> dict[str, Any]:
+        """What requests of a member begin with."""
+        who = {"member_id": self.member_id, "group_instance_id": self.instance}
+        return {"group_id": self.group, "generation_id": self.epoch, **who}
 
     def was_refused(self, error: ErrorCode) -> None:
         if error is ErrorCode.REBALANCE_IN_PROGRESS:
@@ -194,6 +207,7 @@ class ClassicMember(GroupMember):
 
     async def _join(self) -> bool:
         self.lets_go(list(self.owned))
+        self.takes_place()
         subscription = ConsumerProtocolSubscription(topics=list(TOPICS))
         request = ask(
             "JoinGroup",
@@ -201,6 +215,7 @@ class ClassicMember(GroupMember):
             session_timeout_ms=SESSION_MS,
             rebalance_timeout_ms=REBALANCE_MS,
             member_id=self.member_id,
+            group_instance_id=self.instance,
             protocol_type=CONSUMER_PROTOCOL_TYPE,
             protocols=[{"name": PROTOCOL, "metadata": encode_consumer_protocol(subscription, 0)}],
         )
@@ -223,9 +238,8 @@ class ClassicMember(GroupMember):
     async def _sync(self, joined: Any) -> bool:
         begun_ms = self.world.at_ms()
         is_leader = joined.leader == self.member_id
-        assignments = self._assign([each.member_id for each in joined.members]) if is_leader else []
-        whose = {"group_id": self.group, "generation_id": self.epoch, "member_id": self.member_id}
-        answer = await self.kafka.call(ask("SyncGroup", **whose, assignments=assignments), SYNC_VERSION)
+        assignments = self._assign(joined.members) if is_leader else []
+        answer = await self.kafka.call(ask("SyncGroup", **self._in_generation(), assignments=assignments), SYNC_VERSION)
         error = None if answer is None else ErrorCode(answer.error_code)
         if answer is None or error:
             self.is_called = True
@@ -237,16 +251,17 @@ class ClassicMember(GroupMember):
         self.told(partitions, begun_ms + SESSION_MS)
         return True
 
-    def _assign(self, members: list[str]) -> list[dict[str, Any]]:
-        lots: dict[str, list[TopicPartition]] = {member: [] for member in sorted(members)}
+    def _assign(self, members: list[Any]) -> list[dict[str, Any]]:
+        names = {each.member_id: each.group_instance_id or each.member_id for each in members}
+        lots: dict[str, list[TopicPartition]] = {member: [] for member in sorted(names)}
         for where in everything(self.world.partitions):
             lots[self.rng.choice(sorted(lots))].append(where)
-        self.world.add(Assigns(**self.me(), assignment=tuple((member, tuple(lot)) for member, lot in lots.items())))
+        self.world.add(Assigns(**self.me(), assignment=tuple((names[member], tuple(lot)) for member, lot in lots.items())))
         return [{"member_id": member, "assignment": _encoded(lot)} for member, lot in lots.items()]
 
     async def leave(self) -> None:
-        request = ask("LeaveGroup", group_id=self.group, members=[{"member_id": self.member_id}])
-        await self.kafka.call(request, LEAVE_VERSION)
+        who = {"member_id": self.member_id, "group_instance_id": self.instance}
+        await self.kafka.call(ask("LeaveGroup", group_id=self.group, members=[who]), LEAVE_VERSION)
 
 
 def _encoded(lot: list[TopicPartition]) -> bytes:

@@ -1,6 +1,7 @@
 """What members of groups and writers of stages did and were told.
 
-A member's name is the id that it has in its group, its epoch the group's generation where the group is a classic one.
+A member's name is the instance id of a static member, otherwise the id that it has in its group. Its epoch is the generation
+where the group is a classic one.
 `begun_ms` says when it asked for what an event is the answer to. `until_ms`: before then nobody may say that it is no member,
 whatever else happens, because it has been heard of and has nothing to do in time that it does not know of.
 """
@@ -43,6 +44,23 @@ class Dismissed(MemberEvent):
 
     error: str
     is_explained: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class TakesPlace(MemberEvent):
+    """A client is about to join with an instance id, which is its `member` in all events. Another client with that id may be
+    fenced from now on."""
+
+
+@attrs.frozen(kw_only=True)
+class Returned(MemberEvent):
+    """A static member was away for less than its session, and nothing else happened to the group. Partitions of the member,
+    and epochs of all members, before and after."""
+
+    had: tuple[TopicPartition, ...]
+    has: tuple[TopicPartition, ...]
+    epochs: tuple[int, ...]
+    epochs_after: tuple[int, ...]
 
 
 @attrs.frozen(kw_only=True)

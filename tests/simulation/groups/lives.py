@@ -38,7 +38,22 @@ def lives(seed: str, topics: Mapping[str, Mapping[str, Any]], busy_ms: Sequence[
         else:
             for number in range(rng.choice((2, 3, 3, 4))):
                 steps += _members(rng, f"{kind} {number}", busy_ms)
-    return steps
+    return _with_static_members(random.Random(f"{seed}/static"), steps)
+
+
+def _with_static_members(rng: random.Random, steps: Sequence[Life]) -> list[Life]:
+    """Give instance ids to some members of consumer groups, sometimes the same one to two. Some of them stop and return."""
+    instances: dict[str, str] = {}
+    changed: list[Life] = []
+    for at_ms, who, what, how in steps:
+        kind = who.split()[0]
+        if kind in (CLASSIC, CONSUMERS):
+            if who not in instances:
+                instances[who] = rng.choice(("", "", f"static {who}", f"static {who}", f"static {kind}"))
+            if instances[who]:
+                how = {**how, "instance": instances[who], "away_ms": rng.choice((None, 100, 500, 2000))}
+        changed.append((at_ms, who, what, how))
+    return changed
 
 
 def _members(rng: random.Random, who: str, busy_ms: Sequence[int]) -> list[Life]:

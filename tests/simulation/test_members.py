@@ -1,0 +1,39 @@
+"""Members of groups do in small worlds what they are for. Planted faults name these tests: each would be found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from .groups.events import CLASSIC, CONSUMERS, Dismissed, Returned, Told
+from .groups.lives import TOPICS
+from .script import Step
+from .test_administration import restart
+from .test_misfortunes import SMALL, events, sends, world
+
+pytestmark = pytest.mark.merge  # worlds are simulated
+
+
+def group_events(lives: list[Step], *kinds: Any) -> list[Any]:
+    """Of a world in which these members live, and after which their group reads to the end."""
+    steps = [*sends("kafka 0", TOPICS[0], 5), *lives, restart(9000)]
+    return events(world(steps, topics=dict.fromkeys(TOPICS, SMALL), calm_s=5.0), *kinds)
+
+
+def lives(who: str, at_ms: int = 500, for_ms: int = 6000, **how: Any) -> Step:
+    return Step(at_ms, who, "live", {"for_ms": for_ms, "ends": "stay", **how})
+
+
+@pytest.mark.parametrize("kind", [CLASSIC, CONSUMERS])
+def test_a_static_member_that_returns_in_time_has_its_partitions_and_no_rebalance(kind: str) -> None:
+    static = lives(f"{kind} 0", instance="static", away_ms=500)
+    [returned], told = group_events([static, lives(f"{kind} 1")], Returned, Told)
+    assert returned.member == "static"
+    assert len({event.epoch for event in told if event.at_ms < 9000 and event.partitions}) <= 3
+
+
+def test_the_older_one_of_two_clients_with_an_instance_id_is_fenced() -> None:
+    twins = [lives(f"{CLASSIC} 0", instance="static"), lives(f"{CLASSIC} 1", 3000, instance="static")]
+    [[fenced]] = group_events(twins, Dismissed)
+    assert (fenced.who, fenced.error) == (f"{CLASSIC} 0", "FENCED_INSTANCE_ID")
