@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from .groups.events import CLASSIC, CONSUMERS, Dismissed, Returned, Told
+from .groups.events import CLASSIC, CONSUMERS, MIGRATING, Dismissed, Returned, Told
 from .groups.lives import TOPICS
 from .script import Step
 from .test_administration import restart
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.merge  # worlds are simulated
 
 def group_events(lives: list[Step], *kinds: Any) -> list[Any]:
     """Of a world in which these members live, and after which their group reads to the end."""
-    steps = [*sends("kafka 0", TOPICS[0], 5), *lives, restart(9000)]
+    steps = [*sends("kafka 0", TOPICS[0], 5), *lives, restart(11_000)]
     return events(world(steps, topics=dict.fromkeys(TOPICS, SMALL), calm_s=5.0), *kinds)
 
 
@@ -30,10 +30,17 @@ def test_a_static_member_that_returns_in_time_has_its_partitions_and_no_rebalanc
     static = lives(f"{kind} 0", instance="static", away_ms=500)
     [returned], told = group_events([static, lives(f"{kind} 1")], Returned, Told)
     assert returned.member == "static"
-    assert len({event.epoch for event in told if event.at_ms < 9000 and event.partitions}) <= 3
+    assert len({event.epoch for event in told if event.at_ms < 11_000 and event.partitions}) <= 3
 
 
 def test_the_older_one_of_two_clients_with_an_instance_id_is_fenced() -> None:
     twins = [lives(f"{CLASSIC} 0", instance="static"), lives(f"{CLASSIC} 1", 3000, instance="static")]
     [[fenced]] = group_events(twins, Dismissed)
     assert (fenced.who, fenced.error) == (f"{CLASSIC} 0", "FENCED_INSTANCE_ID")
+
+
+def test_partitions_have_one_owner_while_a_group_changes_its_protocol_and_back() -> None:
+    classic = lives(f"{MIGRATING} 0", for_ms=9500, is_classic=True)
+    [told] = group_events([classic, Step(1500, f"{MIGRATING} 1", "live", {"for_ms": 5500, "ends": "leave"})], Told)
+    before = [(event.who, len(event.partitions)) for event in told if event.at_ms < 11_000 and event.partitions]
+    assert dict(before) == {f"{MIGRATING} 0": 2, f"{MIGRATING} 1": 1}

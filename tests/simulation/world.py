@@ -17,7 +17,7 @@ from triolog.server.broker import Broker
 from triolog.server.storage.log.gaps import gap_at
 from triolog.server.system import clock as triolog_clock
 
-from tests.simulation.clients.consumer_members import ClassicMember, ConsumerMember
+from tests.simulation.clients.consumer_members import ClassicMember, ConsumerMember, MigratingMember
 from tests.simulation.clients.drivers import Driver
 from tests.simulation.clients.hanging import Hanger
 from tests.simulation.clients.http_posts import HttpPoster
@@ -34,7 +34,7 @@ from tests.simulation.clients.topic_lives import Binder, Scribe, TopicOwner, Vis
 from tests.simulation.clients.transactions import Keeper, KeyedProducer, Mover, Pipe
 from tests.simulation.clocks import CLOCKS, HOLD_S
 from tests.simulation.device.disk import Device
-from tests.simulation.groups.events import CLASSIC, CONSUMERS, SHARERS, Returned, Settled, ShareGroupIs, StandsAt
+from tests.simulation.groups.events import CLASSIC, CONSUMERS, MIGRATING, SHARERS, Returned, Settled, ShareGroupIs, StandsAt
 from tests.simulation.groups.lives import SHARED
 from tests.simulation.history import ClockChecked, Damaged, Event, Found, Happened, History, Made, Refused, Stored, Wrong
 from tests.simulation.lives import LIVING, TopicLives
@@ -69,6 +69,7 @@ KINDS: Final[dict[str, type[Inhabitant]]] = {
     CLASSIC: ClassicMember,
     CONSUMERS: ConsumerMember,
     SHARERS: ShareMember,
+    MIGRATING: MigratingMember,
     "driver": Driver,
     "mixer": Mixer,
 }
@@ -396,7 +397,7 @@ class _ConsumerSettling(_Settling):
     async def look_closer(self) -> None:
         """Let the first static member be away for a while, in which the server is killed."""
         member = next((each for each in self.members if each.instance is not None), None)
-        if member is None:
+        if member is None or self.group == MIGRATING:
             return
         had, epochs = tuple(member.owned), tuple(each.epoch for each in self.members)
         member.away_ms = AWAY_MS
@@ -415,13 +416,12 @@ class _ConsumerSettling(_Settling):
         return end
 
     async def _state(self) -> tuple[str, int]:
-        if self.group == CLASSIC:
-            answer = await self.kafka.call(ask("DescribeGroups", groups=[self.group]), 5)
-        else:
-            answer = await self.kafka.call(ask("ConsumerGroupDescribe", group_ids=[self.group]), 1)
-        if answer is None:
-            return "not known", 0
-        return answer.groups[0].group_state, len(answer.groups[0].members)
+        for request, version in (("ConsumerGroupDescribe", 1), ("DescribeGroups", 5)):
+            which = {"groups" if request == "DescribeGroups" else "group_ids": [self.group]}
+            answer = await self.kafka.call(ask(request, **which), version)
+            if answer is not None and not answer.groups[0].error_code:
+                return answer.groups[0].group_state, len(answer.groups[0].members)
+        return "not known", 0
 
 
 @attrs.define(eq=False)

@@ -173,7 +173,7 @@ LEAVE_VERSION: Final = 3
 PROTOCOL: Final = "lots"
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, slots=False)
 class ClassicMember(GroupMember):
     is_called: bool = False
     """The group rebalances: it has to join again."""
@@ -262,6 +262,52 @@ class ClassicMember(GroupMember):
     async def leave(self) -> None:
         who = {"member_id": self.member_id, "group_instance_id": self.instance}
         await self.kafka.call(ask("LeaveGroup", group_id=self.group, members=[who]), LEAVE_VERSION)
+
+
+@attrs.define(eq=False, slots=False)
+class MigratingMember(ConsumerMember, ClassicMember):
+    """It uses one of the two protocols in each life, as an application does that is upgraded, or taken back. A static member
+    uses the other one when it returns."""
+
+    uses: type[ConsumerMember | ClassicMember] = ConsumerMember
+
+    async def live(
+        self, for_ms: int, ends: str, instance: str | None = None, away_ms: int | None = None, is_classic: bool = False
+    ) -> None:
+        if self.uses is not (uses := ClassicMember if is_classic else ConsumerMember):
+            self._forget()
+        self.uses = uses
+        await super().live(for_ms, ends, instance, away_ms)
+
+    async def maybe_go_away(self) -> None:
+        if self.away_ms is not None:
+            await super().maybe_go_away()
+            self.uses = ConsumerMember if self.uses is ClassicMember else ClassicMember
+
+    def _forget(self) -> None:
+        self.lets_go(list(self.owned))
+        self.epoch, self.member_id, self.until_ms = NOBODY, "", -1
+
+    @property
+    def asks_as(self) -> tuple[str | None, int]:
+        return (self.member_id, self.epoch) if self.uses is ConsumerMember else (None, NOBODY)
+
+    async def beat(self) -> bool:
+        return await self.uses.beat(self)
+
+    def was_refused(self, error: ErrorCode) -> None:
+        """A group that becomes classic again has the group's epoch as its generation, whether or not its members have joined at
+        that epoch (as in Kafka)."""
+        if self.uses is ClassicMember and error is ErrorCode.ILLEGAL_GENERATION:
+            self.dismissed(error, is_explained=True)
+        else:
+            self.uses.was_refused(self, error)
+
+    async def announce_return(self) -> None:
+        await self.uses.announce_return(self)
+
+    async def leave(self) -> None:
+        await self.uses.leave(self)
 
 
 def _encoded(lot: list[TopicPartition]) -> bytes:

@@ -19,7 +19,11 @@ CLASSIC: Final = "classic"
 CONSUMERS: Final = "consumers"
 SHARERS: Final = "sharers"
 MIXED: Final = "mixed"
-"""Names of the groups: by the classic protocol, by that of KIP-848, a share group, and one without members."""
+MIGRATING: Final = "migrating"
+"""Names of the groups: by the classic protocol, by that of KIP-848, a share group, one without members, and
+one whose members use either protocol."""
+CONSUMING: Final = (CLASSIC, CONSUMERS, MIGRATING)
+"""Whose members read partitions and commit offsets."""
 
 
 @attrs.frozen(kw_only=True)

@@ -98,7 +98,7 @@ def ownership(events: Sequence[Event]) -> Iterator[Anomaly]:
     for number, event in enumerate(events):
         if isinstance(event, e.Settled) and event.lacks:
             yield Anomaly("unsettled group", f"{event.group}: {event.lacks}")
-        if isinstance(event, e.MemberEvent) and event.group in (e.CLASSIC, e.CONSUMERS, e.SHARERS):
+        if isinstance(event, e.MemberEvent) and event.group in (*e.CONSUMING, e.SHARERS):
             group = groups.setdefault(event.group, _Group(event.group == e.CLASSIC))
             yield from _follow(group, number, event)
         if isinstance(event, e.Described):
@@ -107,7 +107,7 @@ def ownership(events: Sequence[Event]) -> Iterator[Anomaly]:
 
 def _described(group: _Group, event: e.Described) -> Iterator[Anomaly]:
     newest = group.newest_before(event.begun_ms)
-    if event.epoch < newest and group.has_offsets:
+    if event.epoch < newest and group.has_offsets and event.group != e.MIGRATING:  # an empty one begins anew
         yield Anomaly("epoch went back", f"{event.group} is at {event.epoch}, it was at {newest}")
     group.was_at(event.at_ms, event.epoch)
 
@@ -190,9 +190,9 @@ def processed(events: Sequence[Event]) -> Iterator[Anomaly]:
     read: dict[tuple[str, TopicPartition], set[int]] = defaultdict(set)
     committed: dict[tuple[str, TopicPartition], int] = {}
     for event in events:
-        if isinstance(event, Polled) and (group := event.who.split()[0]) in (e.CLASSIC, e.CONSUMERS):
+        if isinstance(event, Polled) and (group := event.who.split()[0]) in e.CONSUMING:
             read[group, event.partition].update(record.offset for record in event.records)
-        if isinstance(event, e.Resumes) and event.group in (e.CLASSIC, e.CONSUMERS):
+        if isinstance(event, e.Resumes) and event.group in e.CONSUMING:
             committed[event.group, event.partition] = event.offset
     stored = {event.partition: event for event in events if isinstance(event, Stored) and event.is_committed}
     for (group, where), offset in committed.items():
