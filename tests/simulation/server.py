@@ -55,6 +55,9 @@ LIMITS: Final[dict[str, Any]] = {
     "group_min_session_timeout_ms": 1000,
     "group_consumer_session_timeout_ms": 4000,
     "group_consumer_heartbeat_interval_ms": 800,
+    "group_streams_session_timeout_ms": 4000,
+    "group_streams_heartbeat_interval_ms": 800,
+    "group_streams_initial_rebalance_delay_ms": 300,
     "group_share_session_timeout_ms": 4000,
     "group_share_heartbeat_interval_ms": 800,
 }

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from .groups.events import CLASSIC, CONSUMERS, MIGRATING, Dismissed, Returned, Told
+from .groups.events import CLASSIC, CONSUMERS, MIGRATING, STREAMS, Dismissed, Returned, Told
 from .groups.lives import TOPICS
 from .script import Step
 from .test_administration import restart
@@ -40,7 +40,15 @@ def test_the_older_one_of_two_clients_with_an_instance_id_is_fenced() -> None:
 
 
 def test_partitions_have_one_owner_while_a_group_changes_its_protocol_and_back() -> None:
-    classic = lives(f"{MIGRATING} 0", for_ms=9500, is_classic=True)
-    [told] = group_events([classic, Step(1500, f"{MIGRATING} 1", "live", {"for_ms": 5500, "ends": "leave"})], Told)
-    before = [(event.who, len(event.partitions)) for event in told if event.at_ms < 11_000 and event.partitions]
-    assert dict(before) == {f"{MIGRATING} 0": 2, f"{MIGRATING} 1": 1}
+    assert had_at_last(MIGRATING, is_classic=True) == {f"{MIGRATING} 0": 2, f"{MIGRATING} 1": 1}
+
+
+def test_tasks_of_a_streams_group_have_one_owner() -> None:
+    assert had_at_last(STREAMS) == {f"{STREAMS} 0": 2, f"{STREAMS} 1": 1}
+
+
+def had_at_last(group: str, **how: Any) -> dict[str, int]:
+    """How much two members had, of which the second one came later and left earlier."""
+    stays, goes = lives(f"{group} 0", for_ms=9500, **how), Step(1500, f"{group} 1", "live", {"for_ms": 5500, "ends": "leave"})
+    [told] = group_events([stays, goes], Told)
+    return {event.who: len(event.partitions) for event in told if event.at_ms < 11_000 and event.partitions}

@@ -17,7 +17,7 @@ from triolog.server.broker import Broker
 from triolog.server.storage.log.gaps import gap_at
 from triolog.server.system import clock as triolog_clock
 
-from tests.simulation.clients.consumer_members import ClassicMember, ConsumerMember, MigratingMember
+from tests.simulation.clients.consumer_members import ClassicMember, ConsumerMember, MigratingMember, StreamsMember
 from tests.simulation.clients.drivers import Driver
 from tests.simulation.clients.hanging import Hanger
 from tests.simulation.clients.http_posts import HttpPoster
@@ -34,7 +34,17 @@ from tests.simulation.clients.topic_lives import Binder, Scribe, TopicOwner, Vis
 from tests.simulation.clients.transactions import Keeper, KeyedProducer, Mover, Pipe
 from tests.simulation.clocks import CLOCKS, HOLD_S
 from tests.simulation.device.disk import Device
-from tests.simulation.groups.events import CLASSIC, CONSUMERS, MIGRATING, SHARERS, Returned, Settled, ShareGroupIs, StandsAt
+from tests.simulation.groups.events import (
+    CLASSIC,
+    CONSUMERS,
+    MIGRATING,
+    SHARERS,
+    STREAMS,
+    Returned,
+    Settled,
+    ShareGroupIs,
+    StandsAt,
+)
 from tests.simulation.groups.lives import SHARED
 from tests.simulation.history import ClockChecked, Damaged, Event, Found, Happened, History, Made, Refused, Stored, Wrong
 from tests.simulation.lives import LIVING, TopicLives
@@ -70,6 +80,7 @@ KINDS: Final[dict[str, type[Inhabitant]]] = {
     CONSUMERS: ConsumerMember,
     SHARERS: ShareMember,
     MIGRATING: MigratingMember,
+    STREAMS: StreamsMember,
     "driver": Driver,
     "mixer": Mixer,
 }
@@ -416,7 +427,7 @@ class _ConsumerSettling(_Settling):
         return end
 
     async def _state(self) -> tuple[str, int]:
-        for request, version in (("ConsumerGroupDescribe", 1), ("DescribeGroups", 5)):
+        for request, version in (StreamsMember.DESCRIBE, ConsumerMember.DESCRIBE, ("DescribeGroups", 5)):
             which = {"groups" if request == "DescribeGroups" else "group_ids": [self.group]}
             answer = await self.kafka.call(ask(request, **which), version)
             if answer is not None and not answer.groups[0].error_code:

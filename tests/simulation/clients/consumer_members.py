@@ -6,7 +6,7 @@ lets everything go first; the leader draws lots for the partitions.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import attrs
 from triolog.protocol.coordinator.classic_group_records import (
@@ -25,8 +25,8 @@ from tests.simulation.groups.events import Assigns, Described
 from tests.simulation.groups.lives import TOPICS
 from tests.support.kafka_wire import ask
 
-VERSION: Final = 1
-DESCRIBE_VERSION: Final = 1
+Call = tuple[str, int]
+"""An API and its version."""
 JOINS: Final = 0
 LEAVES: Final = -1
 KEEPS_ITS_PLACE: Final = -2
@@ -34,6 +34,11 @@ KEEPS_ITS_PLACE: Final = -2
 
 @attrs.define(eq=False)
 class ConsumerMember(GroupMember):
+    HEARTBEAT: ClassVar[Call] = "ConsumerGroupHeartbeat", 1
+    DESCRIBE: ClassVar[Call] = "ConsumerGroupDescribe", 1
+    OWNED: ClassVar[str] = "topic_partitions"
+    """The field of a heartbeat in which it reports what it has."""
+
     lives: int = 0
     doubt_since_ms: int | None = None
     """Since a heartbeat that began then it may have been asked to give something up, for which its time is limited."""
@@ -56,7 +61,8 @@ class ConsumerMember(GroupMember):
     async def _describe(self) -> None:
         """Look at the group while others may change it."""
         begun_ms = self.world.at_ms()
-        answer = await self.kafka.call(ask("ConsumerGroupDescribe", group_ids=[self.group]), DESCRIBE_VERSION)
+        name, version = self.DESCRIBE
+        answer = await self.kafka.call(ask(name, group_ids=[self.group]), version)
         if answer is not None and not answer.groups[0].error_code:
             epoch = answer.groups[0].group_epoch
             self.world.add(Described(**self.now(), group=self.group, epoch=epoch, begun_ms=begun_ms))
@@ -72,8 +78,8 @@ class ConsumerMember(GroupMember):
         is_full = self.is_unsure or self.rng.random() < 0.05
         self.takes_place()
         request = self._request(is_joining=is_joining, is_full=is_full)
-        has_reported, before = request.topic_partitions is not None and not self.leaving, set(self.owned)
-        answer = await self.kafka.call(request, VERSION)
+        has_reported, before = getattr(request, self.OWNED) is not None and not self.leaving, set(self.owned)
+        answer = await self.kafka.call(request, self.HEARTBEAT[1])
         if answer is None:
             self.is_unsure = True
             if not is_joining:
@@ -84,12 +90,13 @@ class ConsumerMember(GroupMember):
             self.was_refused(error)
             return False
         self.epoch, self.is_unsure, self.is_news = answer.member_epoch, False, False
-        if answer.assignment is not None:
-            self._take(answer.assignment.topic_partitions)
+        assigned = self._assigned(answer)
+        if assigned is not None:
+            self._take(assigned)
         until_ms = self._until_ms(
             begun_ms, has_reported=has_reported, gives_up=bool(before - self.owned.keys() or self.leaving)
         )
-        if answer.assignment is not None:
+        if assigned is not None:
             self.told(set(self.owned), until_ms)
         self.heard(begun_ms, until_ms)
         return True
@@ -115,7 +122,7 @@ class ConsumerMember(GroupMember):
                 if (numbers := [number for name, number in self.owned if name == topic])
             ]
         return ask(
-            "ConsumerGroupHeartbeat",
+            self.HEARTBEAT[0],
             group_id=self.group,
             member_id=self.member_id,
             member_epoch=JOINS if is_joining else self.epoch,
@@ -125,9 +132,15 @@ class ConsumerMember(GroupMember):
             topic_partitions=owned,
         )
 
-    def _take(self, assigned: list[Any]) -> None:
+    def _assigned(self, answer: Any) -> set[TopicPartition] | None:
+        """None: what it was told before."""
+        if answer.assignment is None:
+            return None
         names = {topic_id: name for name, topic_id in self.world.topic_ids.items()}
-        mine = {TopicPartition(names[each.topic_id], number) for each in assigned for number in each.partitions}
+        parts = answer.assignment.topic_partitions
+        return {TopicPartition(names[each.topic_id], number) for each in parts for number in each.partitions}
+
+    def _take(self, mine: set[TopicPartition]) -> None:
         for where in mine:
             self.leaving.pop(where, None)
         slow = self.rng.choice((0, 0, 1, 3))
@@ -162,8 +175,42 @@ class ConsumerMember(GroupMember):
         await self._say_that_it_goes(KEEPS_ITS_PLACE)
 
     async def _say_that_it_goes(self, epoch: int) -> None:
+        name, version = self.HEARTBEAT
         who = {"group_id": self.group, "member_id": self.member_id, "instance_id": self.instance}
-        await self.kafka.call(ask("ConsumerGroupHeartbeat", **who, member_epoch=epoch), VERSION)
+        await self.kafka.call(ask(name, **who, member_epoch=epoch), version)
+
+
+@attrs.define(eq=False)
+class StreamsMember(ConsumerMember):
+    """Of a Streams group (KIP-1071). Its application has a subtopology for each topic, with the topic's name, so that a task is
+    a partition."""
+
+    HEARTBEAT: ClassVar[Call] = "StreamsGroupHeartbeat", 0
+    DESCRIBE: ClassVar[Call] = "StreamsGroupDescribe", 0
+    OWNED: ClassVar[str] = "active_tasks"
+
+    def _request(self, *, is_joining: bool, is_full: bool) -> Any:
+        tasks: dict[str, Any] = {}
+        if is_joining or is_full or (self.is_news and not self.leaving):
+            owned = {topic: [number for name, number in self.owned if name == topic] for topic in TOPICS}
+            active = [{"subtopology_id": topic, "partitions": numbers} for topic, numbers in owned.items() if numbers]
+            tasks = {"active_tasks": [] if is_joining else active, "standby_tasks": [], "warmup_tasks": []}
+        parts = [{"subtopology_id": topic, "source_topics": [topic]} for topic in TOPICS]
+        return ask(
+            self.HEARTBEAT[0],
+            group_id=self.group,
+            member_id=self.member_id,
+            member_epoch=JOINS if is_joining else self.epoch,
+            rebalance_timeout_ms=REBALANCE_MS if is_full or is_joining else -1,
+            process_id=self.who if is_joining else None,
+            topology={"epoch": 0, "subtopologies": parts} if is_joining else None,
+            **tasks,
+        )
+
+    def _assigned(self, answer: Any) -> set[TopicPartition] | None:
+        if answer.active_tasks is None:
+            return None
+        return {TopicPartition(each.subtopology_id, number) for each in answer.active_tasks for number in each.partitions}
 
 
 JOIN_VERSION: Final = 5

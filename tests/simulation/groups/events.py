@@ -20,9 +20,10 @@ CONSUMERS: Final = "consumers"
 SHARERS: Final = "sharers"
 MIXED: Final = "mixed"
 MIGRATING: Final = "migrating"
-"""Names of the groups: by the classic protocol, by that of KIP-848, a share group, one without members, and
-one whose members use either protocol."""
-CONSUMING: Final = (CLASSIC, CONSUMERS, MIGRATING)
+STREAMS: Final = "streams"
+"""Names of the groups: by the classic protocol, by that of KIP-848, a share group, one without members,
+one whose members use either protocol, and a Streams group."""
+CONSUMING: Final = (CLASSIC, CONSUMERS, MIGRATING, STREAMS)
 """Whose members read partitions and commit offsets."""
 
 

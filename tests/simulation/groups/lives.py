@@ -10,7 +10,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from .events import CLASSIC, CONSUMERS, CONSUMING, MIGRATING, SHARERS
+from .events import CLASSIC, CONSUMERS, CONSUMING, MIGRATING, SHARERS, STREAMS
 
 Life = tuple[int, str, str, dict[str, Any]]
 """The fields of a step: when, who, what, and how."""
@@ -21,7 +21,7 @@ SHARED: Final = "in"
 """What the share group reads."""
 HOW_MANY: Final = (0, 0, 1, 1, 1, 2, 2)
 """Kinds of those that are in a world, of five: they cost about as much as all the others."""
-ONE_MORE: Final = (*("",) * 7, MIGRATING)
+ONE_MORE: Final = (*("",) * 6, MIGRATING, STREAMS)
 """Of these a group of few worlds: in one world of eight each."""
 CALM_AFTER: Final = 4
 """Busy times in which a member lives, of eight."""
@@ -59,7 +59,7 @@ def _with_static_members(rng: random.Random, steps: Sequence[Life]) -> list[Life
     changed: list[Life] = []
     for at_ms, who, what, how in steps:
         kind = who.split()[0]
-        if kind in CONSUMING:
+        if kind in CONSUMING and kind != STREAMS:
             if who not in instances:
                 instances[who] = rng.choice(("", "", f"static {who}", f"static {who}", f"static {kind}"))
             if instances[who]:
