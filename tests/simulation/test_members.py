@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from .groups.events import CLASSIC, CONSUMERS, MIGRATING, STREAMS, Dismissed, Returned, Told
+from .groups.events import CLASSIC, CONSUMERS, MIGRATING, SHARERS, STREAMS, DeadLetters, Dismissed, Returned, Told
 from .groups.lives import TOPICS
 from .script import Step
 from .test_administration import restart
@@ -52,3 +52,13 @@ def had_at_last(group: str, **how: Any) -> dict[str, int]:
     stays, goes = lives(f"{group} 0", for_ms=9500, **how), Step(1500, f"{group} 1", "live", {"for_ms": 5500, "ends": "leave"})
     [told] = group_events([stays, goes], Told)
     return {event.who: len(event.partitions) for event in told if event.at_ms < 11_000 and event.partitions}
+
+
+@pytest.mark.parametrize("after", [7, 10, 13, 16])
+def test_a_record_that_a_share_group_gives_up_is_in_its_queue_whenever_the_power_goes(after: int) -> None:
+    shares = [lives(f"{SHARERS} {number}") for number in range(2)]
+    cut = Step(1000, "operator", "power", {"for_ms": 0, "after": after})
+    steps = [*sends("kafka 0", TOPICS[0]), *shares, cut, restart(9000)]
+    [[queue]] = events(world(steps, topics=dict.fromkeys(TOPICS, SMALL), calm_s=5.0), DeadLetters)
+    assert queue.letters
+    assert not queue.failed

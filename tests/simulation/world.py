@@ -26,7 +26,7 @@ from tests.simulation.clients.kafka_transactions import KafkaMover, Mixer
 from tests.simulation.clients.members import BEAT_S, NOBODY, GroupMember, committed_offset, everything
 from tests.simulation.clients.people import Administrator, Operator
 from tests.simulation.clients.producers import Bundler, KafkaProducer, NativeProducer
-from tests.simulation.clients.readers import Group, Looker, Reader, fetch
+from tests.simulation.clients.readers import Group, Looker, Reader, fetch, id_of
 from tests.simulation.clients.remaker import Namer, Remaker
 from tests.simulation.clients.security import Registrar
 from tests.simulation.clients.share_members import ShareMember
@@ -40,6 +40,8 @@ from tests.simulation.groups.events import (
     MIGRATING,
     SHARERS,
     STREAMS,
+    DeadLetter,
+    DeadLetters,
     Returned,
     Settled,
     ShareGroupIs,
@@ -52,6 +54,7 @@ from tests.simulation.network import Network, Weather
 from tests.simulation.script import Script, Step
 from tests.simulation.seeded import run_seeded
 from tests.simulation.server import Server
+from tests.support.brokers import records_from
 from tests.support.kafka_wire import ask
 
 KINDS: Final[dict[str, type[Inhabitant]]] = {
@@ -154,6 +157,7 @@ class World:
                 await inhabitant.judge_records(self.server.broker, namers)
         await self._read_everything()
         await self._look_at_last()
+        await look_at_dead_letters(self)
         await self.server.stop()
 
     def _operator(self) -> Operator:
@@ -297,6 +301,8 @@ AWAY_MS: Final = 2500
 TURN_S: Final = 1.2 * BEAT_S
 IDLE_TURNS: Final = 3
 """In which a member of a share group gets nothing: then there is nothing for it."""
+QUEUE: Final = "dlq.in"
+"""Of records that the share group gives up."""
 LOCK_MS: Final = 6000
 """Longer than a member waits for an answer, so that it is told of no lock that is over."""
 
@@ -312,6 +318,11 @@ async def configure(world: Surroundings, broker: Broker, seed: str) -> None:
         "share.delivery.count.limit": str(limit),
         "share.partition.max.record.locks": rng.choice(("20", "2000")),
     }
+    letters = random.Random(f"{seed}/dead letters")
+    if letters.random() < 0.75:
+        await broker.topics.create(QUEUE, 2, {"errors.deadletterqueue.group.enable": "true", "segment.bytes": "3000"})
+        config |= {"errors.deadletterqueue.topic.name": QUEUE}
+        config |= {"errors.deadletterqueue.copy.record.enable": letters.choice(("true", "false"))}
     await broker.group_configs.change(SHARERS, lambda _: config)
     world.add(
         ShareGroupIs(
@@ -347,6 +358,23 @@ async def look_at_offsets(world: Surroundings, inhabitants: Iterable[Inhabitant]
         if isinstance(each, Mixer | Driver):
             await each.run([Step(0, each.who, "ask")])
     await kafka.close()
+
+
+async def look_at_dead_letters(world: Surroundings) -> None:
+    """What is in the queue of the share group goes into the history."""
+    broker = world.server.broker
+    assert broker is not None
+    if QUEUE not in broker.topics.names():
+        return
+    letters = []
+    for number in range(broker.topics.partition_count(QUEUE)):
+        for record in await records_from(broker, TopicPartition(QUEUE, number)):
+            said = {name.rpartition(".")[2]: bytes(value or b"").decode() for name, value in record.headers}
+            where = TopicPartition(said["topic"], int(said["partition"]))
+            copied = "" if record.value is None else id_of(record)
+            letters.append(DeadLetter(where, int(said["offset"]), "rejected" in said["message"], copied))
+    failed = sum(each.dead_letters_failed for each in world.server.share_counters)
+    world.add(DeadLetters(**_now(world), letters=tuple(letters), failed=failed))
 
 
 def _now(world: Surroundings) -> dict[str, Any]:

@@ -344,9 +344,11 @@ class MigratingMember(ConsumerMember, ClassicMember):
 
     def was_refused(self, error: ErrorCode) -> None:
         """A group that becomes classic again has the group's epoch as its generation, whether or not its members have joined at
-        that epoch (as in Kafka)."""
+        that epoch. To a member that it has lost before it is no consumer group (both as in Kafka)."""
         if self.uses is ClassicMember and error is ErrorCode.ILLEGAL_GENERATION:
             self.dismissed(error, is_explained=True)
+        elif self.uses is ConsumerMember and error is ErrorCode.GROUP_ID_NOT_FOUND and self.epoch != NOBODY:
+            self.dismissed(error)
         else:
             self.uses.was_refused(self, error)
 

@@ -8,7 +8,7 @@ whatever else happens, because it has been heard of and has nothing to do in tim
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import attrs
 from triolog.protocol.types import TopicPartition
@@ -164,6 +164,23 @@ class ShareGroupIs(Event):
     is_committed: bool
     lock_ms: int
     delivery_limit: int
+
+
+class DeadLetter(NamedTuple):
+    """Of the record at an offset of a partition. `id`: of the copied record; empty: it was not copied."""
+
+    partition: TopicPartition
+    offset: int
+    is_rejected: bool
+    id: str
+
+
+@attrs.frozen(kw_only=True)
+class DeadLetters(Event):
+    """All that is in the queue of a share group at the end. `failed`: how many more the server says that it could not write."""
+
+    letters: tuple[DeadLetter, ...]
+    failed: int
 
 
 @attrs.frozen(kw_only=True)

@@ -15,7 +15,7 @@ from . import events as e
 
 P: Final = TopicPartition("in", 0)
 Q: Final = TopicPartition("in", 1)
-ACCEPT, RELEASE, RENEW = 1, 2, 4
+ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 
 
 def of(member: str, at_ms: int, epoch: int = 1, group: str = e.CONSUMERS) -> dict[str, Any]:
@@ -111,6 +111,12 @@ def share(*events: Event, ids: str = "a") -> list[Event]:
     """A share group's history over records with these ids."""
     sent, whole = log(*ids)
     return [SHARE, sent, *beats("m", "n"), *events, whole]
+
+
+def queue(*is_rejected: bool, failed: int = 0, record: str = "a") -> e.DeadLetters:
+    """With a letter of the first record for each."""
+    letters = tuple(e.DeadLetter(P, 0, each, record) for each in is_rejected)
+    return e.DeadLetters(at_ms=98, who="x", letters=letters, failed=failed)
 
 
 def damaged(offset: int) -> Damaged:
@@ -253,6 +259,15 @@ DELIVERIES: Final[list[Row]] = [
     ("unconsumed", share(FIRST)),
     ("", share(FIRST, acquired("n", 60, count=2))),
     ("", share(FIRST, e.Unanswered(**of("n", 60, group=e.SHARERS)))),
+    ("", share(FIRST, *says("m", 6, REJECT), queue(True))),
+    ("", share(FIRST, *says("m", 6, REJECT), queue(True, True))),
+    ("no dead letter", share(FIRST, *says("m", 6, REJECT), queue())),
+    ("", share(FIRST, *says("m", 6, REJECT), queue(failed=1))),
+    ("no dead letter", share(acquired("m", 5, count=2), *says("m", 6, RELEASE), queue())),
+    ("", share(acquired("m", 5, count=2), *says("m", 6, RELEASE), queue(False))),
+    ("wrong dead letter", share(FIRST, *says("m", 6, ACCEPT), queue(False))),
+    ("wrong dead letter", share(FIRST, acquired("n", 60, count=2), queue(True))),
+    ("wrong dead letter", share(FIRST, *says("m", 6, REJECT), queue(True, record="b"))),
     # a share group does not pass damage that it was told of
     ("unconsumed", share(FIRST, *says("m", 6, ACCEPT), ids="abc")),
     ("unconsumed", share(FIRST, *says("m", 6, ACCEPT), damaged(1), ids="abc")),
