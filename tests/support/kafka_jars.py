@@ -85,7 +85,7 @@ def _run(*command: str) -> None:
     try:
         done = subprocess.run(
             command,
-            env={**os.environ, "MAVEN_OPTS": QUICK_MAVEN},
+            env={"MAVEN_OPTS": QUICK_MAVEN, **os.environ},
             capture_output=True,
             text=True,
             timeout=COMPILE_DEADLINE_S,
