@@ -17,6 +17,8 @@ import attrs
 from .file_position import CHECKED_BYTES, FileId, FilePosition, digest
 
 CHUNK_BYTES: Final = 256 * 1024
+LINES_AT_ONCE: Final = 20_000
+"""Of a read: a line costs some hundred bytes of memory, however short it is."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -129,9 +131,10 @@ class FollowedFile:
         if not end and is_ending:
             self._window = data
             return [Line(self, self.offset, self.offset + len(data), data, len(data))]
-        self._window = data[:end]
+        *values, rest = data[:end].split(b"\n", LINES_AT_ONCE)
+        self._window = data[: end - len(rest)]
         lines, offset = [], self.offset
-        for value in self._window.split(b"\n")[:-1]:
+        for value in values:
             size = len(value)
             lines.append(Line(self, offset, offset + size + 1, value[:limit], size))
             offset += size + 1

@@ -3,6 +3,7 @@ Each line comes exactly once, and those of a file in order."""
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,7 @@ from triolog.tools.ingest import followed_file
 from triolog.tools.ingest.file_position import FileId, FilePosition
 from triolog.tools.ingest.file_settings import FileLink
 from triolog.tools.ingest.followed_file import Line
-from triolog.tools.ingest.following import Following, last_ends
+from triolog.tools.ingest.following import MAX_TROUBLES, MORE, Following, last_ends
 from triolog.tools.ingest.settings import INGEST
 
 from tests.support.counts import counts
@@ -199,6 +200,61 @@ def test_an_inode_that_is_used_again_is_another_file(tmp_path: Path) -> None:
     assert ingesting.settle() == [b"FIRST", b"SECOND", b"third"]
 
 
+def test_a_foreign_file_with_the_inode_of_a_deleted_one_is_not_read(tmp_path: Path) -> None:
+    path, foreign = tmp_path / "a.log", tmp_path / "a.log.2.gz"
+    append(path, b"1\n")
+    ingesting = Ingesting(link_of(path))
+    ingesting.settle()
+    ingesting.following.close()
+    path.unlink()
+    append(foreign, b"not a line of the log\n")
+    [position] = ingesting.positions.values()
+    found = foreign.stat()
+    ingesting.positions = {FileId(found.st_dev, found.st_ino): attrs.evolve(position, file=FileId(found.st_dev, found.st_ino))}
+    ingesting.start()
+    assert ingesting.settle(60) == []
+    append(path, b"2\n")
+    assert ingesting.settle() == [b"2"]
+
+
+def test_a_device_error_of_one_file_stops_no_other_and_its_position_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad, pread = tmp_path / "bad.log", os.pread
+    append(bad, b"1\n")
+    append(tmp_path / "good.log", b"2\n")
+    ingesting = Ingesting(link_of(tmp_path / "*.log"))
+    ingesting.settle()
+    append(bad, b"3\n")
+
+    def failing(fd: int, size: int, offset: int) -> bytes:
+        if os.fstat(fd).st_ino == bad.stat().st_ino:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return pread(fd, size, offset)
+
+    monkeypatch.setattr(followed_file.os, "pread", failing)
+    ingesting.restore()  # a session after a failure
+    append(tmp_path / "good.log", b"4\n")
+    assert ingesting.settle() == [b"4"]
+    ingesting.kill()
+    append(tmp_path / "good.log", b"5\n")
+    assert ingesting.settle() == [b"5"]
+    assert ingesting.following.troubles == {str(bad): os.strerror(errno.EIO)}
+    monkeypatch.undo()
+    assert ingesting.settle() == [b"3"]
+
+
+def test_many_short_lines_come_in_batches_of_a_limited_number(tmp_path: Path) -> None:
+    append(tmp_path / "a.log", b"\n" * 50_000 + b"last\n")
+    ingesting = Ingesting(link_of(tmp_path / "a.log"))
+    sizes = []
+    while lines := ingesting.read():
+        sizes.append(len(lines))
+        ingesting.commit(lines)
+        ingesting.following.stored(lines)
+    assert (sizes, ingesting.values()[-1]) == ([20_000, 20_000, 10_001], b"last")
+
+
 @pytest.mark.parametrize("size", [MAX_LINE, MAX_LINE + 1, 3 * followed_file.CHUNK_BYTES])
 def test_a_line_above_the_limit_comes_cut_and_the_file_continues(tmp_path: Path, size: int) -> None:
     path = tmp_path / "a.log"
@@ -225,6 +281,31 @@ def test_directories_and_globs_find_files_that_are_made_later(tmp_path: Path) ->
     append(tmp_path / "logs" / "deep" / "c.other", b"3\n")
     os.mkfifo(tmp_path / "logs" / "pipe")
     assert sorted(ingesting.settle()) == [b"1", b"2"]
+
+
+def test_two_stars_find_each_directory_once_over_loops_of_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deep = tmp_path / "logs" / "deep"
+    deep.mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "logs" / ".hidden").mkdir()
+    (deep / "loop").symlink_to(tmp_path / "logs")
+    (tmp_path / "logs" / "there").symlink_to(tmp_path / "elsewhere")
+    for number, folder in enumerate((deep, tmp_path / "elsewhere", tmp_path / "logs" / ".hidden", tmp_path / "logs")):
+        append(folder / "a.log", b"%d\n" % number)
+    expected = [str(tmp_path / "logs" / each / "a.log") for each in ("", "deep", "there")]
+    assert Following(link_of(tmp_path / "logs" / "**" / "*.log"))._matching() == expected
+    assert Following(link_of(tmp_path / "**" / "logs" / "**"))._matching() == expected
+    monkeypatch.chdir(tmp_path / "logs")
+    assert Following(link_of("**/*.log"))._matching() == ["a.log", "deep/a.log", "there/a.log"]
+
+
+def test_a_directory_with_many_files_that_cannot_be_followed_has_a_short_status(tmp_path: Path) -> None:
+    for number in range(MAX_TROUBLES + 50):
+        append(tmp_path / f"{number}", b"1\n")
+    ingesting = Ingesting(link_of(tmp_path, max_files=1))
+    ingesting.settle()
+    assert len(ingesting.following.troubles) == MAX_TROUBLES + 1
+    assert MORE in ingesting.following.troubles
 
 
 def test_files_above_the_limit_are_named_and_wait(tmp_path: Path) -> None:
