@@ -5,6 +5,7 @@
 | new file | a name that matches, with a new inode | it from its position, or from its begin |
 | rename, deletion | the name has another inode, or none | the old file to its end, until `finish_s` after the last line |
 | truncation, copytruncate | other bytes before the position | the copy to its end, if any, and the file from its begin |
+| loss of its end in a power cut | other bytes before the position, but not before an earlier one | it from there |
 | rename while ingest was stopped | a position whose inode has another name in the same directory | that file to its end |
 
 A copy is a file beside the truncated one whose name begins with its name, and which has the bytes that the position was stored
@@ -139,10 +140,18 @@ class Following:
         return self._is_quiet(file, self.clock_s()) and file.size <= file.offset
 
     def _restore(self, file: FollowedFile, position: FilePosition | None) -> None:
-        if position is not None and file.restore(position):
-            self._was_truncated(file, position)
-        elif position is None:
+        if position is None:
             file.restart()
+        elif file.restore(position):
+            self._was_truncated(file, position)
+        elif file.offset < position.offset:
+            LOGGER.warning(
+                "end of file lost: link=%s path=%s stored_to=%d: lines from offset %d on are stored again",
+                self.link.name,
+                file.path,
+                position.offset,
+                file.offset,
+            )
 
     def _give_up(self, file: FollowedFile, position: FilePosition | None, error: OSError) -> None:
         """Close a file that cannot be read. The next scan tries again, from the same position."""
@@ -229,7 +238,7 @@ class Following:
     def _moved(self, file: FollowedFile) -> FilePosition | None:
         """Return a position of the same inode on another device: numbers of devices may change with a start of the machine."""
         for known, position in list(self._positions.items()):
-            if known.inode == file.id.inode and position.path == file.path and file.is_at(position):
+            if known.inode == file.id.inode and position.path == file.path and file.newest_of(position) is not None:
                 del self._positions[known]
                 return attrs.evolve(position, file=file.id)
         return None

@@ -13,7 +13,7 @@ from typing import Any, Final
 import attrs
 import pytest
 from triolog.tools.ingest import followed_file
-from triolog.tools.ingest.file_position import FileId, FilePosition
+from triolog.tools.ingest.file_position import MAX_MARKS, FileId, FilePosition
 from triolog.tools.ingest.file_settings import FileLink
 from triolog.tools.ingest.followed_file import Line
 from triolog.tools.ingest.following import MAX_TROUBLES, MORE, Following, last_ends
@@ -198,6 +198,40 @@ def test_an_inode_that_is_used_again_is_another_file(tmp_path: Path) -> None:
     path.write_bytes(b"FIRST\nSECOND\nthird\n")  # the same inode, other bytes
     ingesting.start()
     assert ingesting.settle() == [b"FIRST", b"SECOND", b"third"]
+
+
+@pytest.mark.parametrize("appended", [b"", b"after the power cut\n" * 500], ids=["lost", "lost and continued"])
+def test_a_file_that_lost_its_end_in_a_power_cut_continues_before_the_lost_part(tmp_path: Path, appended: bytes) -> None:
+    path = tmp_path / "a.log"
+    ingesting = Ingesting(link_of(path))
+    lines = [b"line %d of this file" % number for number in range(2000)]
+    for start in range(0, 2000, 100):  # 10 s each
+        append(path, b"".join(each + b"\n" for each in lines[start : start + 100]))
+        ingesting.settle(10)
+    [position] = ingesting.positions.values()
+    assert len(position.marks) == MAX_MARKS
+    kept = path.read_bytes().index(b"line 1650 ") + 7  # in the middle of a line
+    os.truncate(path, kept)
+    ingesting.kill()
+    append(path, appended)
+    again = ingesting.settle(60)
+    whole = [b"line 16" + each for each in appended.splitlines()[:1]] + appended.splitlines()[1:]
+    assert again == [*lines[1600:1650], *whole]
+    assert ingesting.following.truncated == 0
+    ingesting.kill()
+    assert ingesting.settle(60) == []
+
+
+def test_a_file_that_lost_more_than_the_marks_is_read_from_its_begin(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    ingesting = Ingesting(link_of(path))
+    for number in range(2 * MAX_MARKS):
+        append(path, (b"%d" % number) * 1000 + b"\n")
+        ingesting.settle(10)
+    os.truncate(path, 3000)
+    ingesting.kill()
+    assert ingesting.settle() == [b"0" * 1000, b"1" * 1000]
+    assert ingesting.following.truncated == 1
 
 
 def test_a_foreign_file_with_the_inode_of_a_deleted_one_is_not_read(tmp_path: Path) -> None:
