@@ -123,8 +123,9 @@ def _check_addresses(inspection: Inspection) -> None:
     for host, port in itertools.islice(inspection.shape["advertised"], MAX_ADDRESSES):
         try:
             socket.create_connection((host, port), CONNECT_S).close()
-        except OSError as exc:
-            text = f"{inspection.path} sends clients to {host}:{port}, which this machine cannot reach: {exc.strerror or exc}"
+        except (OSError, ValueError, OverflowError) as exc:  # a name or a port that no address can have
+            why = getattr(exc, "strerror", None) or exc
+            text = f"{inspection.path} sends clients to {host}:{port}, which this machine cannot reach: {why}"
             inspection.found("advertised-wrong", text)
 
 

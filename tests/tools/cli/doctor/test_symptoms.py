@@ -237,6 +237,13 @@ def test_a_server_from_which_clients_are_sent_away_is_named(data: Path, doctor: 
     assert address in report.evidence("advertised-wrong")
 
 
+@pytest.mark.parametrize(("host", "port"), [("127.0.0.1", 70_000), ("127.0.0.1", -1), ("a" * 64, 9092), ("a\0b", 9092)])
+def test_an_advertised_address_that_cannot_be_one_is_named(host: str, port: int) -> None:
+    inspection = Inspection("server", shape={"advertised": [(host, port)]})
+    server._check_addresses(inspection)
+    assert inspection.evidence.keys() == {"advertised-wrong"}
+
+
 @pytest.mark.parametrize(
     "response",
     [
