@@ -24,6 +24,7 @@ from ...protocol.types import Isolation
 from ..client.admin import Admin
 from ..client.blocking.consumer import BlockingConsumer
 from ..client.blocking.transaction import BlockingTransaction
+from ..client.errors import ClosedError
 from ..forward.errors import LinkStoppedError
 from .file_position import FileId, FilePosition, position_key
 from .file_settings import FileLink
@@ -56,7 +57,7 @@ class FileStore(RecordStore):
             with self._producer.transaction():
                 for each in files:
                     self._producer.send(self._link.positions, None, key=position_key(self._link.name, each))
-        except RequestError as exc:
+        except (RequestError, ClosedError) as exc:
             raise self._failure(exc) from exc
 
     def _restore(self) -> None:

@@ -19,6 +19,7 @@ import fnmatch
 import glob
 import logging
 import os
+import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
@@ -198,6 +199,8 @@ class Following:
             except OSError as exc:
                 if not isinstance(exc, FileNotFoundError):
                     self._note(path, exc)
+                continue
+            if not stat.S_ISREG(found.st_mode):  # opening a pipe would let a program write that waits for its reader
                 continue
             there.setdefault(FileId(found.st_dev, found.st_ino), path)
         before: dict[str, FollowedFile] = {}

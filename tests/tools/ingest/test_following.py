@@ -200,6 +200,21 @@ def test_an_inode_that_is_used_again_is_another_file(tmp_path: Path) -> None:
     assert ingesting.settle() == [b"FIRST", b"SECOND", b"third"]
 
 
+def test_only_regular_files_are_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that writes to a pipe waits for its reader, and is killed when that closes the pipe."""
+    opened, original = [], os.open
+
+    def noted(path: Any, *arguments: Any, **keywords: Any) -> int:
+        opened.append(path)
+        return original(path, *arguments, **keywords)
+
+    os.mkfifo(tmp_path / "pipe")
+    append(tmp_path / "a.log", b"1\n")
+    monkeypatch.setattr(followed_file.os, "open", noted)
+    assert Ingesting(link_of(tmp_path)).settle() == [b"1"]
+    assert opened == [str(tmp_path / "a.log")]
+
+
 @pytest.mark.parametrize("appended", [b"", b"after the power cut\n" * 500], ids=["lost", "lost and continued"])
 def test_a_file_that_lost_its_end_in_a_power_cut_continues_before_the_lost_part(tmp_path: Path, appended: bytes) -> None:
     path = tmp_path / "a.log"

@@ -76,7 +76,7 @@ class LinkPlace:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.read(lock, 32).decode().strip()
+            holder = os.read(lock, 32).decode(errors="replace").strip()
             os.close(lock)
             raise LinkStoppedError(f"process {holder} already runs link {link}: {folder}") from None
         if (last := os.read(lock, 32).decode(errors="replace").strip()).isdecimal():
