@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -20,6 +21,7 @@ from triolog.server.embedded import BlockingBroker
 from triolog.tools.client.blocking.admin import BlockingAdmin
 from triolog.tools.client.blocking.client import BlockingClient
 from triolog.tools.client.blocking.producer import BlockingProducer
+from triolog.tools.forward.errors import SettingsError
 from triolog.tools.forward.process.control import serve_requests
 from triolog.tools.forward.process.place import LinkPlace, ask
 
@@ -79,6 +81,17 @@ async def test_only_the_owner_may_command_a_link_whatever_the_umask(tmp_path: Pa
     finally:
         os.umask(umask)
         place.release()
+
+
+def test_a_full_disk_is_named_when_a_link_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(SettingsError, match=r"lock: No space left on device\. Free space"):
+        LinkPlace.take(tmp_path, TOPIC)
+    monkeypatch.undo()
+    LinkPlace.take(tmp_path, TOPIC).release()
 
 
 @pytest.mark.merge
