@@ -157,8 +157,8 @@ class World:
         self.network.change(Weather())
         self.device.slow_down(0.0005)
         self.device.fs.forget_failures()
-        self.device.fs.replug_directory(self.device.rng)
-        await self._restart(operator)
+        self.add(Happened(at_ms=self.at_ms(), who="operator", what="restart"))
+        await operator.replug(0)
         await trio.sleep(self.script.calm_s)
 
     async def _restart(self, operator: Operator) -> None:

@@ -376,7 +376,8 @@ class Operator(Inhabitant):
                 self.world.add(Damaged(**self.now(), partition=where, first_offset=0, next_offset=start))
                 kept += batches
         await self._begin(for_ms)
-        if not has_batches(self.device.fs, [f"{directory}/{where}" for directory in self.device.directories], kept):
+        folders = [f"{directory}/{where}" for directory in self.device.directories if not self._is_broken(directory)]
+        if not has_batches(self.device.fs, folders, kept):
             self.world.add(Wrong(**self.now(), kind="thrown away", detail=f"{where}: no file has what was in it"))
 
     def _is_broken(self, directory: str) -> bool:
