@@ -91,8 +91,8 @@ class UndatedRecords:
             path = f"{directory.path}/{CLOCK_FILE}"
             try:
                 state = maybe_read(directory.fs, path, decode_clock)
-            except CheckpointError as exc:
-                LOGGER.warning("%s: treating all records as undated", exc)
+            except (CheckpointError, OSError) as exc:
+                LOGGER.warning("cannot read %s, treating all records as undated: %s", path, exc)
                 state = UNREADABLE
             found += [] if state is None else [state]
         return max(found, key=lambda state: (state.generation, state is UNREADABLE))
