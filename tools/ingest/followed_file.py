@@ -85,7 +85,11 @@ class FollowedFile:
 
     @property
     def is_deleted(self) -> bool:
-        return os.fstat(self._fd).st_nlink == 0
+        """Return whether it is known that the file has no name any more."""
+        try:
+            return os.fstat(self._fd).st_nlink == 0
+        except OSError:
+            return False
 
     @property
     def size(self) -> int:

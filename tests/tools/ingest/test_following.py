@@ -293,6 +293,25 @@ def test_a_device_error_of_one_file_stops_no_other_and_its_position_stays(
     assert ingesting.settle() == [b"3"]
 
 
+def test_a_file_that_nfs_has_forgotten_is_closed_and_stops_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone, fstat = tmp_path / "gone.log", os.fstat
+    append(gone, b"1\n")
+    ingesting = Ingesting(link_of(tmp_path / "*.log"))
+    ingesting.settle()
+    [file] = ingesting.following._files.values()
+    gone.unlink()
+
+    def stale(fd: int) -> os.stat_result:
+        if fd == file._fd:
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        return fstat(fd)
+
+    monkeypatch.setattr(followed_file.os, "fstat", stale)
+    append(tmp_path / "other.log", b"2\n")
+    assert ingesting.settle(60) == [b"2"]
+    assert file not in ingesting.following._files.values()
+
+
 def test_many_short_lines_come_in_batches_of_a_limited_number(tmp_path: Path) -> None:
     append(tmp_path / "a.log", b"\n" * 50_000 + b"last\n")
     ingesting = Ingesting(link_of(tmp_path / "a.log"))
