@@ -340,6 +340,25 @@ def test_a_line_above_the_limit_comes_cut_and_the_file_continues(tmp_path: Path,
     assert ingesting.settle() == [b"3"]
 
 
+def test_a_very_long_line_is_searched_piece_by_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a link stops in time, whatever is in a file."""
+    monkeypatch.setattr(followed_file, "PIECES_AT_ONCE", 2)
+    path = tmp_path / "a.log"
+    path.touch()
+    os.truncate(path, 10 * followed_file.CHUNK_BYTES)  # sparse, as after a truncation under a program that keeps its offset
+    append(path, b"end\n2\n")
+    ingesting = Ingesting(link_of(path))
+    found = [ingesting.following.read() for _ in range(5)]
+    assert found[:4] == [[]] * 4
+    assert found[4][0].size == 10 * followed_file.CHUNK_BYTES + 3
+    ingesting.kill()
+    for _ in range(7):
+        lines = ingesting.following.read()
+        ingesting.commit(lines)
+        ingesting.following.stored(lines)
+    assert ingesting.values() == [b"\0" * MAX_LINE, b"2"]
+
+
 def test_directories_and_globs_find_files_that_are_made_later(tmp_path: Path) -> None:
     (tmp_path / "logs" / "deep").mkdir(parents=True)
     ingesting = Ingesting(link_of(tmp_path / "logs", tmp_path / "**" / "*.txt"))
