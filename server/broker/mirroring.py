@@ -14,14 +14,18 @@ The one that is farthest counts.
 - A promotion counts with the write of `topics.json`. Before it, everything is a mirror still and can be copied again.
 - Leader epochs are raised and producer ids moved apart before that write.
 - A promotion begins a leader epoch in which no earlier source has written, also where none of its records was copied: two logs
-  with different records in one epoch would be taken for one.
+  with different records in one epoch would be taken for one. `topics.json` has the epoch of each copied batch before the batch
+  is stored, so a promotion that is repeated after a crash begins the same epoch, the next one: `triolog demote` counts on that.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -34,11 +38,19 @@ from ...protocol.records.batch import BatchHeader, iter_batches
 from ...protocol.types import Bytes, TopicPartition
 from ..logs.internal_topic import store
 from ..logs.log_manager import LogManager
-from ..logs.topics import HostedTopic
+from ..logs.topics import HostedPartition, HostedTopic
 from ..partitions.partition import PartitionActor
 from ..storage.disk.checkpoints import CUT_FILE, decode_offsets, encode_offsets, maybe_read
-from ..storage.disk.filesystem import CREATE, FileSystem, replace_file
-from ..storage.disk.paths import ASIDE_MARK, INTERNAL_TOPICS, LOG_SUFFIX, is_internal, segment_file
+from ..storage.disk.filesystem import CREATE, FileSystem, opened, replace_file
+from ..storage.disk.paths import (
+    ASIDE_MARK,
+    INTERNAL_TOPICS,
+    LOG_SUFFIX,
+    TEMPORARY_SUFFIX,
+    file_beside,
+    is_internal,
+    segment_file,
+)
 from ..storage.errors import CheckpointError
 from ..storage.log.changes import raise_leader_epoch, truncate_fully_and_start_at, truncate_to
 from ..storage.log.log import Log, LogSnapshot
@@ -108,6 +120,8 @@ class Mirroring:
     _reserved: dict[str, Callable[[str], bool]] = attrs.field(factory=dict)
     """By source."""
     _links: list[Callable[[], MirrorProgress]] = attrs.field(factory=list)
+    _replacing: dict[bytes, dict[TopicPartition, SetAside]] = attrs.field(factory=dict)
+    """By topic id, the partitions whose records are in files already, of topics that could not be replaced yet."""
 
     def report(self, progress: Callable[[], MirrorProgress]) -> None:
         """Let the server's statistics have the progress of a copier, until the server ends."""
@@ -133,6 +147,12 @@ class Mirroring:
         """Return the names of all topics that mirror a source."""
         return [each.topic.name for each in self._manager.topics if each.topic.mirror_of == source]
 
+    def ends(self, source: str) -> dict[TopicPartition, int]:
+        """Return where the mirrors of a source end, without partitions that are offline since the start."""
+        found = [each for hosted in self._manager.topics if hosted.topic.mirror_of == source for each in hosted.partitions]
+        logs = [each.actor.log for each in found if isinstance(each, HostedPartition)]
+        return {log.topic_partition: log.log_end_offset for log in logs}
+
     def source_of(self, name: str) -> str | None:
         """Return the source of a topic, empty for a topic of this server; None: there is no such topic."""
         hosted = self._manager.topics.find(name)
@@ -148,17 +168,21 @@ class Mirroring:
         """Let a topic be here as the source has it. `epoch`: the latest leader epoch of its partitions there. Return the
         records of a topic with another id that was this server's own before `triolog demote`, and is deleted now. Raises
         RequestError: a topic of that name or id is another one."""
+        if not any(topic_id):
+            raise RequestError(
+                f"the source has no id for topic {name!r}. Set the latest inter.broker.protocol.version there",
+                ErrorCode.UNKNOWN_TOPIC_ID,
+            )
         changes, hosted = self._manager.changes, self._manager.topics.find(name)
         aside: list[SetAside] = []
         if hosted is not None and hosted.topic.was_own and hosted.topic.id_bytes != topic_id:
             aside, hosted = await self._replaced(hosted), None
         if hosted is None:
-            options = {"internal": is_internal(name), "lenient": True, "mirror_of": source}
+            options = {"internal": is_internal(name), "lenient": True, "mirror_of": source, "source_epoch": epoch}
             await changes.create(name, partitions, configs, topic_id=uuid.UUID(bytes=topic_id), **options)  # type: ignore[arg-type]
             LOGGER.info("mirror created: topic=%s source=%s partitions=%d", name, source, partitions)
             if is_internal(name):
                 await self._coordinators.load(self._manager)
-            await changes.confirm_source(name, epoch)
             return aside
         topic = hosted.topic
         if topic.mirror_of != source or topic.id_bytes != topic_id:
@@ -167,23 +191,34 @@ class Mirroring:
                 f"topic {name!r} is {other} on this server, so it is not copied from {source}. Delete or rename it",
                 ErrorCode.TOPIC_ALREADY_EXISTS,
             )
-        await changes.confirm_source(name, epoch)
         if partitions > len(hosted.partitions):
             await changes.create_partitions(name, partitions, mirrored=True)
         if dict(configs) != topic.configs:
             await changes.change_configs(name, lambda _: dict(configs), lenient=True, mirrored=True)
         return aside
 
+    async def confirm_sources(self, epochs: Mapping[str, int]) -> None:
+        """Note that the source has these topics with the ids that they have here, and the latest leader epoch of each there. It
+        is on the device when this returns. Raises RequestError."""
+        await self._manager.changes.confirm_sources(epochs)
+
     async def _replaced(self, hosted: HostedTopic) -> list[SetAside]:
-        """Delete a topic. Its records are on the device in files of the log directory before."""
-        name, found = hosted.topic.name, []
-        for number in range(len(hosted.partitions)):
-            actor = self._manager.topics.actor(TopicPartition(name, number))
-            if (start := actor.log.log_start_offset) < actor.log.log_end_offset:
-                found.append(await self._set_aside(actor, start, f"{actor.log.directory}."))
+        """Delete a topic. Its records are on the device in files of the log directory before, beside those that were set aside
+        earlier. Raises RequestError, OSError: the topic is as before, and another call continues."""
+        name, topics = hosted.topic.name, self._manager.topics
+        actors = [topics.actor(TopicPartition(name, number)) for number in range(len(hosted.partitions))]
+        for actor in actors:
+            actor.snapshot()  # all can be read, or nothing is copied
+        done = self._replacing.setdefault(hosted.topic.id_bytes, {})
+        for actor in actors:
+            start, end = actor.log.log_start_offset, actor.log.log_end_offset
+            if start < end and actor.topic_partition not in done:
+                done[actor.topic_partition] = await self._set_aside(actor, start, is_beside=True)
+        for actor in actors:
+            await self._manager.disk.call(_move_out, self._manager.disk.fs, actor.log, at=actor.log.directory)
         await self._manager.changes.delete(name, hosted.topic.id_bytes, mirrored=True)
         await self._coordinators.committed_offsets.forget_topic(name)
-        return found
+        return list(self._replacing.pop(hosted.topic.id_bytes).values())
 
     def log(self, topic_partition: TopicPartition) -> Log:
         """Return the log of a mirror, to be read. Raises RequestError."""
@@ -195,11 +230,16 @@ class Mirroring:
         promotion must not find the log longer afterwards."""
         actor = self._manager.topics.actor(topic_partition)
         log = actor.log
+        first = next((header for header, _ in iter_batches(records) if header.next_offset > log.log_end_offset), None)
+        if first is not None and first.base_offset < log.log_start_offset == log.log_end_offset:
+            # The source has deleted the first records of this batch (Kafka: UnexpectedAppendOffsetException).
+            await actor.perform(partial(truncate_fully_and_start_at, offset=first.base_offset))
         steps = prepare_mirrored(records, topic_partition, log.config, end_offset=log.log_end_offset)
         size = 0
         for each in await self._manager.disk.compute(steps):
             first = each.batches[0][0]
             if first.partition_leader_epoch != log.leader_epochs.latest_epoch:
+                await self.confirm_sources({topic_partition.topic: first.partition_leader_epoch})
                 await actor.perform(
                     partial(begin_leader_epoch, epoch=first.partition_leader_epoch, start_offset=first.base_offset)
                 )
@@ -252,23 +292,33 @@ class Mirroring:
         log = actor.log
         if offset >= log.log_end_offset:
             return None
-        found = await self._set_aside(actor, max(offset, log.log_start_offset), f"{log.directory}/")
-        await actor.perform(partial(truncate_to, offset=offset))
+        found = await self._set_aside(actor, max(offset, log.log_start_offset))
+        with trio.CancelScope(shield=True):  # a promotion must not find the log longer than it will be
+            await actor.perform(partial(truncate_to, offset=offset))
         return found
 
-    async def _set_aside(self, actor: PartitionActor, offset: int, prefix: str) -> SetAside:
-        snapshot, disk = actor.snapshot(), self._manager.disk
+    async def _set_aside(self, actor: PartitionActor, offset: int, *, is_beside: bool = False) -> SetAside:
+        """Copy the records from the offset on to a file in the log's directory, or beside that. It has its name once it is
+        complete and on the device. Raises RequestError, OSError."""
+        snapshot, disk, log = actor.snapshot(), self._manager.disk, actor.log
         end = snapshot.log_end_offset
-        base = f"{prefix}{segment_file(offset, LOG_SUFFIX)}{ASIDE_MARK}{end}"
+        name = f"{segment_file(offset, LOG_SUFFIX)}{ASIDE_MARK}{end}"
+        base = _path_beside(log, name) if is_beside else f"{log.directory}/{name}"
         path, number = base, 1
         while disk.fs.file_size(path) is not None:
             path, number = f"{base}.{number}", number + 1
-        position, records, start = 0, 0, offset
-        while offset < end:
-            data, offset, count = await _read(actor, snapshot, offset)
-            await disk.call(_write, disk.fs, path, position, data, at=path)
-            position, records = position + len(data), records + count
-        await disk.call(_force, disk.fs, path, at=path)
+        _check_space(disk.fs, log, offset)
+        position, records, start, temporary = 0, 0, offset, path + TEMPORARY_SUFFIX
+        try:
+            while offset < end:
+                data, offset, count = await _read(actor, snapshot, offset)
+                await disk.call(_write, disk.fs, temporary, position, data, at=path)
+                position, records = position + len(data), records + count
+            await disk.call(_finish, disk.fs, temporary, path, at=path)
+        except BaseException:
+            with suppress(OSError):
+                disk.fs.unlink(temporary)
+            raise
         LOGGER.warning(
             "%s: records set aside: offsets=%d-%d records=%d file=%s", actor.topic_partition, start, end - 1, records, path
         )
@@ -292,7 +342,8 @@ class Mirroring:
                 LOGGER.warning("cannot read the newest cut, after a power cut? The next one replaces it: %s", exc)
                 continue
             found += [cut] if cut else []
-        self._cut = max(found, key=lambda each: sum(each.values()), default=None)
+        common = frozenset[TopicPartition]().union(*found).intersection(*found)  # a topic may be gone since
+        self._cut = max(found, key=lambda each: sum(each[topic_partition] for topic_partition in common), default=None)
 
     async def note_cut(self, ends: Mapping[TopicPartition, int]) -> None:
         """All partitions are copied up to these offsets, where the source ended at one moment. Raises OSError."""
@@ -339,9 +390,9 @@ class Mirroring:
         for actor in actors:
             await actor.perform(partial(become_mirror, source=""))
         self.release(source)
-        self._cut = None
-        await self._forget_cut()
-        if needs_cut:
+        if needs_cut:  # else it is that of another source
+            self._cut = None
+            await self._forget_cut()
             await self._coordinators.load(manager)
         LOGGER.warning("promoted: source=%s topics=%d partitions=%d", source, len(topics), len(actors))
         return Promotion(topics=tuple(topics), partitions=len(actors), has_cut=has_cut, set_aside=tuple(aside))
@@ -370,20 +421,42 @@ async def _read(actor: PartitionActor, snapshot: LogSnapshot, offset: int) -> tu
     return bytes(data), after if data else snapshot.log_end_offset, count
 
 
+def _path_beside(log: Log, name: str) -> str:
+    return f"{log.directory.rpartition('/')[0]}/{file_beside(log.topic_partition, name)}"
+
+
+def _move_out(fs: FileSystem, log: Log) -> None:
+    """Move files with records that were set aside out of the directory of a log that will be deleted."""
+    for name in fs.list_directory(log.directory):
+        if ASIDE_MARK in name and not name.endswith(TEMPORARY_SUFFIX):
+            target, number = _path_beside(log, name), 1
+            while fs.file_size(target) is not None:
+                target, number = f"{_path_beside(log, name)}.{number}", number + 1
+            fs.rename(f"{log.directory}/{name}", target)
+    fs.sync_directory(log.directory.rpartition("/")[0])
+
+
+def _check_space(fs: FileSystem, log: Log, offset: int) -> None:
+    """Raises OSError when the records from the offset on would fill the device, by an estimate: the device is not filled again
+    and again by copies that are not complete."""
+    end, size = log.log_end_offset, 0
+    for segment in log.segments.values(offset, end):
+        part = (end - max(offset, segment.base_offset)) / (end - segment.base_offset) if end > segment.base_offset else 0
+        size += int(segment.size * part)
+    if size > fs.free_bytes(log.directory):
+        raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: {size} bytes are needed to set records aside", log.directory)
+
+
 def _write(fs: FileSystem, path: str, position: int, data: Bytes) -> None:
-    fd = fs.open(path, CREATE)
-    try:
+    with opened(fs, path, CREATE if position else CREATE | os.O_TRUNC) as fd:
         fs.write(fd, [data], position)
-    finally:
-        fs.close(fd)
 
 
-def _force(fs: FileSystem, path: str) -> None:
-    fd = fs.open(path, CREATE)
-    try:
+def _finish(fs: FileSystem, temporary: str, path: str) -> None:
+    """Force a file to the device and give it its name."""
+    with opened(fs, temporary, CREATE) as fd:
         fs.sync(fd)
-    finally:
-        fs.close(fd)
+    fs.rename(temporary, path)
     fs.sync_directory(path.rpartition("/")[0])
 
 

@@ -298,6 +298,8 @@ class PartitionMaker:
     now_ms: NowMs
     topic: Topic
     config: LogConfig
+    leader_epoch: int = 0
+    """In which their logs begin."""
     made: list[Made] = attrs.field(factory=list)
     leaves_something: bool = False
     """Whether something of what was refused could not be removed."""
@@ -333,7 +335,9 @@ class PartitionMaker:
                 max_producers=self.directories.config.max_producers_per_partition,
             )
             try:
-                log = create_partition(RememberedNames(syncs.fs, request.directory).fs, request, self.topic.topic_id)
+                log = create_partition(
+                    RememberedNames(syncs.fs, request.directory).fs, request, self.topic.topic_id, self.leader_epoch
+                )
             except OSError as exc:
                 refused = self._refuse(directory, request.directory, topic_partition, exc)
             else:

@@ -141,6 +141,7 @@ class TopicChanges:
         internal: bool = False,
         lenient: bool = False,
         mirror_of: str = "",
+        source_epoch: int = 0,
         topic_id: uuid.UUID | None = None,
     ) -> Topic:
         """Make a topic. It is on the device when this returns. Cancelled half way: it is made all the same. A mirror has the
@@ -151,7 +152,14 @@ class TopicChanges:
             topic_id = topic_id or random_uuid()
             if topic_id.bytes in self.topics.ids:
                 raise TopicAlreadyExistsError(f"topic {name!r}: topic {self.topics.name_of(topic_id.bytes)!r} has its id")
-            topic = Topic(name=name, topic_id=topic_id, partitions=partitions, configs=dict(configs), mirror_of=mirror_of)
+            topic = Topic(
+                name=name,
+                topic_id=topic_id,
+                partitions=partitions,
+                configs=dict(configs),
+                mirror_of=mirror_of,
+                source_epoch=source_epoch,
+            )
             self._check_files(topic)
             hosted = HostedTopic(topic, config, [])
             with trio.CancelScope(shield=True):
@@ -192,7 +200,7 @@ class TopicChanges:
         """Say what will be made, make the partitions that `hosted` lacks, then the entry of `topic`, then let them be seen."""
         first, generation = len(hosted.partitions), self.catalogue.generation
         creation = Creation(name=topic.name, topic_id=topic.topic_id, first_partition=first, partitions=topic.partitions)
-        maker = PartitionMaker(self.directories, self.now_ms, topic, hosted.config)
+        maker = PartitionMaker(self.directories, self.now_ms, topic, hosted.config, _epoch_of_new_partitions(hosted))
         try:
             await self.directories.write_creations([*self._unfinished, creation])
             await self.directories.forget_offsets(topic.name, range(first, topic.partitions))
@@ -312,16 +320,18 @@ class TopicChanges:
         await self._take_over(hosted, config)
         LOGGER.info("topic %s configured with %s", topic.name, topic.configs)
 
-    async def confirm_source(self, name: str, epoch: int) -> None:
-        """Note that the source of a mirror has the topic with this id, and its latest leader epoch there. It is on the device
-        when this returns. Raises LogOfflineError."""
+    async def confirm_sources(self, epochs: Mapping[str, int]) -> None:
+        """Note that sources have these mirrors with their ids, and the latest leader epoch of each there, with one write. It is
+        on the device when this returns. Raises RequestError."""
         async with self._lock:
-            hosted = self.topics.get(name)
-            check_own_change(hosted.topic, mirrored=True)
-            topic = attrs.evolve(hosted.topic, source_epoch=max(epoch, hosted.topic.source_epoch), was_own=False)
-            if topic != hosted.topic:
-                with trio.CancelScope(shield=True):
-                    await self._alter(hosted, topic, hosted.config)
+            found = [self.topics.get(name) for name in epochs]
+            for each in found:
+                check_own_change(each.topic, mirrored=True)
+            latest = {each.topic.name: max(epochs[each.topic.name], each.topic.source_epoch) for each in found}
+            await self._write_all(
+                "the leader epochs of the source are not noted",
+                [(each, attrs.evolve(each.topic, source_epoch=latest[each.topic.name], was_own=False)) for each in found],
+            )
 
     async def follow_defaults(self, defaults: LogConfig) -> None:
         """Let topics follow other defaults of the server where they say nothing themselves."""
@@ -351,20 +361,25 @@ class TopicChanges:
         """Write that topics are mirrors no more, all with one write. Their logs stay read-only until `become_mirror` says so in
         their turn. Raises LogOfflineError: all are mirrors still."""
         async with self._lock:
-            hosted = [self.topics.get(name) for name in names]
-            changed = [attrs.evolve(each.topic, mirror_of="", source_epoch=0, was_own=False) for each in hosted]
-            generation = self.catalogue.generation
-            with trio.CancelScope(shield=True):
-                try:
-                    await self._write(*changed)
-                except (OSError, StorageError) as exc:
-                    await self._take_entries_back(generation)
-                    raise LogOfflineError(
-                        f"nothing is promoted: {exc}. Free space or check the device, then try again"
-                    ) from exc
-            for each, topic in zip(hosted, changed, strict=True):
-                each.topic = topic
-                self.topics.charge(each)
+            found = [self.topics.get(name) for name in names]
+            ended = [(each, attrs.evolve(each.topic, mirror_of="", source_epoch=0, was_own=False)) for each in found]
+            await self._write_all("nothing is promoted", ended)
+
+    async def _write_all(self, refusal: str, changes: Iterable[tuple[HostedTopic, Topic]]) -> None:
+        """Change entries of topics with one write, if any differs. Raises LogOfflineError: none has changed."""
+        changed = [(hosted, topic) for hosted, topic in changes if topic != hosted.topic]
+        if not changed:
+            return
+        generation = self.catalogue.generation
+        with trio.CancelScope(shield=True):
+            try:
+                await self._write(*(topic for _, topic in changed))
+            except (OSError, StorageError) as exc:
+                await self._take_entries_back(generation)
+                raise LogOfflineError(f"{refusal}: {exc}. Free space or check the device, then try again") from exc
+        for hosted, topic in changed:
+            hosted.topic = topic
+            self.topics.charge(hosted)
 
     async def delete(self, name: str, topic_id: bytes | None = None, *, mirrored: bool = False) -> None:
         """Take a topic out, if a `topic_id` is given only the one with that id. Its directories are renamed at once and deleted
@@ -450,6 +465,14 @@ def check_own_change(topic: Topic, *, mirrored: bool) -> None:
         raise mirror_error(f"topic {topic.name!r}", topic.mirror_of)
     if mirrored and not topic.mirror_of:
         raise InvalidRequestError(f"topic {topic.name!r} is not a mirror any more")
+
+
+def _epoch_of_new_partitions(hosted: HostedTopic) -> int:
+    """Return the latest leader epoch of a topic. After a promotion the old server may create the same partitions in the epoch
+    before. The logs of a mirror begin as those of its source."""
+    if hosted.topic.mirror_of:
+        return 0
+    return max((each.actor.log.leader_epoch for each in hosted.partitions if isinstance(each, HostedPartition)), default=0)
 
 
 def _rename_handles(log: Log, target: str) -> None:

@@ -2,7 +2,7 @@
 
 | file | in the copy |
 |---|---|
-| files of a sealed segment, `.snapshot`, `.batches`, bytes set aside | hard links: renamed and unlinked, never written |
+| files of a sealed segment, `.snapshot`, `.batches`, bytes and records set aside | hard links: never written |
 | `.log` of the active segment | its whole batches up to where it ended when the backup began |
 | indexes of the active segment | not there: whoever opens the copy rebuilds them |
 | `leader-epoch-checkpoint`, `partition.metadata`, `quarantine-checkpoint`, `derived.json` | copies |
@@ -51,6 +51,7 @@ from ..storage.disk.checkpoints import (
 )
 from ..storage.disk.filesystem import CREATE, FileSystem, link_file, opened, pieces, replace_file, sync_file, write_pieces
 from ..storage.disk.paths import (
+    ASIDE_MARK,
     BATCHES_SUFFIX,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
@@ -152,6 +153,7 @@ def make_backup(
             backups.append(backup)
             done(backup)
     _write_small_files(fs, plan, target, backups)
+    _back_up_aside(fs, plan.source, target, links=links)
     fs.sync_directory(target)
     fs.sync_directory(os.path.dirname(os.path.abspath(target)))
     return backups
@@ -160,7 +162,7 @@ def make_backup(
 def _small_files(fs: FileSystem, source: str) -> Iterator[tuple[str, bytes]]:
     for name in fs.list_directory(source):
         path = f"{source}/{name}"
-        if name in _LEFT_OUT or name.endswith(_LEFT_OUT_SUFFIXES) or not os.path.isfile(path):
+        if name in _LEFT_OUT or name.endswith(_LEFT_OUT_SUFFIXES) or ASIDE_MARK in name or not os.path.isfile(path):
             continue
         with contextlib.suppress(FileNotFoundError):
             yield name, read_small(fs, path)
@@ -269,6 +271,18 @@ def _copy_partition(fs: FileSystem, plan: PartitionPlan, directory: str, *, link
         linked_bytes=linked_bytes,
         copied_bytes=copied_bytes,
     )
+
+
+def _back_up_aside(fs: FileSystem, source: str, target: str, *, links: bool) -> None:
+    """Copy or link the files with records of topics that a mirror has replaced. They are as large as logs."""
+    for name in fs.list_directory(source):
+        path = f"{source}/{name}"
+        if ASIDE_MARK in name and not name.endswith(TEMPORARY_SUFFIX) and os.path.isfile(path):
+            with contextlib.suppress(FileNotFoundError):
+                if links and link_file(fs, path, f"{target}/{name}"):
+                    _sync_link(fs, f"{target}/{name}", path)
+                else:
+                    _copy_file(fs, path, f"{target}/{name}")
 
 
 def _sync_link(fs: FileSystem, path: str, source: str) -> None:

@@ -9,7 +9,7 @@ source, which a power cut may have brought back after a promotion, is deleted be
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 
 import attrs
 
@@ -54,9 +54,11 @@ def _latest_epoch(fs: FileSystem, directories: Sequence[str], topic: Topic) -> i
     for number in range(topic.partitions):
         name = partition_directory(TopicPartition(topic.name, number))
         for directory in directories:
-            with suppress(CheckpointError):  # a start restores it from the batches
+            try:
                 epochs = maybe_read(fs, f"{directory}/{name}/{FILE_NAME}", decode_leader_epochs)
-                latest = max(latest, 0 if epochs is None else epochs.latest_epoch or 0)
+            except CheckpointError as exc:
+                raise CheckpointError(f"{exc}. Start the server and stop it, or run `triolog repair`, then try again") from exc
+            latest = max(latest, 0 if epochs is None else epochs.latest_epoch or 0)
     return latest
 
 

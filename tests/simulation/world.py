@@ -17,16 +17,16 @@ from triolog.server.broker import Broker
 from triolog.server.storage.log.gaps import gap_at
 from triolog.server.system import clock as triolog_clock
 
-from tests.simulation.clients.consumer_members import ClassicMember, ConsumerMember
+from tests.simulation.clients.consumer_members import ClassicMember, ConsumerMember, MigratingMember, StreamsMember
 from tests.simulation.clients.drivers import Driver
 from tests.simulation.clients.hanging import Hanger
 from tests.simulation.clients.http_posts import HttpPoster
 from tests.simulation.clients.inhabitant import Inhabitant, KafkaConnection, Surroundings
 from tests.simulation.clients.kafka_transactions import KafkaMover, Mixer
-from tests.simulation.clients.members import NOBODY, GroupMember, committed_offset, everything
+from tests.simulation.clients.members import BEAT_S, NOBODY, GroupMember, committed_offset, everything
 from tests.simulation.clients.people import Administrator, Operator
 from tests.simulation.clients.producers import Bundler, KafkaProducer, NativeProducer
-from tests.simulation.clients.readers import Group, Looker, Reader, fetch
+from tests.simulation.clients.readers import Group, Looker, Reader, fetch, id_of
 from tests.simulation.clients.remaker import Namer, Remaker
 from tests.simulation.clients.security import Registrar
 from tests.simulation.clients.share_members import ShareMember
@@ -34,7 +34,19 @@ from tests.simulation.clients.topic_lives import Binder, Scribe, TopicOwner, Vis
 from tests.simulation.clients.transactions import Keeper, KeyedProducer, Mover, Pipe
 from tests.simulation.clocks import CLOCKS, HOLD_S
 from tests.simulation.device.disk import Device
-from tests.simulation.groups.events import CLASSIC, CONSUMERS, SHARERS, Settled, ShareGroupIs, StandsAt
+from tests.simulation.groups.events import (
+    CLASSIC,
+    CONSUMERS,
+    MIGRATING,
+    SHARERS,
+    STREAMS,
+    DeadLetter,
+    DeadLetters,
+    Returned,
+    Settled,
+    ShareGroupIs,
+    StandsAt,
+)
 from tests.simulation.groups.lives import SHARED
 from tests.simulation.history import ClockChecked, Damaged, Event, Found, Happened, History, Made, Refused, Stored, Wrong
 from tests.simulation.lives import LIVING, TopicLives
@@ -42,6 +54,7 @@ from tests.simulation.network import Network, Weather
 from tests.simulation.script import Script, Step
 from tests.simulation.seeded import run_seeded
 from tests.simulation.server import Server
+from tests.support.brokers import records_from
 from tests.support.kafka_wire import ask
 
 KINDS: Final[dict[str, type[Inhabitant]]] = {
@@ -69,6 +82,8 @@ KINDS: Final[dict[str, type[Inhabitant]]] = {
     CLASSIC: ClassicMember,
     CONSUMERS: ConsumerMember,
     SHARERS: ShareMember,
+    MIGRATING: MigratingMember,
+    STREAMS: StreamsMember,
     "driver": Driver,
     "mixer": Mixer,
 }
@@ -130,7 +145,7 @@ class World:
                     nursery.start_soon(inhabitant.run, by_name[who])
                 await operator.run(by_name.get("operator", []))
                 await self._calm(operator)
-            await settle(self, self.server, inhabitants.values())
+            await settle(self, operator, inhabitants.values())
         if limit.cancelled_caught:
             raise EndlessWorldError(f"seed {self.script.seed}: somebody still waits after {LIMIT_S:g} s")
         await self._restart(operator)
@@ -142,6 +157,7 @@ class World:
                 await inhabitant.judge_records(self.server.broker, namers)
         await self._read_everything()
         await self._look_at_last()
+        await look_at_dead_letters(self)
         await self.server.stop()
 
     def _operator(self) -> Operator:
@@ -280,8 +296,13 @@ def _simulate(script: Script, device: Device, history: History) -> None:
 
 SETTLING_LIMIT_S: Final = 120.0
 LOOK_S: Final = 1.0
+AWAY_MS: Final = 2500
+"""With a turn of a member before it, less than a session."""
+TURN_S: Final = 1.2 * BEAT_S
 IDLE_TURNS: Final = 3
 """In which a member of a share group gets nothing: then there is nothing for it."""
+QUEUE: Final = "dlq.in"
+"""Of records that the share group gives up."""
 LOCK_MS: Final = 6000
 """Longer than a member waits for an answer, so that it is told of no lock that is over."""
 
@@ -297,6 +318,11 @@ async def configure(world: Surroundings, broker: Broker, seed: str) -> None:
         "share.delivery.count.limit": str(limit),
         "share.partition.max.record.locks": rng.choice(("20", "2000")),
     }
+    letters = random.Random(f"{seed}/dead letters")
+    if letters.random() < 0.75:
+        await broker.topics.create(QUEUE, 2, {"errors.deadletterqueue.group.enable": "true", "segment.bytes": "3000"})
+        config |= {"errors.deadletterqueue.topic.name": QUEUE}
+        config |= {"errors.deadletterqueue.copy.record.enable": letters.choice(("true", "false"))}
     await broker.group_configs.change(SHARERS, lambda _: config)
     world.add(
         ShareGroupIs(
@@ -305,14 +331,20 @@ async def configure(world: Surroundings, broker: Broker, seed: str) -> None:
     )
 
 
-async def settle(world: Surroundings, server: Server, inhabitants: Iterable[Inhabitant]) -> None:
-    """Let all groups read to the end, one after the other."""
+async def settle(world: Surroundings, operator: Operator, inhabitants: Iterable[Inhabitant]) -> None:
+    """Let all groups read to the end, one after the other. Of clients with one instance id one is there."""
     by_group: dict[str, list[GroupMember | ShareMember]] = {}
+    instances: set[str] = set()
     for each in inhabitants:
         if isinstance(each, GroupMember | ShareMember):
-            by_group.setdefault(each.group, []).append(each)
+            members = by_group.setdefault(each.group, [])
+            instance = each.instance if isinstance(each, GroupMember) else None
+            if instance not in instances:
+                members.append(each)
+            if instance is not None:
+                instances.add(instance)
     for group, members in by_group.items():
-        settling = (_ShareSettling if group == SHARERS else _ConsumerSettling)(world, server, group, members)
+        settling = (_ShareSettling if group == SHARERS else _ConsumerSettling)(world, operator, group, members)
         await settling.run()
 
 
@@ -328,6 +360,23 @@ async def look_at_offsets(world: Surroundings, inhabitants: Iterable[Inhabitant]
     await kafka.close()
 
 
+async def look_at_dead_letters(world: Surroundings) -> None:
+    """What is in the queue of the share group goes into the history."""
+    broker = world.server.broker
+    assert broker is not None
+    if QUEUE not in broker.topics.names():
+        return
+    letters = []
+    for number in range(broker.topics.partition_count(QUEUE)):
+        for record in await records_from(broker, TopicPartition(QUEUE, number)):
+            said = {name.rpartition(".")[2]: bytes(value or b"").decode() for name, value in record.headers}
+            where = TopicPartition(said["topic"], int(said["partition"]))
+            copied = "" if record.value is None else id_of(record)
+            letters.append(DeadLetter(where, int(said["offset"]), "rejected" in said["message"], copied))
+    failed = sum(each.dead_letters_failed for each in world.server.share_counters)
+    world.add(DeadLetters(**_now(world), letters=tuple(letters), failed=failed))
+
+
 def _now(world: Surroundings) -> dict[str, Any]:
     return {"at_ms": world.at_ms(), "who": "reader of everything"}
 
@@ -335,7 +384,7 @@ def _now(world: Surroundings) -> dict[str, Any]:
 @attrs.define(eq=False)
 class _Settling:
     world: Surroundings
-    server: Server
+    operator: Operator
     group: str
     members: list[Any]
     kafka: KafkaConnection = attrs.field(init=False)
@@ -345,8 +394,8 @@ class _Settling:
 
     @property
     def broker(self) -> Broker:
-        assert self.server.broker is not None
-        return self.server.broker
+        assert self.operator.server.broker is not None
+        return self.operator.server.broker
 
     async def run(self) -> None:
         is_over, lacks = trio.Event(), "nobody has looked"
@@ -357,6 +406,8 @@ class _Settling:
             while lacks and trio.current_time() < deadline:
                 await trio.sleep(LOOK_S)
                 lacks = await self.lacks()
+            if not lacks:
+                await self.look_closer()
             is_over.set()
         self.world.add(Settled(**_now(self.world), group=self.group, lacks=lacks))
         await self.kafka.close()
@@ -364,6 +415,9 @@ class _Settling:
     async def lacks(self) -> str:
         """What the group has not come to yet."""
         raise NotImplementedError
+
+    async def look_closer(self) -> None:
+        """It has come to everything."""
 
 
 @attrs.define(eq=False)
@@ -379,6 +433,19 @@ class _ConsumerSettling(_Settling):
             return f"it is {state}, with {count} of {len(self.members)} members"
         return ""
 
+    async def look_closer(self) -> None:
+        """Let the first static member be away for a while, in which the server is killed."""
+        member = next((each for each in self.members if each.instance is not None), None)
+        if member is None or self.group == MIGRATING:
+            return
+        had, epochs = tuple(member.owned), tuple(each.epoch for each in self.members)
+        member.away_ms = AWAY_MS
+        await trio.sleep(TURN_S)
+        await self.operator.kill(0, 0)
+        await trio.sleep(AWAY_MS / 1000 + 3 * TURN_S)
+        after = {"has": tuple(member.owned), "epochs_after": tuple(each.epoch for each in self.members)}
+        self.world.add(Returned(**member.me(), had=had, epochs=epochs, **after))
+
     def _readable_end(self, where: TopicPartition) -> int:
         """Where readers come to: behind offsets that a log has lost at its end nothing leads on."""
         log = self.broker._manager.topics.actor(where).log
@@ -388,13 +455,12 @@ class _ConsumerSettling(_Settling):
         return end
 
     async def _state(self) -> tuple[str, int]:
-        if self.group == CLASSIC:
-            answer = await self.kafka.call(ask("DescribeGroups", groups=[self.group]), 5)
-        else:
-            answer = await self.kafka.call(ask("ConsumerGroupDescribe", group_ids=[self.group]), 1)
-        if answer is None:
-            return "not known", 0
-        return answer.groups[0].group_state, len(answer.groups[0].members)
+        for request, version in (StreamsMember.DESCRIBE, ConsumerMember.DESCRIBE, ("DescribeGroups", 5)):
+            which = {"groups" if request == "DescribeGroups" else "group_ids": [self.group]}
+            answer = await self.kafka.call(ask(request, **which), version)
+            if answer is not None and not answer.groups[0].error_code:
+                return answer.groups[0].group_state, len(answer.groups[0].members)
+        return "not known", 0
 
 
 @attrs.define(eq=False)

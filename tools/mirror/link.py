@@ -99,6 +99,10 @@ class MirrorLink:
     """Partitions that have failed, and when they are tried again."""
     _offsets: dict[tuple[str, TopicPartition], tuple[int, int, str | None]] = attrs.field(factory=dict)
     """What was committed here last."""
+    _epochs: dict[TopicPartition, int] = attrs.field(factory=dict)
+    """The leader epoch that the source began while it was copied, where the mirror agrees with it again since."""
+    _flagged: set[str] = attrs.field(factory=set)
+    """Topics that are among `troubles`."""
     _empty: dict[TopicPartition, int] = attrs.field(factory=dict)
     """Partitions whose source has no records up to its end, and that end."""
     _discover_at: float = -math.inf
@@ -124,7 +128,8 @@ class MirrorLink:
 
     async def run(self) -> None:
         """Copy until cancelled; a promotion ends it early."""
-        await self._broker.mirroring.load_cut()
+        if self.settings.internal_topics:  # else a promotion would go back to the last one that was taken with them
+            await self._broker.mirroring.load_cut()
         self._loaded.set()
         while True:
             self._scope, self._at_rest, self._again = trio.CancelScope(), trio.Event(), trio.Event()
@@ -145,7 +150,7 @@ class MirrorLink:
             await self._loaded.wait()
             asked = time.monotonic()
             with trio.move_on_after(SETTLE_S):
-                while self.state is MirrorState.COPYING and (self._complete_at or 0) < asked:
+                while self._may_copy_more() and (self._complete_at or 0) < asked:
                     self._cut_at = -math.inf if self._cut_at < asked else self._cut_at
                     await trio.sleep(SETTLE_POLL_S)
             self._scope.cancel()
@@ -159,6 +164,10 @@ class MirrorLink:
             self._note_aside(promotion.set_aside)
             self._ends.clear()
             return promotion
+
+    def _may_copy_more(self) -> bool:
+        """Return whether the source can be reached, or that is not known yet: the first connection is being made."""
+        return self.state is MirrorState.COPYING or (self.state is MirrorState.CONNECTING and not self.error)
 
     # ---- what it says of itself ------------------------------------------------------------------------------------------
 
@@ -251,6 +260,7 @@ class MirrorLink:
         tls = await trio.to_thread.run_sync(settings.tls_context) if settings.uses_tls else None
         source = Source([(each.host, each.port) for each in settings.source], tls, settings.login)
         self._agreed.clear()
+        self._epochs.clear()
         self._discover_at = offsets_at = -math.inf
         async with aclosing(source):
             while True:
@@ -290,6 +300,8 @@ class MirrorLink:
         if settings.internal_topics and topics and not source.is_triolog:
             raise LinkEndedError("the source is not a triolog. Remove internal_topics: committed offsets are copied without it")
         leaders: dict[TopicPartition, int] = {}
+        epochs: dict[str, int] = {}
+        troubles: dict[str, str] = {}
         for topic in topics:
             overrides = configs[topic.name]
             try:
@@ -298,14 +310,24 @@ class MirrorLink:
                     topic.name, topic.topic_id, partitions, overrides, settings.name, epoch=topic.epoch
                 )
                 self._note_aside(aside)
-            except RequestError as exc:
-                self._trouble(topic.name, exc.message)
+            except (RequestError, OSError, StorageError) as exc:
+                troubles[topic.name] = str(getattr(exc, "message", exc))
                 continue
-            self.troubles.pop(topic.name, None)
+            epochs[topic.name] = topic.epoch
             leaders |= {TopicPartition(topic.name, number): node for number, node in enumerate(topic.leaders)}
             (self._compacted.add if "compact" in overrides.get("cleanup.policy", "") else self._compacted.discard)(topic.name)
         for name in sorted({*mirroring.topics(settings.name)} - {each.name for each in topics}):
-            self._trouble(name, "the source does not have it; the mirror stays until you delete it")
+            is_left_out = is_internal(name) and not settings.internal_topics
+            why = "the source does not have it; the mirror stays until you delete it"
+            troubles[name] = "it is not copied without internal_topics" if is_left_out else why
+        for name in self._flagged - troubles.keys():
+            self.troubles.pop(name, None)
+        for name, why in troubles.items():
+            self._trouble(name, why)
+        self._flagged = set(troubles)
+        await mirroring.confirm_sources(epochs)
+        source.ids = {topic.name: topic.topic_id for topic in topics}
+        self._agreed -= {each for each, node in leaders.items() if self._leaders.get(each, node) != node}
         self._leaders = leaders
         self._ends = {each: end for each, end in self._ends.items() if each in leaders}
         for topic_partition in leaders:
@@ -330,28 +352,33 @@ class MirrorLink:
         """Copy up to where the source ends now."""
         self._round_begun = begun = time.monotonic()
         is_due = self.settings.internal_topics and begun >= self._cut_at + CUT_S
+        partitions = frozenset(self._leaders)
         ends = self._ends = await source.ends(self._leaders) if self._leaders else {}
         is_cut = is_due and await self._is_complete(source)  # of the ends
         for topic_partition in self._leaders.keys() - ends.keys():
             self._trouble(topic_partition, UNREADABLE)
             self._waiting[topic_partition] = time.monotonic() + PARTITION_PAUSE_S
         while behind := self._to_copy():
-            await self._fetch(source, behind, 0)
-            if self._agreed.issuperset(behind) and behind == {each: self._to_copy().get(each) for each in behind}:
+            answered = await self._fetch(source, behind, 0)
+            is_read = answered.issuperset(behind) and self._agreed.issuperset(behind)
+            if is_read and behind == {each: self._to_copy().get(each) for each in behind}:
                 self._empty |= {each: ends[each] for each in behind}  # a truncation has left offsets without records
-        if self._waiting or (is_due and not is_cut):
+        here = self._broker.mirroring.ends(self.settings.name) if is_cut else dict(ends)
+        if self._waiting or not partitions == ends.keys() <= here.keys() or (is_due and not is_cut):
             return
         if is_cut and ends:
-            log = self._broker.mirroring.log
-            await self._broker.mirroring.note_cut({each: min(end, log(each).log_end_offset) for each, end in ends.items()})
+            # Topics that the source does not have stay whole, but no coordinator goes back to a state of another time.
+            others = {each: end for each, end in here.items() if not is_internal(each.topic)}
+            await self._broker.mirroring.note_cut(others | {each: min(end, here[each]) for each, end in ends.items()})
             self._cut_at = begun
         self._finish_round(begun)
 
     async def _is_complete(self, source: Source) -> bool:
         """Return whether the source has no partition that the ends of this round lack: it may be part of a transaction, or have
         the coordinators' state of one."""
-        found = {each.name: len(each.leaders) for each in await source.topics() if self.settings.matches(each.name)}
-        if found == Counter(each.topic for each in self._leaders):
+        topics = [each for each in await source.topics() if self.settings.matches(each.name)]
+        is_same = all(source.ids.get(each.name) == each.topic_id for each in topics)
+        if is_same and {each.name: len(each.leaders) for each in topics} == Counter(each.topic for each in self._leaders):
             return True
         self._discover_at = -math.inf
         return False
@@ -384,12 +411,13 @@ class MirrorLink:
         else:
             await trio.sleep(LONG_POLL_MS / 1000)
 
-    async def _fetch(self, source: Source, positions: Mapping[TopicPartition, int], wait_ms: int) -> None:
+    async def _fetch(self, source: Source, positions: Mapping[TopicPartition, int], wait_ms: int) -> set[TopicPartition]:
+        """Copy what the source returns, and return the partitions that it has read. A source that throttles reads none."""
         unknown = [each for each in positions if each not in self._agreed]
         for topic_partition in unknown:
             await self._guarded(topic_partition, self._agree, source, topic_partition)
         if unknown:
-            return
+            return set()
         begun, before = time.monotonic(), self.copied_bytes
         found = await source.fetch(positions, self._leaders, max_wait_ms=wait_ms, max_bytes=self.settings.fetch_bytes)
         limit = trio.CapacityLimiter(APPENDS_AT_ONCE)
@@ -404,6 +432,7 @@ class MirrorLink:
         if self.settings.max_bytes_per_second:
             due_s = (self.copied_bytes - before) / self.settings.max_bytes_per_second
             await trio.sleep(max(0.0, due_s - (time.monotonic() - begun)))
+        return {topic_partition for topic_partition, data in found if not data.error_code}
 
     async def _take(self, topic_partition: TopicPartition, data: FetchPartitionData) -> None:
         mirroring = self._broker.mirroring
@@ -413,13 +442,26 @@ class MirrorLink:
         if data.error_code:
             self._leaders.pop(topic_partition, None)
             self._ends.pop(topic_partition, None)
+            self._agreed.discard(topic_partition)
             raise RequestError(f"{UNREADABLE}: {named(data.error_code)}", ErrorCode.UNKNOWN_SERVER_ERROR)
         if data.records:
+            if self._begins_epoch(topic_partition, data):
+                self._agreed.discard(topic_partition)
+                return
             before = mirroring.log(topic_partition).log_end_offset
             self.copied_bytes += await mirroring.append(topic_partition, data.records)
             self.copied_offsets += mirroring.log(topic_partition).log_end_offset - before
         if data.log_start_offset > mirroring.log(topic_partition).log_start_offset:
             await mirroring.raise_log_start(topic_partition, data.log_start_offset)
+
+    def _begins_epoch(self, topic_partition: TopicPartition, data: FetchPartitionData) -> bool:
+        """Return whether the source has another leader epoch now, so the log before it may be another one too (KIP-320)."""
+        log = self._broker.mirroring.log(topic_partition)
+        epoch = next((header.partition_leader_epoch for header, _ in iter_batches(data.records or b"")), 0)
+        if epoch <= self._epochs.get(topic_partition, log.leader_epoch) or log.log_start_offset == log.log_end_offset:
+            return False
+        self._epochs[topic_partition] = epoch
+        return True
 
     # ---- agreeing --------------------------------------------------------------------------------------------------------
 
@@ -459,7 +501,7 @@ class MirrorLink:
             _, own_end = log.leader_epochs.end_offset_for(found.epoch, log.log_end_offset)
             return max(min(found.end_offset, own_end), log.log_start_offset)
         target = min(found.end_offset, log.log_end_offset)
-        if target < log.log_end_offset or topic_partition.topic in self._compacted or is_internal(topic_partition.topic):
+        if target < log.log_end_offset:
             return target
         if await self._is_same(source, topic_partition, leader, newest):
             return target
@@ -474,19 +516,27 @@ class MirrorLink:
         return max(high, log.log_start_offset)
 
     async def _is_same(self, source: Source, topic_partition: TopicPartition, leader: int, header: BatchHeader) -> bool:
-        """Return whether the source has the batch. One that it has deleted counts as the same. Raises RequestError when it
-        cannot be compared now: a new leader returns nothing before it knows its high watermark."""
+        """Return whether the source has the batch. One that it has deleted counts as the same, and of a compacted topic so does
+        one with other records at the same offsets. Raises RequestError when it cannot be compared now: a new leader returns
+        nothing before it knows its high watermark."""
+        is_compacted = topic_partition.topic in self._compacted or is_internal(topic_partition.topic)
         positions, leaders = {topic_partition: header.base_offset}, {topic_partition: leader}
-        [(_, data)] = await source.fetch(positions, leaders, max_wait_ms=0, max_bytes=1)
+        found = await source.fetch(positions, leaders, max_wait_ms=0, max_bytes=1)
+        if not found:
+            raise RequestError(f"{UNREADABLE}: it throttles", ErrorCode.UNKNOWN_SERVER_ERROR)
+        [(_, data)] = found
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             return True
-        if data.error_code or not data.records:
+        if data.error_code or not (data.records or is_compacted):
             why = named(data.error_code) if data.error_code else f"no records at offset {header.base_offset} yet"
             raise RequestError(f"{UNREADABLE}: {why}", ErrorCode.UNKNOWN_SERVER_ERROR)
-        for theirs, _ in iter_batches(data.records):
+        for theirs, _ in iter_batches(data.records or b""):
             if theirs.next_offset > header.base_offset:
-                return (theirs.base_offset, theirs.crc) == (header.base_offset, header.crc)
-        return False
+                if is_compacted and theirs.base_offset >= header.next_offset:
+                    return True
+                is_aligned = (theirs.base_offset, theirs.next_offset) == (header.base_offset, header.next_offset)
+                return is_aligned and (is_compacted or theirs.crc == header.crc)
+        return is_compacted
 
     # ---- committed offsets -----------------------------------------------------------------------------------------------
 

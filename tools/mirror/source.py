@@ -47,12 +47,12 @@ MAX_RESPONSE_BYTES: Final = 128 * MIB
 """The largest response. A batch above `fetch_bytes` comes whole."""
 RECEIVE_BYTES: Final = 256 * 1024
 HIGHEST: Final = {
-    ApiKey.FETCH: 12,
+    ApiKey.FETCH: 13,
     ApiKey.METADATA: 12,
     ApiKey.OFFSET_FETCH: 9,
     ApiKey.LIST_OFFSETS: 7,
 }
-"""Later versions name topics by id, or say nothing more."""
+"""Later versions say nothing more. A fetch names topics by id since 13, so a topic that was created again is another one."""
 LOWEST: Final = {ApiKey.METADATA: 10, ApiKey.OFFSET_FETCH: 8, ApiKey.FIND_COORDINATOR: 4}
 """Earlier versions have no topic ids, or one group in a request. Kafka has these since 2.8 and 3.0."""
 CONSUMER: Final = -1
@@ -64,6 +64,8 @@ READ_UNCOMMITTED: Final = 0
 LATEST: Final = -1
 TRIOLOG_KEY: Final = "durability"
 EARLIEST: Final = -2
+NO_ID: Final = bytes(16)
+THROTTLED_S: Final = 0.1
 
 
 class SourceError(Exception):
@@ -209,6 +211,8 @@ class Source:
     nodes: dict[int, tuple[str, int]] = attrs.field(factory=dict)
     _connections: dict[tuple[str, int], Connection] = attrs.field(factory=dict)
     _first: Connection | None = None
+    ids: dict[str, bytes] = attrs.field(factory=dict)
+    """Of the topics that are fetched, by name."""
     is_triolog: bool = False
     """Whether a topic has a key that Kafka does not have; known after `configs`."""
 
@@ -243,6 +247,11 @@ class Source:
         if address not in self._connections:
             self._connections[address] = await Connection.open(*address, self._tls, self._login)
         return self._connections[address]
+
+    def _led(self, partitions: Mapping[TopicPartition, int]) -> dict[int, list[TopicPartition]]:
+        """Return the partitions by leader, without those whose leader is not in the cluster now."""
+        by_node = _by_node(partitions)
+        return by_node if len(self.nodes) == 1 else {node: each for node, each in by_node.items() if node in self.nodes}
 
     async def topics(self) -> list[SourceTopic]:
         """Return all topics that can be read now. Raises SourceError."""
@@ -288,7 +297,7 @@ class Source:
 
     async def _offsets(self, partitions: Mapping[TopicPartition, int], timestamp: int) -> dict[TopicPartition, int]:
         found = {}
-        for node, of_node in _by_node(partitions).items():
+        for node, of_node in self._led(partitions).items():
             request = _new(
                 ListOffsetsRequest,
                 replica_id=CONSUMER,
@@ -319,7 +328,8 @@ class Source:
     ) -> list[tuple[TopicPartition, FetchPartitionData]]:
         """Read from these offsets on, at all brokers beside each other. Raises SourceError."""
         found: list[tuple[TopicPartition, FetchPartitionData]] = []
-        by_node = _by_node({each: leaders[each] for each in positions})
+        by_node = self._led({each: leaders[each] for each in positions})
+        names = {topic_id: name for name, topic_id in self.ids.items()}
 
         async def fetch(node: int, partitions: list[TopicPartition]) -> None:
             request = _new(
@@ -332,6 +342,7 @@ class Source:
                     _new(
                         FetchTopic,
                         topic=name,
+                        topic_id=self.ids.get(name, NO_ID),
                         partitions=[
                             _new(
                                 FetchPartition,
@@ -348,8 +359,11 @@ class Source:
             answer = await (await self._node(node)).call(request, timeout_s=CALL_S + max_wait_ms / 1000)
             if answer.error_code:
                 raise SourceError(f"fetch: {named(answer.error_code)}")
+            if not answer.responses:  # Kafka throttles so
+                await trio.sleep(max(answer.throttle_time_ms / 1000, THROTTLED_S))
             for topic in answer.responses:
-                found.extend((TopicPartition(topic.topic, each.partition_index), each) for each in topic.partitions)
+                name = topic.topic or names.get(topic.topic_id, "")
+                found.extend((TopicPartition(name, each.partition_index), each) for each in topic.partitions)
 
         errors: list[SourceError] = []
 

@@ -5,6 +5,7 @@
 | `<20 digits>.log` `.index` `.timeindex` `.txnindex` | files of a segment |
 | `<20 digits>.snapshot` `.batches` | producers at that offset |
 | `<file>.corrupt-<position>`, `<file>.corrupt` | bytes that recovery or repair set aside |
+| `<20 digits>.log.aside-<offset>` | records that a mirror set aside |
 | `... .deleted` `.cleaned` `.swap` `.tmp` | left over by something that was cut off |
 | `leader-epoch-checkpoint` `partition.metadata` `quarantine-checkpoint` `derived.json` | small files |
 | anything else | foreign |
@@ -45,7 +46,7 @@ from .topics_file import left_over
 
 _SMALL_FILES: Final = frozenset({LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, QUARANTINE_FILE, DERIVED_FILE})
 _LEFTOVER_SUFFIXES: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX)
-_SET_ASIDE: Final = re.compile(r".+\.corrupt(?:-\d+(?:\.\d+)?)?")
+_SET_ASIDE: Final = re.compile(r".+(?:\.corrupt(?:-\d+(?:\.\d+)?)?|\.aside-\d+(?:\.\d+)?)")
 
 
 @attrs.frozen

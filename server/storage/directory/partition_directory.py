@@ -18,9 +18,11 @@ from ..disk.checkpoints import (
     encode_uuid,
     maybe_read,
 )
+from ..disk.diskops import drive
 from ..disk.filesystem import FileSystem, read_at, replace_file, sync_file
 from ..disk.paths import LOG_SUFFIX, base_offset_of, segment_file
 from ..errors import LogDirectoryError, StorageError
+from ..log.changes import raise_leader_epoch
 from ..log.log import Log
 from ..recovery.recovery import OpenLog, open_log
 
@@ -29,8 +31,8 @@ _LOOK_BYTES: Final = MIB
 """Of a log that must be empty; where its first batch is not zeros there is something."""
 
 
-def create_partition(fs: FileSystem, request: OpenLog, topic_id: uuid.UUID) -> Log:
-    """Make the directory and open the empty log in it.
+def create_partition(fs: FileSystem, request: OpenLog, topic_id: uuid.UUID, leader_epoch: int = 0) -> Log:
+    """Make the directory and open the empty log in it, in a leader epoch.
 
     Raises LogDirectoryError when records lie there already, or may. After an OSError the directory can be deleted: nothing in
     it is anybody's.
@@ -41,6 +43,8 @@ def create_partition(fs: FileSystem, request: OpenLog, topic_id: uuid.UUID) -> L
     path = f"{request.directory}/{PARTITION_METADATA_FILE}"
     replace_file(fs, path, metadata, durable=False)
     log = open_log(fs, request)
+    if leader_epoch:
+        drive(fs, raise_leader_epoch(log, above=leader_epoch - 1))
     if request.sync_metadata:
         sync_file(fs, path)
         fs.sync_directory(request.directory)

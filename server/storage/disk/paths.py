@@ -58,6 +58,7 @@ INTERNAL_TOPICS: Final = PRUNED_TOPICS | {"__consumer_offsets", "__transaction_s
 """Topics in which the server keeps state of its own."""
 
 _MAX_DIRECTORY_CHARS: Final = 255
+_AFTER_NAME_CHARS: Final = 16
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
 _MARKED_DIRECTORY = re.compile(r"(\S+)-(\S+)\.(\S+)-(delete|stray|future)")
 
@@ -108,6 +109,13 @@ def marked_directory(topic_partition: TopicPartition, suffix: str) -> str:
     """A new unique directory name for a partition on its way out; at most 255 characters, the topic part is cut."""
     tail = f"-{topic_partition.partition}.{uuid.uuid4().hex}{suffix}"
     return topic_partition.topic[: _MAX_DIRECTORY_CHARS - len(tail)] + tail
+
+
+def file_beside(topic_partition: TopicPartition, name: str) -> str:
+    """Return the name of a file in the log directory for a file of a partition, short enough for a number and `.tmp` after it;
+    the topic is cut."""
+    tail = f"-{topic_partition.partition}.{name}"
+    return topic_partition.topic[: _MAX_DIRECTORY_CHARS - len(tail) - _AFTER_NAME_CHARS] + tail
 
 
 def is_marked(directory: str) -> bool:

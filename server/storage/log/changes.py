@@ -130,10 +130,13 @@ def reconfigure(log: Log, *, config: LogConfig) -> Procedure[None]:
         log.commit_flush(plan)
 
 
-def raise_leader_epoch(log: Log, above: int = 0) -> Procedure[int]:
-    """Begin the epoch after the latest one, and after `above`. Batches that are appended from now on carry it. The log changes
-    when the file does."""
-    epoch = max(log.leader_epoch, above) + 1
+def raise_leader_epoch(log: Log, above: int | None = None) -> Procedure[int]:
+    """Begin the epoch after the latest one. Batches that are appended from now on carry it. The log changes when the file does.
+
+    `above`: begin the epoch after this one and that of the last batch. An epoch without a batch does not count then.
+    """
+    latest = log.leader_epoch if above is None else max(above, log.leader_epochs.epoch_for_offset(log.log_end_offset - 1) or 0)
+    epoch = latest + 1
     log.leader_epochs.assign(epoch, log.log_end_offset)
     yield from log.write_leader_epochs()
     log.changed()

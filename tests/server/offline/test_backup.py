@@ -90,6 +90,21 @@ def test_sealed_segments_are_hard_links_and_the_active_one_is_a_copy(logs: Stopp
     assert first.linked_files >= 3 * len(sealed)
 
 
+@pytest.mark.parametrize("links", [True, False])
+def test_records_that_a_mirror_has_set_aside_are_in_the_copy(logs: StoppedLogs, tmp_path: Path, links: bool) -> None:
+    """A file in the log directory may be larger than any small file."""
+    beside, inside = f"orders-0.{0:020}.log.aside-4", f"{7:020}.log.aside-9.2"
+    with (logs.path / beside).open("wb") as file:
+        file.truncate(checkpoints.MAX_CHECKPOINT_BYTES + 1)
+    (logs.partition() / inside).write_bytes(b"records")
+    made(planned(logs), tmp_path / "copy", links=links)
+    assert (tmp_path / "copy" / beside).stat().st_size == checkpoints.MAX_CHECKPOINT_BYTES + 1
+    assert (tmp_path / "copy" / str(PARTITION) / inside).read_bytes() == b"records"
+    found = verified(tmp_path / "copy")
+    assert found.damages == []
+    assert [finding.check for finding in found.remarks if finding.file.endswith(inside)] == ["quarantine"]
+
+
 class NoLinks(OsFileSystem):
     def link(self, source: str, target: str) -> None:
         raise OSError(errno.EACCES, "links are refused", target)

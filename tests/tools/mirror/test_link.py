@@ -458,7 +458,8 @@ async def test_an_append_that_is_under_way_at_a_promotion_is_done_before_the_log
             with fs.hold("write", ".log", most=1) as gate:
                 await source.append(ORDERS, "two")
                 await gate.reached()
-                link.state = MirrorState.CONNECTING  # as with a source that cannot be reached, which nobody waits for
+                # As with a source that cannot be reached, which nobody waits for.
+                link.state, link.error = MirrorState.CONNECTING, "no route"
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(partial(link.promote, accept_incomplete=False))
                     await trio.testing.wait_all_tasks_blocked()
