@@ -93,6 +93,8 @@ class Broker:
             asked = [(each, link.qos) for each in filters]
 
         def subscribed(client: Any, data: Any, packet_id: int, codes: list[Any], properties: Any) -> None:
+            if len(codes) != len(filters):
+                raise TryAgainError(f"{self} answers a subscription to {len(filters)} filters with {len(codes)} codes")
             self.refused = {each: str(code) for each, code in zip(filters, codes, strict=True) if code.value >= NOT_KEPT}
             self.granted_qos = min((code.value for code in codes if code.value < NOT_KEPT), default=link.qos)
 

@@ -17,6 +17,8 @@ import attrs
 from .file_position import CHECKED_BYTES, MARK_S, MAX_MARKS, FileId, FilePosition, Mark, digest
 
 CHUNK_BYTES: Final = 256 * 1024
+PIECES_AT_ONCE: Final = 64
+"""Of a line above the limit: a sparse file may have one of many TB, and the link is to stop meanwhile."""
 LINES_AT_ONCE: Final = 20_000
 """Of a read: a line costs some hundred bytes of memory, however short it is."""
 
@@ -85,7 +87,11 @@ class FollowedFile:
 
     @property
     def is_deleted(self) -> bool:
-        return os.fstat(self._fd).st_nlink == 0
+        """Return whether it is known that the file has no name any more."""
+        try:
+            return os.fstat(self._fd).st_nlink == 0
+        except OSError:
+            return False
 
     @property
     def size(self) -> int:
@@ -156,18 +162,17 @@ class FollowedFile:
     def _read_long(self, data: bytes, *, is_ending: bool) -> list[Line]:
         """The line is above the limit: look for its end, a chunk at a time."""
         searched = max(self._long_end, self.offset + len(data))
-        tail = self._long_tail or data[-CHECKED_BYTES:]
-        while chunk := os.pread(self._fd, CHUNK_BYTES, searched):
+        tail, found = self._long_tail or data[-CHECKED_BYTES:], 0
+        for _ in range(PIECES_AT_ONCE):
+            chunk = os.pread(self._fd, CHUNK_BYTES, searched)
             found = chunk.find(b"\n") + 1
             tail = (tail + (chunk[:found] if found else chunk))[-CHECKED_BYTES:]
             searched += found or len(chunk)
-            if found:
+            if found or not chunk:
                 break
-        else:
-            found = 0
         self._check()
         self._long_end, self._long_head, self._long_tail = searched, data[:CHECKED_BYTES], tail
-        if not found and not is_ending:
+        if not found and (chunk or not is_ending):
             return []
         size = searched - self.offset - (1 if found else 0)
         return [Line(self, self.offset, searched, data[: self.max_line_bytes], size)]

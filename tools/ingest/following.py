@@ -138,7 +138,10 @@ class Following:
         return file.is_rotated and now_s - file.changed_s >= self.link.finish_s
 
     def _is_finished(self, file: FollowedFile) -> bool:
-        return self._is_quiet(file, self.clock_s()) and file.size <= file.offset
+        try:
+            return self._is_quiet(file, self.clock_s()) and file.size <= file.offset
+        except OSError:  # NFS has no file any more that was deleted elsewhere
+            return True
 
     def _restore(self, file: FollowedFile, position: FilePosition | None) -> None:
         if position is None:

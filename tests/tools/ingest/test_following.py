@@ -293,6 +293,25 @@ def test_a_device_error_of_one_file_stops_no_other_and_its_position_stays(
     assert ingesting.settle() == [b"3"]
 
 
+def test_a_file_that_nfs_has_forgotten_is_closed_and_stops_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone, fstat = tmp_path / "gone.log", os.fstat
+    append(gone, b"1\n")
+    ingesting = Ingesting(link_of(tmp_path / "*.log"))
+    ingesting.settle()
+    [file] = ingesting.following._files.values()
+    gone.unlink()
+
+    def stale(fd: int) -> os.stat_result:
+        if fd == file._fd:
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        return fstat(fd)
+
+    monkeypatch.setattr(followed_file.os, "fstat", stale)
+    append(tmp_path / "other.log", b"2\n")
+    assert ingesting.settle(60) == [b"2"]
+    assert file not in ingesting.following._files.values()
+
+
 def test_many_short_lines_come_in_batches_of_a_limited_number(tmp_path: Path) -> None:
     append(tmp_path / "a.log", b"\n" * 50_000 + b"last\n")
     ingesting = Ingesting(link_of(tmp_path / "a.log"))
@@ -319,6 +338,25 @@ def test_a_line_above_the_limit_comes_cut_and_the_file_continues(tmp_path: Path,
     ingesting.kill()
     append(path, b"3\n")
     assert ingesting.settle() == [b"3"]
+
+
+def test_a_very_long_line_is_searched_piece_by_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a link stops in time, whatever is in a file."""
+    monkeypatch.setattr(followed_file, "PIECES_AT_ONCE", 2)
+    path = tmp_path / "a.log"
+    path.touch()
+    os.truncate(path, 10 * followed_file.CHUNK_BYTES)  # sparse, as after a truncation under a program that keeps its offset
+    append(path, b"end\n2\n")
+    ingesting = Ingesting(link_of(path))
+    found = [ingesting.following.read() for _ in range(5)]
+    assert found[:4] == [[]] * 4
+    assert found[4][0].size == 10 * followed_file.CHUNK_BYTES + 3
+    ingesting.kill()
+    for _ in range(7):
+        lines = ingesting.following.read()
+        ingesting.commit(lines)
+        ingesting.following.stored(lines)
+    assert ingesting.values() == [b"\0" * MAX_LINE, b"2"]
 
 
 def test_directories_and_globs_find_files_that_are_made_later(tmp_path: Path) -> None:

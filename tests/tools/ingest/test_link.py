@@ -262,6 +262,17 @@ def test_a_dead_letter_above_the_limit_of_its_topic_is_cut_until_it_fits(qos: in
             assert counts(link, "dead_letter_records", "state") == (2, "running")
 
 
+def test_a_suback_for_another_number_of_filters_is_a_failure_with_a_reason() -> None:
+    with scripted() as (broker, server):
+        link = broker.link(server)
+        with Running(link), broker.accept() as peer:
+            peer.accept_session(session=False)
+            asked = peer.expect(SUBSCRIBE)
+            peer._send(0x90, asked.body[:2] + b"\0\1\1")
+            until(lambda: "1 filters with 2 codes" in (link.progress.snapshot()["error"] or ""), "the error")
+            assert "unhandled" not in link.progress.snapshot()["error"]
+
+
 def test_any_text_of_a_user_property_is_stored() -> None:
     """paho refuses some of them, and the broker would send such a message again and again."""
     texts = ["\ufeffC", "\0", "\u00e4", ""]
