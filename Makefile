@@ -181,12 +181,14 @@ ZIPAPP_EXTRAS := cli,metrics
 zipapp: dist
 	rm -rf build/zipapp
 	mkdir -p build/zipapp/all
+	wheel="$$(ls dist/*.whl)[$(ZIPAPP_EXTRAS)]"; \
 	for version in $(PYTHONS); do \
-		$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --only-binary :all: \
-			--python-version $$version --target build/zipapp/$$version "$$(ls dist/*.whl)[$(ZIPAPP_EXTRAS)]" && \
-		cp -R build/zipapp/$$version/. build/zipapp/all || exit 1; \
+		target=build/zipapp/$$version; options="--quiet --only-binary :all: --python-version $$version --target $$target"; \
+		$(BIN)/uv pip install --python $(BIN)/python $$options "$$wheel" || { rm -rf $$target; \
+			$(BIN)/python -m pip install --disable-pip-version-check --no-compile $$options "$$wheel"; } && \
+		cp -R $$target/. build/zipapp/all || exit 1; \
 	done
-	rm -rf build/zipapp/all/bin build/zipapp/all/*.dist-info/direct_url.json
+	cd build/zipapp/all && rm -rf bin .lock *.dist-info/direct_url.json *.dist-info/uv_cache.json
 	$(BIN)/shiv --site-packages build/zipapp/all --compressed --reproducible --extend-pythonpath \
 		--python '/usr/bin/env python3' --entry-point triolog.tools.cli:run --output-file build/zipapp/triolog.pyz
 	$(BIN)/python packaging/guarded_zipapp.py build/zipapp/triolog.pyz build/triolog.pyz $(PYTHONS)

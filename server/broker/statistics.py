@@ -208,7 +208,7 @@ class Collector:
             group_gap_passes=passes.groups,
             unsynced_records=self.unsynced_records,
             waiting_appends=self.waiting_appends,
-            open_transactions=self.coordinators.transactions.ids.open_count,
+            open_transactions=self.coordinators.transactions.ids.open_count + self.coordinators.hanging.count,
             disk=disk.statistics(),
             task_errors=dict(disk.errors.counts),
             directories=spaces,

@@ -216,10 +216,15 @@ def _asks_who_it_is(config: BrokerConfig, security: ListenerSecurity, client_aut
     return security.has_sasl and not config.sasl_oauthbearer_unsecured_tokens
 
 
+def registry_needs_login(config: BrokerConfig) -> bool:
+    """Return whether requests to the schema registry need a user: another listener has logins."""
+    return any(each.has_sasl for each in (config.kafka_security, config.native_security, config.http_security))
+
+
 def _has_registry_logins(config: BrokerConfig) -> bool:
     """Return whether the registry may send passwords as they are: it requires a login, and no other listener encrypts."""
-    listeners = config.kafka_security, config.native_security
-    return any(each.has_sasl for each in listeners) and not any(each.has_tls for each in listeners)
+    listeners = config.kafka_security, config.native_security, config.http_security
+    return registry_needs_login(config) and not any(each.has_tls for each in listeners)
 
 
 def check_exposure(config: BrokerConfig, addresses: Mapping[str, Address | None]) -> tuple[str, ...]:

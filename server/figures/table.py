@@ -194,7 +194,7 @@ FIGURES: Final[tuple[Figure, ...]] = (
         _gauge("group_lag", "lag", "Records that a group has not read of a partition."),
         _gauge("group_offset", "offset", "The offset that a group has committed for a partition."),
     ),
-    _gauge("open_transactions", "broker.open_transactions", "Transactional ids with an open transaction."),
+    _gauge("open_transactions", "broker.open_transactions", "Open transactions: of transactional ids, and hanging ones without an owner."),
     *_of("outcome", lambda told: _items(attrs.asdict(told.shares.counters)),
         _counter("share_records", "", "Records delivered to members of share groups, by their outcome."),
     ),

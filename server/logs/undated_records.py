@@ -12,7 +12,7 @@ last trusted, or at the start. Nothing is written while the clock stays as it is
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final
@@ -91,18 +91,18 @@ class UndatedRecords:
             path = f"{directory.path}/{CLOCK_FILE}"
             try:
                 state = maybe_read(directory.fs, path, decode_clock)
-            except CheckpointError as exc:
-                LOGGER.warning("%s: treating all records as undated", exc)
+            except (CheckpointError, OSError) as exc:
+                LOGGER.warning("cannot read %s, treating all records as undated: %s", path, exc)
                 state = UNREADABLE
             found += [] if state is None else [state]
         return max(found, key=lambda state: (state.generation, state is UNREADABLE))
 
     def _mark_logs(self, state: ClockState) -> None:
-        ranges = dict(state.ranges)
+        ranges = state.ranges
         for key, hosted in self._logs():
             log = hosted.actor.log
-            undated = ranges.pop(key, ())
-            if state.suspended is not None and not (undated and undated[-1].is_open):
+            undated = ranges.get(key, ())
+            if state.suspended is not None:
                 undated = opened(undated, 0)
             # A power cut may have cut the log back below the mark.
             log.undated = tuple(
@@ -110,8 +110,16 @@ class UndatedRecords:
                 for each in undated
             )
             log.trusted_from = log.log_end_offset
-        served = {encode_uuid(hosted.topic.topic_id) for hosted in self.topics}
-        self._absent = {key: undated for key, undated in ranges.items() if key[0] in served}
+        self._absent = dict(self._offline(ranges, is_open=state.suspended is not None))
+
+    def _offline(self, ranges: Mapping[LogKey, Undated], *, is_open: bool) -> Iterator[tuple[LogKey, Undated]]:
+        """Yield what is known of logs that cannot be served. `is_open`: the clock was not trusted before this start."""
+        for hosted in self.topics:
+            for number, partition in enumerate(hosted.partitions):
+                key = encode_uuid(hosted.topic.topic_id), number
+                undated = opened(ranges.get(key, ()), 0) if is_open else ranges.get(key, ())
+                if not partition.has_actor and undated:
+                    yield key, undated
 
     def _newest(self) -> tuple[int, str]:
         """Return a time that the clock had reached before this start, and the evidence."""

@@ -10,7 +10,7 @@ open transaction. Where that lies below the log start a snapshot may say less: a
 the `.batches` beside it, which Kafka does not write, the batches before. Where the log does not tell
 the whole story (it was compacted, starts in the middle without a snapshot, or is damaged), only the file itself is checked,
 which carries a CRC. So is one that lies below the first segment: a start wrote it in the middle of a segment that retention has
-taken, and the next start deletes it, as in Kafka.
+taken, and the next start deletes it, as in Kafka. It reads a newer one, so an unreadable one there is a remark.
 """
 
 from __future__ import annotations
@@ -164,8 +164,9 @@ class SnapshotCheck:
 
     def starting_state(self, first_offset: int) -> tuple[ProducerState, bool]:
         """The state at the first segment's base offset, and whether it is known: from its snapshot, or that of an empty log."""
+        is_newest_below = bool(self._pending) and self._pending[0] < first_offset
         while self._pending and self._pending[-1] < first_offset:
-            self._read(self._pending.pop())
+            self._read(self._pending.pop(), is_read=is_newest_below)
         self.due = self._pending[-1] if self._pending else _NONE_DUE
         if first_offset not in self._pending:
             return ProducerState(first_offset), first_offset == 0
@@ -195,14 +196,15 @@ class SnapshotCheck:
             path = snapshot_path(self._directory, offset)
             self._reporter.damage(CHECK, path, f"is of an offset that the log does not have: it ends at {log_end_offset}")
 
-    def _read(self, offset: int, *, report: bool = True) -> list[ProducerEntry] | None:
+    def _read(self, offset: int, *, report: bool = True, is_read: bool = True) -> list[ProducerEntry] | None:
+        """Return the entries; None for damage, which is reported. `is_read`: a start may read the file."""
         path = snapshot_path(self._directory, offset)
         try:
             data = read_small(self._fs, path)
             entries = decode_snapshot(path, data)
         except (CorruptSnapshotError, ValueError) as exc:
             if report:
-                self._reporter.damage(CHECK, path, str(exc))
+                self._report(path, exc, is_read=is_read)
             return None
         if not any(entry.batches for entry in entries):
             return entries  # nobody looks beside it then
@@ -214,8 +216,14 @@ class SnapshotCheck:
             pass
         except (CorruptSnapshotError, ValueError) as exc:
             if report:
-                self._reporter.damage(CHECK, path, str(exc))
+                self._report(path, exc, is_read=is_read)
         return entries
+
+    def _report(self, path: str, error: Exception, *, is_read: bool) -> None:
+        if is_read:
+            self._reporter.damage(CHECK, path, str(error))
+        else:
+            self._reporter.remark(CHECK, path, f"{error}. It is below the first segment: the next start removes it")
 
 
 def _difference(

@@ -23,6 +23,7 @@ from ...protocol.errors import SaslAuthenticationError
 from ...protocol.kafka.authorization import AclOperation, ResourceType
 from ...protocol.types import ANONYMOUS
 from ..broker import Broker
+from ..config.broker_settings import registry_needs_login
 from ..listeners.connections.session import USER_PREFIX
 from ..listeners.connections.transport import host_of
 from ..listeners.http.access import HttpRequest
@@ -61,7 +62,7 @@ class Client:
 async def identify(broker: Broker, request: HttpRequest) -> Client:
     """Return the client of a request, who pays for what it adds. Raises RegistryError."""
     config, host, begin_s = broker.config, host_of(request.peer), trio.current_time()
-    if not (config.kafka_security.has_sasl or config.native_security.has_sasl):
+    if not registry_needs_login(config):
         PAYER.set(new_payer(host))
         return Client(broker, ANONYMOUS, host)
     authorization = request.headers.get("authorization", "")

@@ -5,7 +5,7 @@ Source: the API reference of Confluent's Schema Registry, version 8.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -33,7 +33,7 @@ from .errors import (
 from .formats.parsed import PROTOBUF, Parsed
 from .formats.parsing import serialized
 from .records import CONFIG, DELETE_SUBJECT, MODE, Reference, StoredSchema, Written, subject_key, subject_record
-from .state import IMPORT, READONLY, READONLY_OVERRIDE, READWRITE, Config, Schemas, size_of
+from .state import IMPORT, READONLY, READONLY_OVERRIDE, READWRITE, Config, Schemas, size_of, size_of_settings
 from .topic import SchemasTopic
 
 MAX_VERSIONS: Final = 1_000
@@ -79,10 +79,7 @@ class Registry:
             if schemas.effective_mode(subject) != IMPORT:
                 await self._check_compatible(schemas, subject, wanted.schema_type, parsed)
             stored = _numbered(schemas, wanted, submission)
-            try:
-                schemas.account.check((subject, stored.version), size_of(stored))
-            except RequestError as exc:
-                raise RegistryError(NOT_PERMITTED, exc.message) from exc
+            _check_memory(schemas, (subject, stored.version), size_of(stored))
             return (stored.record(),), _given(stored)
 
         return await self.topic.change(decide)
@@ -266,6 +263,7 @@ class Registry:
         async def decide(schemas: Schemas) -> tuple[Sequence[Written], Callable[[], None]]:
             self._check_settings_mode(schemas, subject)
             old = schemas.config(subject) or Config()
+            _check_memory(schemas, (CONFIG, subject), size_of_settings(subject))
             members = {"compatibilityLevel": level or old.level}
             flag = {"normalize": True} if (old.normalize if normalize is None else normalize) else {}
             return (subject_record(CONFIG, subject, **members, **flag),), _given(None)
@@ -303,6 +301,7 @@ class Registry:
             names = schemas.subjects() if subject is None else iter((subject,))
             if mode == IMPORT and not force and any(schemas.versions(each) for each in names):
                 raise RegistryError(NOT_PERMITTED, "Cannot import since found existing subjects")
+            _check_memory(schemas, (MODE, subject), size_of_settings(subject))
             return (subject_record(MODE, subject, mode=mode),), _given(None)
 
         await self.topic.change(decide)
@@ -317,6 +316,14 @@ class Registry:
             return ((subject_key(MODE, subject), None),), _given(old or READWRITE)
 
         return await self.topic.change(decide)
+
+
+def _check_memory(schemas: Schemas, key: Hashable, size: int) -> None:
+    """Raises RegistryError for an entry for which the client has no memory left."""
+    try:
+        schemas.account.check(key, size)
+    except RequestError as exc:
+        raise RegistryError(NOT_PERMITTED, exc.message) from exc
 
 
 def _given(value: T) -> Callable[[], T]:

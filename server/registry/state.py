@@ -151,7 +151,7 @@ class Schemas:
             self.account.drop((kind, subject))
         else:
             table[subject] = value
-            self.account.put((kind, subject), deep_bytes(subject or ""))
+            self.account.put((kind, subject), size_of_settings(subject))
 
     # ---- reading ---------------------------------------------------------------------------------------------------------
 
@@ -206,6 +206,11 @@ class Schemas:
 def size_of(schema: StoredSchema) -> int:
     """Return the bytes that a version is charged."""
     return deep_bytes(schema)
+
+
+def size_of_settings(subject: str | None) -> int:
+    """Return the bytes that the compatibility or the mode of a subject is charged."""
+    return deep_bytes(subject or "")
 
 
 def _config(value: dict[str, Any]) -> Config:

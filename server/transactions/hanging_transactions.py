@@ -53,6 +53,11 @@ class HangingTransactions:
     """Partitions that are about to get markers."""
     _aborted: int = 0
 
+    @property
+    def count(self) -> int:
+        """Return the number of hanging transactions that the last check has found."""
+        return len(self._seen)
+
     async def abort_overdue(self) -> int:
         """Abort what has been hanging for too long and answer how many. What fails is logged and tried again the next time."""
         before = self._aborted

@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 from triolog.tools.bench.kafka.jars import PeerMissingError, built_in, locked, resolve
 
-from tests.support.kafka_jars import PROGRAMS, unavailable
+from tests.support.kafka_jars import COMPILER, PROGRAMS, unavailable
 
 FOLDER: Final = Path(__file__).resolve().parent
 POM: Final = FOLDER / "pom.xml"
@@ -36,7 +36,7 @@ def applications() -> str:
             except PeerMissingError as exc:
                 unavailable(str(exc))
             classes = cache / f"classes-{digest}"
-            command = ["javac", "-d", str(classes), "-cp", jars, *map(str, SOURCES.glob("*.java"))]
+            command = [*COMPILER, "-d", str(classes), "-cp", jars, *map(str, SOURCES.glob("*.java"))]
             subprocess.run(command, check=True, timeout=COMPILE_DEADLINE_S, stdin=subprocess.DEVNULL)
             ready.write_text(f"{classes}:{jars}")
         return ready.read_text()

@@ -14,7 +14,19 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright, Viewp
 
 CHROMIUM: Final = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 PATIENCE_MS: Final = 60_000
-OPTIONS: Final = ("--disable-dev-shm-usage", "--disable-gpu")
+DISABLED: Final = (
+    *("WebUIOmniboxPopup", "WebUIOmniboxAimPopup"),  # they start a process for each window, and take half of its time
+    *(
+        "AimEnabled",
+        "AvoidUnnecessaryBeforeUnloadCheckSync",
+        "DestroyProfileOnBrowserClose",
+        "HttpsFirstBalancedModeAutoEnable",
+    ),
+    *("HttpsUpgrades", "LensOverlay", "MediaRouter", "NetworkTimeServiceQuerying", "OptimizationHints", "PaintHolding"),
+    *("PreconnectToSearch", "ThirdPartyStoragePartitioning"),
+)
+"""Features of Chromium. It has only the last such option, so those that Playwright disables are here too."""
+OPTIONS: Final = ("--disable-dev-shm-usage", "--disable-gpu", f"--disable-features={','.join(DISABLED)}")
 """Without a graphics processor it would imitate one, which takes a sixth of a test's time."""
 AS_ROOT: Final = ("--no-sandbox",)
 """Chromium has no sandbox for root."""

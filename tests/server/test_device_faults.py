@@ -19,6 +19,7 @@ import pytest
 from triolog.protocol.errors import RequestError
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker
+from triolog.server.storage.directory.clock_file import CLOCK_FILE
 from triolog.server.storage.directory.log_directory import is_passing
 from triolog.server.storage.disk.checkpoints import CLEANER_OFFSET_FILE
 from triolog.server.storage.errors import LogDirectoryError
@@ -244,6 +245,21 @@ async def test_a_cleaner_checkpoint_that_cannot_be_read_does_not_end_the_broker(
     fs.fail("open", CLEANER_OFFSET_FILE, number=number, times=None)
     async with brokers.running_broker(tmp_path, fs=fs, topic=SETTINGS, cleaner_backoff_ms=1) as broker:
         await brokers.until(lambda: "cleaning compacted logs from their start" in caplog.text)
+        await work.put(broker, PLAIN)
+        await work.check(broker)
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EACCES, errno.EISDIR])
+async def test_a_clock_file_that_cannot_be_read_makes_all_records_undated(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, number: int
+) -> None:
+    work = Workload()
+    async with brokers.running_broker(tmp_path, topic=SETTINGS) as broker:
+        await set_up(broker, work)
+    fs = gate_fs.GateFileSystem()
+    fs.fail("open", CLOCK_FILE, number=number, times=None)
+    async with brokers.running_broker(tmp_path, fs=fs, topic=SETTINGS) as broker:
+        assert "treating all records as undated" in caplog.text
         await work.put(broker, PLAIN)
         await work.check(broker)
 

@@ -89,7 +89,7 @@ NOT_KEPT: Final = {
         LogDirectories.stray LogDirectories._locked LogDirectories._writing_checkpoints
         Disk._lanes Topics.entries LogManager._unclean LogOpener._written_back TopicChanges.doomed Topics.half_deleted
         WaitingLogs._requests WaitingLogs._attempts Looks._kept UndatedRecords._absent
-        Wear._histories Wear._appended Wear._sums HangingTransactions._seen""",
+        Wear._histories Wear._appended Wear._sums HangingTransactions._seen Mirroring._replacing""",
     "names are cut, or replaced by digests, and the number of entries is limited": """
         GapPasses._groups GapPasses._told AclAuthorizer._decided MutationBuckets._buckets ClientQuotas._limits
         ClientQuotas._rates Seldom._said AuditLog._lines QuotaRate._samples Topics._deleted_at Security._shapes

@@ -4,7 +4,7 @@
 |---|---|
 | remaker, namer | a topic is deleted and created again while a producer that knows its name writes |
 | owner, scribe, binder, visitor | the same with clients that know its id; partitions, policies and retention change too |
-| operator | between two lives: `verify`, `repair`, `reindex`, `compact`, a restored backup |
+| operator | between two lives: `verify`, `repair`, `reindex`, `compact`, a restored backup, a list of topics that is gone |
 | admin, group | accepted gaps, aborted transactions, deleted groups and offsets |
 | hanger, registrar | hanging transactions, users, quotas |
 """
@@ -43,6 +43,7 @@ def administration(seed: str, topics: Mapping[str, Mapping[str, Any]], busy_ms: 
     steps += _calls(rng, topics, busy_ms)
     if is_rough:
         steps += _tools(rng, topics, busy_ms)
+        steps += _adoptions(random.Random(f"{seed}/adoptions"), busy_ms)
     return steps
 
 
@@ -138,6 +139,11 @@ def _calls(rng: random.Random, topics: Mapping[str, Mapping[str, Any]], busy_ms:
         lambda: ("registrar 0", "user", {"name": f"u{rng.randrange(2)}", "is_there": rng.random() < 0.6}),
     ]
     return [(_at(rng, busy_ms), *rng.choice(makers)()) for _ in range(CALLS)]
+
+
+def _adoptions(rng: random.Random, busy_ms: Sequence[int]) -> list[Life]:
+    """Of a directory as Kafka leaves it, in a quarter of the worlds."""
+    return [(_at(rng, busy_ms), "operator", "adopt", {"for_ms": 0})] if rng.random() < 0.25 else []
 
 
 def _tools(rng: random.Random, topics: Mapping[str, Mapping[str, Any]], busy_ms: Sequence[int]) -> list[Life]:

@@ -18,7 +18,6 @@ Entry = StepKind | str
 READS: Final = "It changes nothing, and no record depends on its answer."
 LOGINS: Final = "The listeners of the worlds have no logins: `tests/server/access` and `tests/server/listeners` have them."
 ONE_NODE: Final = "The worlds have one node, so the answer is always the same."
-STREAMS: Final = "No world has a member of a Streams group: `tests/server/groups/streams` has models of them."
 SHARE_OFFSETS: Final = (
     "The checker of deliveries takes a share group to begin at the earliest offset: `tests/server/sharing` changes offsets."
 )
@@ -30,6 +29,7 @@ QUOTAS: Final = ("registrar", "quota")
 CLASSIC: Final = ("classic", "live")
 CONSUMER: Final = ("consumers", "live")
 SHARE: Final = ("sharers", "live")
+STREAMS: Final = ("streams", "live")
 DISBAND: Final = ("group", "disband")
 MIX: Final = ("mixer", "mix")
 HANG: Final = ("hanger", "hang")

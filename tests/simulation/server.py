@@ -24,6 +24,7 @@ from triolog.server.config.broker_config import Address
 from triolog.server.listeners.opening import Addresses, Listeners
 from triolog.server.logs.cleaner_process import ChildDiedError
 from triolog.server.offline.scrub import scrub_for_server
+from triolog.server.sharing.state.values import ShareCounters
 from triolog.server.storage.child_process import ServerGoneError, Throttle
 from triolog.server.storage.cleaner.__main__ import clean_for_server
 from triolog.server.storage.disk.filesystem import FileSystem
@@ -55,6 +56,9 @@ LIMITS: Final[dict[str, Any]] = {
     "group_min_session_timeout_ms": 1000,
     "group_consumer_session_timeout_ms": 4000,
     "group_consumer_heartbeat_interval_ms": 800,
+    "group_streams_session_timeout_ms": 4000,
+    "group_streams_heartbeat_interval_ms": 800,
+    "group_streams_initial_rebalance_delay_ms": 300,
     "group_share_session_timeout_ms": 4000,
     "group_share_heartbeat_interval_ms": 800,
 }
@@ -77,6 +81,8 @@ class Server:
     latest: Broker | None = None
     """The one that lives, or lived last."""
     children: list[SimulatedChild] = attrs.field(factory=list)
+    share_counters: list[ShareCounters] = attrs.field(factory=list)
+    """Of each life."""
     refusals: list[str] = attrs.field(factory=list)
     """Why it did not start."""
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
@@ -132,6 +138,7 @@ class Server:
                 clock = ServerClock(self.device.now_ms, trio.current_time, is_checked=self.checks_clock)
                 async with open_broker_core(config, fs=fs, clock=clock, open_child=open_child) as broker:
                     self.latest = broker
+                    self.share_counters.append(broker.shares.counters)
                     listeners = Listeners(broker)
                     async with trio.open_nursery() as serving:
                         if self.beside is not None:

@@ -127,6 +127,15 @@ def test_a_command_between_two_lives_keeps_every_record(tool: str, end: str) -> 
     assert len(plain.records) == 100
 
 
+def test_a_directory_without_a_list_of_topics_is_adopted_with_all_that_it_has() -> None:
+    where = {"topic": "plain", "partition": 0}
+    steps = [*sends("kafka 0", "plain"), Step(1000, "group 0", "commit", where), Step(2050, "operator", "adopt", {"for_ms": 0})]
+    steps += [Step(3000, "group 0", "resume", where), restart(5000)]
+    [everything, _], [fetched] = events(world(steps), h.Stored, h.OffsetFetched)
+    assert len(everything.records) == 100
+    assert fetched.offset > 0
+
+
 def test_repair_takes_only_the_damaged_batch_out() -> None:
     rot = {"topic": "plain", "partition": 0, "share": 0.3, "byte": 0.9, "bit": 2, "end": "stop", "for_ms": 0}
     repair = Step(8000, "operator", "repair", {"end": "stop", "for_ms": 0})

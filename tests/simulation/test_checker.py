@@ -16,6 +16,7 @@ from tests.support.logs import START_MS
 
 from . import history as h
 from .checker import check, write_cycles
+from .clocks import LONGEST_STEP_MS
 from .copies import copy_id
 
 IN: Final = TopicPartition("in", 0)
@@ -159,6 +160,8 @@ TORN: Final = [*TRANSACTION, ended(True)]
 OFFSETS: Final = [*(kind(offset, at_ms=at_ms) for offset, at_ms in ((1, 0), (2, 60), (3, 90)) for kind in (commits, committed))]
 OVERLAPPING: Final = [commits(1, who="x"), commits(2, who="y"), committed(2, who="y"), committed(1, who="x")]
 LATE: Final = [send("a:0", producer="old"), acknowledged(0, "a:0")]
+KILLED: Final = h.Happened(**WHO, what="kill {}")
+JUMP: Final = h.ClockMoved(**WHO, ms=LONGEST_STEP_MS + 1)
 THREE: Final = [send("c:0", "c:1", "c:2"), acknowledged(0, "c:0"), out_of_order("c:1")]
 ELSEWHERE: Final = [send("c:0"), send("c:2", partition=OTHER), damaged(0)]
 MOMENTS: Final = [*OVERLAPPING, commits(3), committed(3)]
@@ -259,6 +262,10 @@ SEQUENCES: Final[list[Row]] = [
     ("out of sequence", [THREE, stored(*found(0, "c:0", "c:1", "c:2"))]),
     ("out of sequence", [ELSEWHERE, out_of_order("c:2"), stored()]),
     ("", [ELSEWHERE, out_of_order("c:0"), out_of_order("c:2"), stored()]),
+    # seed 2217325324: compaction has left the last batch only, and a start after a kill knows no other
+    ("", [with_config(cleanup_policy="compact"), send("c:0"), KILLED, out_of_order("c:0"), stored()]),
+    ("out of sequence", [with_config(cleanup_policy="compact"), KILLED, send("c:0"), out_of_order("c:0"), stored()]),
+    ("out of sequence", [send("c:0"), KILLED, out_of_order("c:0"), stored()]),
     # its first batch was not taken, and the next one was
     ("", [send("c:0", "c:1"), out_of_order("c:0"), stored(*found(0, "c:1"))]),
     # a power cut has taken the second and left the third
@@ -338,6 +345,13 @@ KEPT: Final[list[Row]] = [
     ("", [with_config(retention_bytes="0"), SENT, stored(C, start=2)]),
     # seed 2610
     ("", [with_config(retention_bytes="1"), SENT, damaged(3), stored(C, start=2)]),
+    # seed 2217325554: it was under way when the clock jumped from 1970 to the present
+    ("", [h.ClockChecked(**WHO), SENT[0], JUMP, SENT[1], stored(C, start=2)]),
+    ("lost", [h.ClockChecked(**WHO), SENT, JUMP, stored(C, start=2)]),
+    ("lost", [h.ClockChecked(**WHO), JUMP, SENT, stored(C, start=2)]),
+    ("lost", [SENT[0], JUMP, SENT[1], stored(C, start=2)]),
+    # seed 2217325539: repeated over HTTP after damage, to a server that does not say where it is
+    ("", [SENT[0], damaged(0), acknowledged(-1, "a:0"), stored(B, C)]),
     ("", [SENT, TRIMS, TRIMMED, stored(C, start=2)]),
     ("came back", [SENT, TRIMS, TRIMMED, stored(A, B, C)]),
     # seed 60490: somebody took away the file that says where the log begins

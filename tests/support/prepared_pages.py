@@ -104,7 +104,7 @@ with triolog.blocking.connect(os.environ["TRIOLOG_SERVER"]) as client:
     while True:
         client.append("readings", [b"21.5"] * 100)
         print("writes", flush=True)
-        time.sleep(0.01)
+        time.sleep(0.1)
 ```
 """ + typed("$ python writer.py &", "writes")
 

@@ -43,6 +43,16 @@ def text(value: str) -> bytes:
     return struct.pack(">H", len(data)) + data
 
 
+def number_of(size: int) -> bytes:
+    """A variable byte integer (MQTT, section 1.5.5)."""
+    data = b""
+    while True:
+        size, byte = size >> 7, size & 127
+        data += bytes((byte | (128 if size else 0),))
+        if not size:
+            return data
+
+
 class Peer:
     """A connection of the link."""
 
@@ -93,7 +103,7 @@ class Peer:
         properties = b"".join(b"\x26" + text(name) + text(value) for name, value in user)
         name = text(topic) if isinstance(topic, str) else struct.pack(">H", len(topic)) + topic
         number = struct.pack(">H", packet_id) if qos else b""
-        self._send(0x30 | dup << 3 | qos << 1 | retain, name + number + bytes((len(properties),)) + properties + payload)
+        self._send(0x30 | dup << 3 | qos << 1 | retain, name + number + number_of(len(properties)) + properties + payload)
 
     def release(self, packet_id: int) -> None:
         self._send(0x62, struct.pack(">H", packet_id))
@@ -141,13 +151,7 @@ class Peer:
         return data
 
     def _send(self, head: int, body: bytes) -> None:
-        size, length = len(body), b""
-        while True:
-            size, byte = size >> 7, size & 127
-            length += bytes((byte | (128 if size else 0),))
-            if not size:
-                break
-        self._stream.sendall(bytes((head,)) + length + body)
+        self._stream.sendall(bytes((head,)) + number_of(len(body)) + body)
 
 
 class ScriptedBroker:

@@ -323,6 +323,7 @@ def _console(
     console: str, config: BrokerConfig, state_dir: str | None, token_file: str | None, *, allow_changes: bool
 ) -> ConsoleChild:
     """The socket on which browsers come, and what answers there once the server serves. Raises a usage error."""
+    from ...server.config.broker_settings import registry_needs_login
     from ...server.config.values import Address, is_loopback
     from ..console.process.supervisor import ConsoleChild
 
@@ -340,7 +341,7 @@ def _console(
         changes = ("--allow-changes",) if allow_changes else ()
         links = () if state_dir is None else ("--forward-state-dir", state_dir)
         token = () if token_file is None else ("--control-token-file", token_file)
-        decodes = not (config.kafka_security.has_sasl or config.native_security.has_sasl)
+        decodes = not registry_needs_login(config)
         return ConsoleChild.listen(address, (*changes, *links, *token), decodes=decodes)
     except OSError as exc:
         raise CannotServeError(str(exc)) from exc

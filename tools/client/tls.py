@@ -25,5 +25,10 @@ class TlsConfig:
         context = ssl.create_default_context(cafile=self.ca_file)
         context.check_hostname = self.check_hostname
         if self.certificate_file is not None:
-            context.load_cert_chain(self.certificate_file, self.key_file)
+            context.load_cert_chain(self.certificate_file, self.key_file, password=_no_passphrase)
         return context
+
+
+def _no_passphrase() -> str:
+    """Instead of a question at the terminal, which would stop a program that runs unattended."""
+    raise ssl.SSLError("the key of the certificate has a passphrase. Use a key without one")

@@ -5,10 +5,13 @@ Each message names the next step for the operator. The consequence depends on th
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Final, Self
 
 from ...protocol.errors import TriologError
 from .pacing import Failure
+
+NO_SUCH_TOPIC: Final = "the source has no such topic yet"
+"""The trouble of a topic that the link waits for."""
 
 
 class ForwardError(TriologError):

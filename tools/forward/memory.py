@@ -21,6 +21,7 @@ import attrs
 
 from ...protocol.types import TopicPartition
 from ...server.system import syncs
+from .errors import NO_SUCH_TOPIC
 from .pacing import StretchSize
 from .progress import LinkProgress
 from .settings.link_settings import Delivery, LinkSettings
@@ -104,13 +105,14 @@ class Troubles:
         return {topic: trouble.message for topic, trouble in self._topics.items()}
 
     def blocks(self, topic: str, now_s: float) -> bool:
-        """Return whether the link has to leave the topic alone for now."""
+        """Return whether the link has to leave the topic alone for now. It begins with a missing topic once that exists."""
         trouble = self._topics.get(topic)
-        return trouble is not None and now_s < trouble.again_s
+        return trouble is not None and now_s < trouble.again_s and trouble.message != NO_SUCH_TOPIC
 
     def is_due(self, now_s: float) -> bool:
-        """Return whether some stopped topic is due for another check."""
-        return any(trouble.again_s <= now_s for trouble in self._topics.values())
+        """Return whether some stopped topic is due for another check, which interrupts the others. A missing one never is: the
+        link looks at the source's topics anyway."""
+        return any(trouble.again_s <= now_s and trouble.message != NO_SUCH_TOPIC for trouble in self._topics.values())
 
     def add(self, topic: str, message: str, now_s: float) -> bool:
         """It cannot go on; True when that is news. The pause until the next look doubles."""

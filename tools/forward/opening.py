@@ -20,7 +20,7 @@ import attrs
 from ...protocol.types import LATEST_TIMESTAMP, TopicPartition
 from ..client.procedures.groups import CommittedOffset
 from ..client.procedures.topics import AtOffset, Place, Shifted
-from .errors import SettingsError, TopicStoppedError, TryAgainError
+from .errors import NO_SUCH_TOPIC, SettingsError, TopicStoppedError, TryAgainError
 from .memory import GROUP, LinkMemory
 from .settings.link_settings import LinkSettings, ranks, target_name, wanted_topics
 from .source.source import OffsetRange, Source, SourceTopic
@@ -100,7 +100,9 @@ def _source_topics(memory: LinkMemory) -> dict[str, SourceTopic]:
     for name in set(memory.troubles.messages) - set(found):
         memory.troubles.gone(name)
     for name in sorted(set(settings.topics) - set(found)):
-        trouble(memory, name, "the source has no such topic")
+        if memory.troubles.add(name, NO_SUCH_TOPIC, time.monotonic()):
+            LOGGER.warning("link %s: waiting for topic %s: %s", settings.name, name, NO_SUCH_TOPIC)
+            memory.publish_troubles()
     now_s = time.monotonic()
     return {name: there[name] for name in found if not memory.troubles.blocks(name, now_s)}
 

@@ -3,6 +3,9 @@
 paho acknowledges QoS 2 before it hands a message over: it sends PUBREC on arrival, and keeps the message in memory until
 PUBREL. A process that is killed in between would lose it. So two of its methods are replaced: PUBREC waits for `acknowledge`,
 and PUBREL is reported. Messages are taken from where paho keeps them.
+
+paho ends the connection at a text of a property with U+FEFF, which MQTT allows, or with NUL. The broker would send such a
+message again at once, so one device could stop the link for good. So the function that reads these texts is replaced, too.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from .settings import IngestLink, Protocol
 CONNECT_S: Final = 10.0
 POLL_S: Final = 0.1
 REPLACED: Final = ("_send_pubrec", "_handle_pubrel", "_in_messages", "_in_packet", "_reset_sockets")
+TEXT_READER: Final = "readUTF"
 NOT_KEPT: Final = 0x80
 """Reason codes from here on are refusals."""
 
@@ -32,7 +36,7 @@ class Broker:
 
     def __init__(self, link: IngestLink, is_wanted: Callable[[], bool]) -> None:
         self.link: Final = link
-        self.client_id: Final = link.client_id or f"triolog-{link.name}"
+        self.client_id: Final = link.own_client_id
         self.had_session = False
         """Whether the broker had kept the session."""
         self.refused: dict[str, str] = {}
@@ -89,6 +93,8 @@ class Broker:
             asked = [(each, link.qos) for each in filters]
 
         def subscribed(client: Any, data: Any, packet_id: int, codes: list[Any], properties: Any) -> None:
+            if len(codes) != len(filters):
+                raise TryAgainError(f"{self} answers a subscription to {len(filters)} filters with {len(codes)} codes")
             self.refused = {each: str(code) for each, code in zip(filters, codes, strict=True) if code.value >= NOT_KEPT}
             self.granted_qos = min((code.value for code in codes if code.value < NOT_KEPT), default=link.qos)
 
@@ -127,6 +133,7 @@ class Broker:
 
     def _make(self) -> Any:
         from paho.mqtt import client as paho
+        from paho.mqtt import properties
 
         is_5 = self.link.protocol is Protocol.MQTT_5
         client: Any = paho.Client(
@@ -139,6 +146,9 @@ class Broker:
         for name in REPLACED:
             if not hasattr(client, name):
                 raise SettingsError(f"this version of paho-mqtt has no {name}: ingest cannot decide when to acknowledge")
+        if not hasattr(properties, TEXT_READER):
+            raise SettingsError(f"this version of paho-mqtt has no {TEXT_READER}: ingest cannot read every message")
+        setattr(properties, TEXT_READER, _read_text)
         self._send_pubrec = client._send_pubrec
         client._send_pubrec, client._handle_pubrel = self._defer, self._note_release
         client.on_message, client.on_connect, client.on_disconnect = self._take, self._connected, self._disconnected
@@ -222,3 +232,14 @@ class Broker:
                 getattr(received.properties, "UserProperty", ()),
             )
         )
+
+
+def _read_text(buffer: bytes, most_bytes: int) -> tuple[str, int]:
+    """Read the text of a property, in paho's place: any text, with the bytes escaped that are not UTF-8. Returns the number of
+    bytes read, too."""
+    from paho.mqtt.exception import MalformedPacket
+
+    end = 2 + int.from_bytes(buffer[:2], "big")
+    if end > most_bytes:
+        raise MalformedPacket(f"a text of {end} bytes is longer than the {most_bytes} bytes of its properties")
+    return bytes(buffer[2:end]).decode(errors="backslashreplace"), end

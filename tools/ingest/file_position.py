@@ -4,6 +4,9 @@ A position says that all bytes before `offset` are stored as records. A name doe
 renamed, and neither does an inode, because it is used again. So a position has device and inode, and digests of the first
 bytes (`head`) and of the last bytes before `offset` (`tail`), CHECKED_BYTES each at most. A file with the inode whose bytes
 differ there was truncated, or is another one.
+
+A power cut may take the end of a file, so a position also has earlier offsets, `marks`, with the digests of the bytes before
+them. The link continues at the newest one that the file still has, and stores the lines after it again.
 """
 
 from __future__ import annotations
@@ -16,6 +19,12 @@ import attrs
 
 CHECKED_BYTES: Final = 1024
 DIGEST_BYTES: Final = 16
+MAX_MARKS: Final = 8
+MARK_S: Final = 10.0
+"""Between two marks, at least. Linux writes a change to the disk after 35 s at most, by its defaults."""
+
+Mark = tuple[int, bytes]
+"""An offset, and the digest of the bytes before it."""
 
 
 @attrs.frozen
@@ -38,6 +47,8 @@ class FilePosition:
     """Digest of the first `checked` bytes."""
     tail: bytes
     """Digest of the last `checked` bytes before `offset`."""
+    marks: tuple[Mark, ...] = ()
+    """Ascending; each is at least CHECKED_BYTES."""
 
     @property
     def checked(self) -> int:
@@ -52,6 +63,7 @@ class FilePosition:
             "offset": self.offset,
             "head": self.head.hex(),
             "tail": self.tail.hex(),
+            "marks": [(offset, tail.hex()) for offset, tail in self.marks],
         }
         return json.dumps(document).encode()
 
@@ -66,6 +78,7 @@ class FilePosition:
                 offset=int(document["offset"]),
                 head=bytes.fromhex(document["head"]),
                 tail=bytes.fromhex(document["tail"]),
+                marks=tuple((int(offset), bytes.fromhex(tail)) for offset, tail in document.get("marks", ())),
             )
         except (ValueError, TypeError, KeyError) as exc:
             raise ValueError(f"not a position: {type(exc).__name__}: {exc}") from exc

@@ -24,12 +24,13 @@ from ...protocol.types import Isolation
 from ..client.admin import Admin
 from ..client.blocking.consumer import BlockingConsumer
 from ..client.blocking.transaction import BlockingTransaction
+from ..client.errors import ClosedError
 from ..forward.errors import LinkStoppedError
 from .file_position import FileId, FilePosition, position_key
 from .file_settings import FileLink
 from .followed_file import Line
 from .following import last_ends
-from .mapping import ERROR_HEADER, MAX_REASON_BYTES, Entry
+from .mapping import ERROR_HEADER, Entry, cut_reason
 from .record_store import RecordStore
 
 PATH_HEADER: Final = "file.path"
@@ -56,7 +57,7 @@ class FileStore(RecordStore):
             with self._producer.transaction():
                 for each in files:
                     self._producer.send(self._link.positions, None, key=position_key(self._link.name, each))
-        except RequestError as exc:
+        except (RequestError, ClosedError) as exc:
             raise self._failure(exc) from exc
 
     def _restore(self) -> None:
@@ -105,8 +106,8 @@ class FileStore(RecordStore):
             self._producer.send(self._link.positions, value, key=position_key(self._link.name, file.id))
         self._producer.flush()
 
-    def _dead_letter(self, entry: Entry, reason: str) -> Entry:
-        return dead_line(self._link, entry.message, reason)
+    def _dead_letter(self, entry: Entry, reason: str, most_bytes: int | None = None) -> Entry:
+        return dead_line(self._link, entry.message, reason, most_bytes)
 
 
 def entry_of(link: FileLink, line: Line) -> Entry:
@@ -118,14 +119,15 @@ def entry_of(link: FileLink, line: Line) -> Entry:
     return Entry(line, link.topic, line.value, path, line.arrived_ms, headers)
 
 
-def dead_line(link: FileLink, line: Line, reason: str) -> Entry:
-    """Return the record that goes to the dead-letter topic."""
+def dead_line(link: FileLink, line: Line, reason: str, most_bytes: int | None = None) -> Entry:
+    """Return the record that goes to the dead-letter topic, with at most `most_bytes` of the line."""
+    value = line.value[:most_bytes]
     path = line.file.path.encode(errors="surrogateescape")
     headers = [
         (PATH_HEADER, path),
         (OFFSET_HEADER, b"%d" % line.offset),
-        (ERROR_HEADER, reason.encode(errors="replace")[:MAX_REASON_BYTES]),
+        (ERROR_HEADER, cut_reason(reason)),
     ]
-    if line.size > len(line.value):
+    if line.size > len(value):
         headers.append((SIZE_HEADER, b"%d" % line.size))
-    return Entry(line, link.dead_letter_topic, line.value, path, line.arrived_ms, headers, is_dead_letter=True)
+    return Entry(line, link.dead_letter_topic, value, path, line.arrived_ms, headers, is_dead_letter=True)

@@ -14,9 +14,13 @@ from typing import Final
 
 import attrs
 
-from .file_position import CHECKED_BYTES, FileId, FilePosition, digest
+from .file_position import CHECKED_BYTES, MARK_S, MAX_MARKS, FileId, FilePosition, Mark, digest
 
 CHUNK_BYTES: Final = 256 * 1024
+PIECES_AT_ONCE: Final = 64
+"""Of a line above the limit: a sparse file may have one of many TB, and the link is to stop meanwhile."""
+LINES_AT_ONCE: Final = 20_000
+"""Of a read: a line costs some hundred bytes of memory, however short it is."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -63,6 +67,8 @@ class FollowedFile:
     """The bytes before `offset`."""
     _window: bytes = b""
     """The bytes after `_tail` that the last read has returned as lines."""
+    _marks: tuple[Mark, ...] = ()
+    _marked_s: float = float("-inf")
     _long_end: int = 0
     """Of a line above the limit: no newline lies before this offset."""
     _long_head: bytes = b""
@@ -81,7 +87,11 @@ class FollowedFile:
 
     @property
     def is_deleted(self) -> bool:
-        return os.fstat(self._fd).st_nlink == 0
+        """Return whether it is known that the file has no name any more."""
+        try:
+            return os.fstat(self._fd).st_nlink == 0
+        except OSError:
+            return False
 
     @property
     def size(self) -> int:
@@ -98,15 +108,26 @@ class FollowedFile:
         head, tail = os.pread(self._fd, count, 0), os.pread(self._fd, count, position.offset - count)
         return len(tail) == count and digest(head) == position.head and digest(tail) == position.tail
 
+    def newest_of(self, position: FilePosition) -> FilePosition | None:
+        """Return the position if the file is at it, else the newest of its marks that the file has. Raises OSError."""
+        marks = position.marks
+        while not self.is_at(position):
+            if not marks:
+                return None
+            *earlier, (offset, tail) = marks
+            marks = tuple(earlier)
+            position = attrs.evolve(position, offset=offset, tail=tail, marks=marks)
+        return position
+
     def restore(self, position: FilePosition | None) -> bool:
-        """Continue at a position; without one, or if the file has other bytes by now, at its begin. Return whether it had
-        others. Raises OSError."""
-        is_other = position is not None and not self.is_at(position)
+        """Continue at a position, or at its newest mark that the file has; without one, or if the file has other bytes by now,
+        at its begin. Return whether it had others. Raises OSError."""
+        found = None if position is None else self.newest_of(position)
         self._forget()
-        if position is not None and not is_other:
-            self.offset, count = position.offset, position.checked
-            self._head, self._tail = os.pread(self._fd, count, 0), os.pread(self._fd, count, position.offset - count)
-        return is_other
+        if found is not None:
+            self.offset, count, self._marks = found.offset, found.checked, found.marks
+            self._head, self._tail = os.pread(self._fd, count, 0), os.pread(self._fd, count, found.offset - count)
+        return found is None and position is not None
 
     def restart(self) -> None:
         """Begin again, because the file was truncated."""
@@ -129,9 +150,10 @@ class FollowedFile:
         if not end and is_ending:
             self._window = data
             return [Line(self, self.offset, self.offset + len(data), data, len(data))]
-        self._window = data[:end]
+        *values, rest = data[:end].split(b"\n", LINES_AT_ONCE)
+        self._window = data[: end - len(rest)]
         lines, offset = [], self.offset
-        for value in self._window.split(b"\n")[:-1]:
+        for value in values:
             size = len(value)
             lines.append(Line(self, offset, offset + size + 1, value[:limit], size))
             offset += size + 1
@@ -140,18 +162,17 @@ class FollowedFile:
     def _read_long(self, data: bytes, *, is_ending: bool) -> list[Line]:
         """The line is above the limit: look for its end, a chunk at a time."""
         searched = max(self._long_end, self.offset + len(data))
-        tail = self._long_tail or data[-CHECKED_BYTES:]
-        while chunk := os.pread(self._fd, CHUNK_BYTES, searched):
+        tail, found = self._long_tail or data[-CHECKED_BYTES:], 0
+        for _ in range(PIECES_AT_ONCE):
+            chunk = os.pread(self._fd, CHUNK_BYTES, searched)
             found = chunk.find(b"\n") + 1
             tail = (tail + (chunk[:found] if found else chunk))[-CHECKED_BYTES:]
             searched += found or len(chunk)
-            if found:
+            if found or not chunk:
                 break
-        else:
-            found = 0
         self._check()
         self._long_end, self._long_head, self._long_tail = searched, data[:CHECKED_BYTES], tail
-        if not found and not is_ending:
+        if not found and (chunk or not is_ending):
             return []
         size = searched - self.offset - (1 if found else 0)
         return [Line(self, self.offset, searched, data[: self.max_line_bytes], size)]
@@ -166,10 +187,15 @@ class FollowedFile:
     def position_at(self, end: int) -> FilePosition:
         """Return the position after a line of the last read."""
         head, tail = self._ends(end)
-        return FilePosition(file=self.id, path=self.path, offset=end, head=digest(head), tail=digest(tail))
+        return FilePosition(
+            file=self.id, path=self.path, offset=end, head=digest(head), tail=digest(tail), marks=self._marks if end else ()
+        )
 
     def advance(self, end: int) -> None:
         """The lines of the last read up to here are stored."""
+        if self.changed_s - self._marked_s >= MARK_S and self.offset >= CHECKED_BYTES:
+            self._marks = (*self._marks, (self.offset, digest(self._tail)))[-MAX_MARKS:]
+            self._marked_s = self.changed_s
         self._head, self._tail = self._ends(end)
         self._window = b"" if self._long_end == end else self._window[end - self.offset :]
         self.offset, self._long_end, self._long_head, self._long_tail = end, 0, b"", b""
@@ -185,7 +211,7 @@ class FollowedFile:
         return (self._head + begin)[:count], known[-count:] if count else b""
 
     def _forget(self) -> None:
-        self.offset, self._head, self._tail, self._window = 0, b"", b"", b""
+        self.offset, self._head, self._tail, self._window, self._marks = 0, b"", b"", b"", ()
         self._long_end, self._long_head, self._long_tail = 0, b"", b""
 
     def close(self) -> None:

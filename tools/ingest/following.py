@@ -5,6 +5,7 @@
 | new file | a name that matches, with a new inode | it from its position, or from its begin |
 | rename, deletion | the name has another inode, or none | the old file to its end, until `finish_s` after the last line |
 | truncation, copytruncate | other bytes before the position | the copy to its end, if any, and the file from its begin |
+| loss of its end in a power cut | other bytes before the position, but not before an earlier one | it from there |
 | rename while ingest was stopped | a position whose inode has another name in the same directory | that file to its end |
 
 A copy is a file beside the truncated one whose name begins with its name, and which has the bytes that the position was stored
@@ -18,6 +19,7 @@ import fnmatch
 import glob
 import logging
 import os
+import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
@@ -26,13 +28,15 @@ import attrs
 
 from .file_position import FileId, FilePosition
 from .file_settings import FileLink
-from .followed_file import FollowedFile, Line, TruncatedError
+from .followed_file import LINES_AT_ONCE, FollowedFile, Line, TruncatedError
 
 LOGGER: Final = logging.getLogger(__name__)
 
 SCAN_S: Final = 1.0
 """Between two looks for new and rotated files."""
-BATCH_LINES: Final = 20_000
+MAX_TROUBLES: Final = 100
+"""Files that the status and the log name. A directory may have a million that cannot be followed."""
+MORE: Final = "and others"
 
 
 @attrs.define(eq=False, repr=False)
@@ -59,7 +63,11 @@ class Following:
             self._files.pop(file.id).close()
         self._positions = {known: position for known, position in stored.items() if known not in self._files}
         for file in list(self._files.values()):
-            self._restore(file, stored.get(file.id))
+            position = stored.get(file.id)
+            try:
+                self._restore(file, position)
+            except OSError as exc:
+                self._give_up(file, position, exc)
         self._scanned_s = float("-inf")
 
     def read(self) -> list[Line]:
@@ -78,7 +86,7 @@ class Following:
                 file.changed_s = now_s
                 lines += found
                 size += found[-1].end - found[0].offset
-            if size >= self.link.batch_bytes or len(lines) >= BATCH_LINES:
+            if size >= self.link.batch_bytes or len(lines) >= LINES_AT_ONCE:
                 break
         return lines
 
@@ -123,20 +131,43 @@ class Following:
             file.restart()
             self._was_truncated(file, position)
         except OSError as exc:
-            self.troubles[file.path] = exc.strerror or str(exc)
+            self._note(file.path, exc)
         return []
 
     def _is_quiet(self, file: FollowedFile, now_s: float) -> bool:
         return file.is_rotated and now_s - file.changed_s >= self.link.finish_s
 
     def _is_finished(self, file: FollowedFile) -> bool:
-        return self._is_quiet(file, self.clock_s()) and file.size <= file.offset
+        try:
+            return self._is_quiet(file, self.clock_s()) and file.size <= file.offset
+        except OSError:  # NFS has no file any more that was deleted elsewhere
+            return True
 
     def _restore(self, file: FollowedFile, position: FilePosition | None) -> None:
-        if position is not None and file.restore(position):
-            self._was_truncated(file, position)
-        elif position is None:
+        if position is None:
             file.restart()
+        elif file.restore(position):
+            self._was_truncated(file, position)
+        elif file.offset < position.offset:
+            LOGGER.warning(
+                "end of file lost: link=%s path=%s stored_to=%d: lines from offset %d on are stored again",
+                self.link.name,
+                file.path,
+                position.offset,
+                file.offset,
+            )
+
+    def _give_up(self, file: FollowedFile, position: FilePosition | None, error: OSError) -> None:
+        """Close a file that cannot be read. The next scan tries again, from the same position."""
+        self._note(file.path, error)
+        self._files.pop(file.id).close()
+        if position is not None:
+            self._positions[file.id] = position
+
+    def _note(self, path: str, error: OSError | str) -> None:
+        is_named = path in self.troubles or len(self.troubles) < MAX_TROUBLES
+        why = error if isinstance(error, str) else error.strerror or str(error)
+        self.troubles[path if is_named else MORE] = why
 
     def _was_truncated(self, file: FollowedFile, position: FilePosition) -> None:
         """Follow the copy that was made before the file was truncated, from its position."""
@@ -147,17 +178,14 @@ class Following:
         for path, found in self._beside(file.path):
             if not os.path.basename(path).startswith(name) or found in self._files or found in self._positions:
                 continue
-            copy = self._opened(path)
-            if copy is None:
-                continue
-            if copy.is_at(position):
+            copy = self._opened(path, position)
+            if copy is not None:
                 copy.restore(position)
                 copy.is_rotated, copy.is_copy, copy.changed_s, copy.path = True, True, self.clock_s(), file.path
                 copy.before, file.before = file.before, copy
                 self._files[copy.id] = copy
                 LOGGER.info("copy found: link=%s path=%s copy=%s", self.link.name, file.path, path)
                 return
-            copy.close()
         LOGGER.warning(
             "no copy found: link=%s path=%s: lines that were written after offset %d and before the truncation are lost",
             self.link.name,
@@ -173,7 +201,9 @@ class Following:
                 found = os.stat(path)
             except OSError as exc:
                 if not isinstance(exc, FileNotFoundError):
-                    self.troubles[path] = exc.strerror or str(exc)
+                    self._note(path, exc)
+                continue
+            if not stat.S_ISREG(found.st_mode):  # opening a pipe would let a program write that waits for its reader
                 continue
             there.setdefault(FileId(found.st_dev, found.st_ino), path)
         before: dict[str, FollowedFile] = {}
@@ -190,25 +220,31 @@ class Following:
         self._find_renamed(now_s)
 
     def _follow(
-        self, path: str, now_s: float, *, is_rotated: bool = False, before: FollowedFile | None = None
+        self, path: str, now_s: float, *, renamed: FilePosition | None = None, before: FollowedFile | None = None
     ) -> FollowedFile | None:
         if len(self._files) >= self.link.max_files:
-            self.troubles[path] = f"more than max_files={self.link.max_files} files"
+            self._note(path, f"more than max_files={self.link.max_files} files")
             return None
-        file = self._opened(path)
+        file = self._opened(path, renamed)
         if file is None or file.id in self._files:
             if file is not None:
                 file.close()
             return None
-        file.is_rotated, file.changed_s, file.before = is_rotated, now_s, before
+        file.is_rotated, file.changed_s, file.before = renamed is not None, now_s, before
         self._files[file.id] = file
-        self._restore(file, self._positions.pop(file.id, None) or self._moved(file))
+        position = self._positions.pop(file.id, None)
+        try:
+            position = position or self._moved(file)
+            self._restore(file, position)
+        except OSError as exc:
+            self._give_up(file, position, exc)
+            return None
         return file
 
     def _moved(self, file: FollowedFile) -> FilePosition | None:
         """Return a position of the same inode on another device: numbers of devices may change with a start of the machine."""
         for known, position in list(self._positions.items()):
-            if known.inode == file.id.inode and position.path == file.path and file.is_at(position):
+            if known.inode == file.id.inode and position.path == file.path and file.newest_of(position) is not None:
                 del self._positions[known]
                 return attrs.evolve(position, file=file.id)
         return None
@@ -229,7 +265,7 @@ class Following:
                     is_longer = os.stat(path).st_size > position.offset
                 except OSError:
                     continue
-                found = self._follow(path, now_s, is_rotated=True) if is_longer else None
+                found = self._follow(path, now_s, renamed=position) if is_longer else None
                 if found is not None:
                     found.path = position.path
                 now_there = by_path.get(position.path)
@@ -249,15 +285,15 @@ class Following:
                     except OSError:
                         continue
         except OSError as exc:
-            self.troubles[directory] = exc.strerror or str(exc)
+            self._note(directory, exc)
 
     def _matching(self) -> list[str]:
         paths: dict[str, None] = {}
         for pattern in self.link.files:
             where = os.path.join(glob.escape(pattern), "*") if os.path.isdir(pattern) else pattern
-            found = glob.glob(where, recursive=True)
+            found = list(_expanded(where))
             if not found and not glob.has_magic(pattern) and not os.path.exists(pattern):
-                self.troubles[pattern] = "it does not exist yet"
+                self._note(pattern, "it does not exist yet")
             paths |= dict.fromkeys(sorted(found))
         return [
             path
@@ -265,13 +301,49 @@ class Following:
             if not any(fnmatch.fnmatch(os.path.basename(path), each) for each in self.link.exclude) and not os.path.isdir(path)
         ]
 
-    def _opened(self, path: str) -> FollowedFile | None:
+    def _opened(self, path: str, position: FilePosition | None = None) -> FollowedFile | None:
+        """Return the file; None if it cannot be read, or has not the bytes of `position`: another file may have its inode."""
+        file = None
         try:
-            return FollowedFile.open(path, self.link.max_line_bytes)
+            file = FollowedFile.open(path, self.link.max_line_bytes)
+            if file is None or position is None or file.is_at(position):
+                return file
         except OSError as exc:
             if not isinstance(exc, FileNotFoundError):
-                self.troubles[path] = exc.strerror or str(exc)
-            return None
+                self._note(path, exc)
+        if file is not None:
+            file.close()
+        return None
+
+
+def _expanded(pattern: str) -> Iterator[str]:
+    """Yield the paths of a glob. As in the module `glob`, but `**` enters each directory once."""
+    parts = pattern.split(os.sep)
+    if "**" not in parts:
+        yield from glob.glob(pattern)
+        return
+    at = parts.index("**")
+    above, below = os.sep.join(parts[:at]), os.sep.join(parts[at + 1 :]) or "*"
+    for base in glob.glob(above) if above else [os.sep if at else os.curdir]:
+        for directory in _directories(base):
+            for path in _expanded(os.path.join(glob.escape(directory), below)):
+                yield path if above or at else path.removeprefix(os.curdir + os.sep)
+
+
+def _directories(base: str) -> Iterator[str]:
+    """Yield a directory and those below it, hidden ones left out. Each comes once: links may form a loop."""
+    seen: set[tuple[int, int]] = set()
+    for directory, names, _ in os.walk(base, followlinks=True):
+        try:
+            found = os.stat(directory)
+        except OSError:
+            found = None
+        if found is None or (found.st_dev, found.st_ino) in seen:
+            names.clear()
+            continue
+        seen.add((found.st_dev, found.st_ino))
+        names[:] = sorted(name for name in names if not name.startswith("."))
+        yield directory
 
 
 def last_ends(lines: Iterable[Line]) -> Mapping[FollowedFile, int]:

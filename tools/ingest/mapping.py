@@ -13,6 +13,7 @@ the limit allows, with its size in `mqtt.payload.bytes` if that is not all.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -30,6 +31,7 @@ SECONDS_BELOW: Final = 10**11
 """A number below it is seconds since 1970: as milliseconds it would be a day before March 1973."""
 MAX_TIMESTAMP_MS: Final = 253_402_300_799_999
 """The end of the year 9999."""
+OF_POSITIONS: Final = re.compile(r"triolog-ingest\..*\.positions")
 FLAGS: Final = {True: b"true", False: b"false"}
 
 
@@ -73,13 +75,21 @@ def entry_of(link: IngestLink, message: Message) -> Entry:
         return dead_letter(link, message, str(exc))
 
 
-def dead_letter(link: IngestLink, message: Message, reason: str) -> Entry:
-    """Return the record that goes to the dead-letter topic."""
+def dead_letter(link: IngestLink, message: Message, reason: str, most_bytes: int | None = None) -> Entry:
+    """Return the record that goes to the dead-letter topic. With `most_bytes` it has so much of the payload, and no user
+    properties: the server has refused a larger one."""
     value, headers = message.payload[: link.max_payload_bytes], _headers(message)
-    headers.append((ERROR_HEADER, reason.encode(errors="replace")[:MAX_REASON_BYTES]))
+    if most_bytes is not None:
+        value, headers = value[:most_bytes], headers[: len(headers) - len(message.user_properties)]
+    headers.append((ERROR_HEADER, cut_reason(reason)))
     if len(value) < len(message.payload):
         headers.append(("mqtt.payload.bytes", str(len(message.payload)).encode()))
     return Entry(message, link.dead_letter_topic, value, None, message.arrived_ms, headers, is_dead_letter=True)
+
+
+def cut_reason(reason: str) -> bytes:
+    """Return a reason as a header has it: valid UTF-8."""
+    return reason.encode(errors="replace")[:MAX_REASON_BYTES].decode(errors="ignore").encode()
 
 
 def pointed(document: Any, pointer: str) -> Any:
@@ -115,6 +125,8 @@ def _mapped(link: IngestLink, message: Message) -> Entry:
         raise ValueError(f"the payload has {len(message.payload)} bytes, above max_payload_bytes={link.max_payload_bytes}")
     key, timestamp_ms = _from_payload(found, message)
     topic = check_name(filled(found.topic, message.topic))
+    if OF_POSITIONS.fullmatch(topic):  # a device may choose its MQTT topic
+        raise ValueError(f"the topic {topic} has the positions of a link from files")
     return Entry(message, topic, message.payload, key, timestamp_ms, _headers(message))
 
 

@@ -23,7 +23,7 @@ from ..client.procedures import topics
 from ..client.tls import TlsConfig
 from ..forward.errors import LinkStoppedError, TryAgainError
 from ..forward.pacing import Failure
-from .mapping import Entry
+from .mapping import ERROR_HEADER, Entry
 
 CONNECT_TIMEOUT_MS: Final = 10_000
 DELIVERY_TIMEOUT_MS: Final = 30_000
@@ -31,9 +31,11 @@ BLOCK_MS: Final = 10_000
 """For the partitions of a topic, and for calls of a transaction."""
 LINGER_MS: Final = 1000
 """A flush ends it."""
+TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_RECORD})
+"""The last one also where the headers are too many."""
 ABOUT_THE_RECORD: Final = frozenset(
     {
-        *(ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_RECORD),
+        *TOO_LARGE,
         *(ErrorCode.INVALID_TIMESTAMP, ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
     }
 )
@@ -70,8 +72,9 @@ class RecordStore:
     def _committed(self) -> None:
         """The transaction is stored."""
 
-    def _dead_letter(self, entry: Entry, reason: str) -> Entry:
-        """Return the record that goes to the dead-letter topic in place of another one."""
+    def _dead_letter(self, entry: Entry, reason: str, most_bytes: int | None = None) -> Entry:
+        """Return the record that goes to the dead-letter topic in place of another one, with at most `most_bytes` of its value
+        and the headers that ingest itself adds."""
         raise NotImplementedError
 
     def open(self) -> None:
@@ -109,9 +112,13 @@ class RecordStore:
             stored += self.store(rest[middle:]) if rest[middle:] else []
             return stored
         [(entry, error)] = refused
-        if entry.is_dead_letter:
+        if not entry.is_dead_letter:
+            return self.store([self._dead_letter(entry, str(error))], state)
+        reason = next(value for name, value in reversed(entry.headers) if name == ERROR_HEADER).decode()
+        shorter = self._dead_letter(entry, reason, len(entry.value) // 2)
+        if error.code not in TOO_LARGE or (shorter.value, shorter.headers) == (entry.value, entry.headers):
             raise TryAgainError(f"the dead-letter topic {entry.topic} refuses a record: {error.message}", Failure.REFUSED)
-        return self.store([self._dead_letter(entry, str(error))], state)
+        return self.store([shorter], state)
 
     def close(self) -> None:
         try:

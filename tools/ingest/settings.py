@@ -193,6 +193,11 @@ class IngestLink:
         ),
     )
 
+    @property
+    def own_client_id(self) -> str:
+        """Return the client id at the broker."""
+        return self.client_id or f"triolog-{self.name}"
+
     def __attrs_post_init__(self) -> None:
         if self.password is not None and self.user is None:
             raise SettingsError(f"link {self.name}: password needs user")
@@ -213,7 +218,7 @@ class IngestSettings(ProcessSettings):
                 if (other := topics.setdefault(link.positions, link.name)) != link.name:
                     raise SettingsError(f"links {other} and {link.name} have the same positions_topic {link.positions}")
                 continue
-            owner = owners.setdefault((link.broker, link.client_id or link.name), link.name)
+            owner = owners.setdefault((link.broker, link.own_client_id), link.name)
             if owner != link.name:
                 raise SettingsError(f"links {owner} and {link.name} have the same client_id at {link.broker}")
 

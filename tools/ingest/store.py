@@ -51,5 +51,5 @@ class Store(RecordStore):
     def _committed(self) -> None:
         self.unreleased = self._next_unreleased
 
-    def _dead_letter(self, entry: Entry, reason: str) -> Entry:
-        return dead_letter(self._link, entry.message, reason)
+    def _dead_letter(self, entry: Entry, reason: str, most_bytes: int | None = None) -> Entry:
+        return dead_letter(self._link, entry.message, reason, most_bytes)

@@ -87,7 +87,7 @@ class RegistryValues:
             return parse(found.get("schemaType", AVRO), found["schema"], self._dependencies(found))
         except ModuleNotFoundError as exc:
             raise SchemaError(f"schema {schema_id} needs {exc.name}: {how_to_install('registry')}") from None
-        except (RegistryError, KeyError) as exc:
+        except (RegistryError, KeyError, TypeError, AttributeError) as exc:
             raise SchemaError(f"schema {schema_id} of the registry at {self._host} cannot be used: {exc}") from None
 
     def _dependencies(self, schema: dict[str, Any]) -> tuple[Dependency, ...]:
@@ -115,7 +115,7 @@ class RegistryValues:
             connection.request("GET", self._path + path, headers=self._headers)
             response = connection.getresponse()
             value = json.loads(response.read(MOST_ANSWER_BYTES))
-        except (OSError, http.client.HTTPException, ValueError) as exc:
+        except (OSError, http.client.HTTPException, ValueError, RecursionError) as exc:
             raise NoRegistryError(f"no response from the schema registry at {self._host}: {exc}") from None
         finally:
             connection.close()

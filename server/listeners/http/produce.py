@@ -57,6 +57,10 @@ CLIENT_ID: Final = "http"
 MOST_KEY_CHARS: Final = 255
 HELD_PER_BYTE: Final = 6
 """Of a body: its bytes, its text with up to four bytes a character, its records."""
+HELD_PER_RECORD: Final = 700
+"""Beside its bytes: objects, and its part of the response. `{}` is a record."""
+MAX_RECORDS: Final = 20_000
+"""Of a body of v2."""
 HELD_PER_STREAMED_BYTE: Final = 3
 HELD_PER_LINE: Final = 128
 """Beside its bytes: objects."""
@@ -246,7 +250,11 @@ class HttpProduce:
         batches: dict[int, list[tuple[None, bytes | None, bytes | None, tuple[()]]]] = {}
         try:
             for number, record in enumerate(read_records(body, is_binary=is_binary)):
+                if number == MAX_RECORDS:
+                    raise HttpRefusalError(413, f"a body has at most {MAX_RECORDS} records. Send {NDJSON}, which has no limit")
                 if not number % RECORDS_PER_TURN:
+                    self.share.held += RECORDS_PER_TURN * HELD_PER_RECORD
+                    await self.share.charge()
                     await trio.lowlevel.checkpoint()
                 partition = self._partition_of(record.partition, number, record.key, target, unkeyed)
                 records = batches.setdefault(partition, [])

@@ -52,6 +52,8 @@ class AvroSchema:
             result = _BoundedChecker().get_compatibility(self._schema, writer._schema)
         except _TooManyComparisonsError:
             return [f"the schemas are too large to compare: they have more than {MAX_COMPARISONS} pairs of types"]
+        except avro.errors.AvroException as exc:  # it compares no type `error`
+            return [f"the schemas cannot be compared: {exc}"]
         if result.compatibility is avro.compatibility.SchemaCompatibilityType.compatible:
             return []
         kinds = ", ".join(dict.fromkeys(each.name.upper() for each in result.incompatibilities))

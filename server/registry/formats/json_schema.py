@@ -109,6 +109,8 @@ class JsonSchema:
             return list(dict.fromkeys(proof.missing(self._place, writer._place, "#")))
         except (_TooManyStepsError, RecursionError):
             return [f"the schemas are too large to compare: the proof has more than {MAX_COMPARISONS} steps"]
+        except (TypeError, ValueError, AttributeError, KeyError) as exc:  # `$ref` may name a place that was not checked
+            return [f"cannot be decided, because a $ref names a place that has no schema ({type(exc).__name__})"]
 
     def decode(self, data: bytes) -> Any:
         return json.loads(data)

@@ -41,6 +41,7 @@ WELL_KNOWN: Final = frozenset(
 )
 """Files below google/protobuf that every schema may import."""
 PREFIX: Final = "google/protobuf/"
+MOST_VARINT_BYTES: Final = 10
 ALIKE: Final = (
     frozenset({"int32", "uint32", "int64", "uint64", "bool"}),
     frozenset({"sint32", "sint64"}),
@@ -107,14 +108,16 @@ class ProtobufSchema:
 
 
 def _zigzag(data: bytes, at: int) -> tuple[int, int]:
-    """Return a number, and the place after it. Raises IndexError."""
+    """Return a number, and the place after it. Raises IndexError, also for one of more than MOST_VARINT_BYTES: each byte of a
+    longer one would cost more than the one before."""
     number = shift = 0
-    while True:
+    while shift < 7 * MOST_VARINT_BYTES:
         byte = data[at]
         number |= (byte & 0x7F) << shift
         at, shift = at + 1, shift + 7
         if byte < 0x80:
             return number >> 1 ^ -(number & 1), at
+    raise IndexError(f"a number of more than {MOST_VARINT_BYTES} bytes")
 
 
 # ---- reading -------------------------------------------------------------------------------------------------------------

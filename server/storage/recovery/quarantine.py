@@ -23,14 +23,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
-from ....protocol.limits import INT32_MAX
+from ....protocol.limits import INT32_MAX, INT64_MAX
 from ....protocol.records.batch import RECORD_BATCH_OVERHEAD, parse_header
 from ....protocol.types import Bytes
 from ..disk.diskops import drive
 from ..disk.filesystem import CREATE, WRITE, FileSystem, opened, pieces, read_at, write_pieces
 from ..disk.paths import CORRUPT_MARK, INDEX_SUFFIXES, LOG_SUFFIX, TEMPORARY_SUFFIX, segment_file
 from ..errors import SegmentOffsetOverflowError
-from ..log.gaps import NO_FILE, OffsetGap, merge_gaps, read_gaps, write_gaps
+from ..log.gaps import NO_FILE, OffsetGap, gaps_within, merge_gaps, read_gaps, write_gaps
 from .rebuild import SegmentRebuild
 from .salvage import STAMP_BYTES, Damage, is_zeros
 
@@ -161,9 +161,16 @@ def _is_copy(fs: FileSystem, path: str, source: int, position: int, size: int) -
 
 
 def contain(
-    fs: FileSystem, rebuild: SegmentRebuild, *, found_ms: int, gap_end: int | None = None, durable: bool
+    fs: FileSystem,
+    rebuild: SegmentRebuild,
+    *,
+    found_ms: int,
+    gap_end: int | None = None,
+    log_start_offset: int = 0,
+    durable: bool,
 ) -> tuple[OffsetGap, ...]:
-    """Take every damage out of the segment's log, then let it have its indexes. Answers the new gaps."""
+    """Take every damage out of the segment's log, then let it have its indexes. Answers the new gaps. Nobody misses offsets
+    below the log start."""
     path = rebuild.segment.log.path
     gaps: tuple[OffsetGap, ...] = ()
     if rebuild.damages:
@@ -178,7 +185,7 @@ def contain(
                 damage.reason,
                 "repaired" if damage.stamp else "moved to a file beside the log",
             )
-        for gap in gaps:
+        for gap in gaps_within(gaps, log_start_offset, INT64_MAX):
             LOGGER.warning(
                 "%s: offsets %d to %d are lost, their bytes are in %s", path, gap.start_offset, gap.end_offset - 1, gap.file
             )

@@ -269,7 +269,14 @@ class _Opening:
 
     def _finish(self, rebuild: SegmentRebuild, *, gap_end: int | None = None) -> None:
         """Take what is damaged out of the segment, and let it have its indexes."""
-        found = contain(self.fs, rebuild, found_ms=self.request.now_ms(), gap_end=gap_end, durable=self.durable)
+        found = contain(
+            self.fs,
+            rebuild,
+            found_ms=self.request.now_ms(),
+            gap_end=gap_end,
+            log_start_offset=self.request.log_start_offset,
+            durable=self.durable,
+        )
         self.gaps = merge_gaps([*self.gaps, *found])
         self.rebuilt.append(rebuild.segment)
         self.ends[rebuild.segment.base_offset] = Ends(rebuild.first_timestamp, rebuild.next_offset, rebuild.last_epoch)

@@ -3,6 +3,7 @@ at all, and its power is cut. A model that knows the true time says which record
 
 from __future__ import annotations
 
+import errno
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,12 +19,14 @@ from triolog.server.logs.log_manager import expire_producers
 from triolog.server.logs.undated_records import EARLIEST_MS
 from triolog.server.offsets.committed_offsets import Commit
 from triolog.server.storage.directory.clock_file import CLOCK_FILE
+from triolog.server.storage.directory.topics_file import TOPICS_FILE
 from triolog.server.system.clock import HOLD_S, ServerClock
 
 from tests.support import logs
 from tests.support.brokers import actor_of, broker_config, records_from
 from tests.support.counts import counts
 from tests.support.crash_fs import CrashFileSystem, put
+from tests.support.gate_fs import GateFileSystem
 
 DAY_MS: Final = 86_400_000
 HOUR_MS: Final = 3_600_000
@@ -262,6 +265,26 @@ async def test_a_topic_that_is_created_in_1970_is_marked_as_a_whole(tmp_path: Pa
         await board.expire(broker)
         log = actor_of(broker, CREATED).log
         assert (log.log_start_offset, log.undated[0].dated_ms, log.undated[-1].end_offset) == (0, board.now_ms, 2)
+
+
+async def test_a_log_that_is_out_of_service_when_the_clock_becomes_right_is_marked_all_the_same(tmp_path: Path) -> None:
+    """Its topic was created in 1970, so no file has a mark of it yet."""
+    config = broker_config(tmp_path / "one", tmp_path / "two", topic=TOPIC_KEYS)
+    fs, now_ms = GateFileSystem(), EARLIEST_MS + 30 * DAY_MS
+    for wall_ms in (1_000_000, now_ms, now_ms + HOUR_MS):
+        clock = ServerClock(lambda wall_ms=wall_ms: wall_ms, lambda: 0.0)  # type: ignore[misc]
+        async with open_broker_core(config, fs=fs, clock=clock) as broker:
+            if wall_ms == now_ms:
+                assert [each.error is None for each in broker.directories.describe()] == [True, False]
+                continue
+            if wall_ms < now_ms:
+                await broker.topics.create("created", 2)
+                for number in (0, 0, 1, 1):
+                    await broker.writer.append(TopicPartition("created", number), logs.batch(wall_ms))
+                fs.fail("open", f"two/{TOPICS_FILE}", number=errno.EIO)
+            await broker._manager.retention.run_pass(by_time=clock.is_trusted)
+            starts = [actor_of(broker, TopicPartition("created", number)).log.log_start_offset for number in (0, 1)]
+            assert starts == [0, 0]
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"format_version": 1}'])

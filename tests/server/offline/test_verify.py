@@ -298,7 +298,7 @@ def test_a_snapshot_behind_the_log_or_of_another_offset_is_damage(logs: StoppedL
     assert ("snapshot", first.name) in damages(logs.path)
 
 
-def test_a_snapshot_below_the_first_segment_only_has_to_be_readable(logs: StoppedLogs) -> None:
+def test_a_snapshot_below_the_first_segment_is_damage_only_if_a_start_may_read_it(logs: StoppedLogs) -> None:
     """A start wrote it in the middle of a segment that retention has taken; the next start deletes it."""
     for path in logs.partition().glob(f"{FIRST}.*"):
         path.unlink()
@@ -307,6 +307,12 @@ def test_a_snapshot_below_the_first_segment_only_has_to_be_readable(logs: Stoppe
     shutil.copyfile(last, below)
     assert ("snapshot", below.name) not in damages(logs.path)
     flip(below, 8, 0)
+    assert ("snapshot", below.name) not in damages(logs.path)
+    [remark] = [finding for finding in verified(logs.path).remarks if finding.file == str(below)]
+    assert "the next start removes it" in remark.reason
+    for path in logs.partition().glob("*.snapshot"):
+        if path != below:
+            path.unlink()
     assert ("snapshot", below.name) in damages(logs.path)
 
 

@@ -128,24 +128,37 @@ def test_failed_logins_denials_and_changes_are_in_the_audit_log(broker: Blocking
 
 
 @pytest.mark.parametrize(
-    ("kafka", "native", "is_exposed"),
+    ("kafka", "native", "http", "is_exposed"),
     [
-        ("plaintext", "plaintext", True),
-        ("sasl_plaintext", "plaintext", False),
-        ("plaintext", "sasl_plaintext", False),
-        ("sasl_ssl", "plaintext", True),
-        ("sasl_plaintext", "ssl", True),
+        ("plaintext", "plaintext", "plaintext", True),
+        ("sasl_plaintext", "plaintext", "plaintext", False),
+        ("plaintext", "sasl_plaintext", "plaintext", False),
+        ("plaintext", "plaintext", "sasl_plaintext", False),
+        ("sasl_ssl", "plaintext", "plaintext", True),
+        ("sasl_plaintext", "ssl", "plaintext", True),
+        ("sasl_plaintext", "plaintext", "ssl", True),
     ],
 )
-def test_other_machines_need_a_login_and_passwords_stay_in_a_server_with_tls(kafka: str, native: str, is_exposed: bool) -> None:
+def test_other_machines_need_a_login_and_passwords_stay_in_a_server_with_tls(
+    kafka: str, native: str, http: str, is_exposed: bool
+) -> None:
     config = BrokerConfig(
         data_dirs=("x",),
         kafka_security=ListenerSecurity(kafka),
         native_security=ListenerSecurity(native),
+        http_security=ListenerSecurity(http),
         ssl_certificate_file="x",
     )
     assert exposed(config, {REGISTRY: Address("0.0.0.0", 1)}) == ((REGISTRY,) if is_exposed else ())
     assert exposed(config, {REGISTRY: Address("127.0.0.1", 1)}) == ()
+
+
+@pytest.mark.parametrize("listener", ["kafka", "native", "http"])
+def test_logins_at_any_listener_are_logins_at_the_registry(listener: str, extra: None) -> None:
+    settings = {f"{listener}_security": "sasl_plaintext", "sasl_enabled_mechanisms": "PLAIN", "schema_registry": "127.0.0.1:0"}
+    with triolog.blocking.open(MEMORY, users={"admin": "admin-secret"}, settings=settings) as broker:
+        assert RegistryClient(broker.schema_registry_url).error("GET", "/subjects") == 401
+        assert client(broker, "admin").get("/subjects") == []
 
 
 def test_a_registry_for_everybody_has_to_be_wanted(tmp_path: Path) -> None:

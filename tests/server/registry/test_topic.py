@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 import triolog
-from triolog.server.embedded import LOCALHOST, BlockingBroker
+from triolog.server.embedded import LOCALHOST, MEMORY, BlockingBroker
 from triolog.server.registry.opening import serve_registry
 from triolog.server.registry.topic import TOPIC
 
@@ -259,3 +259,21 @@ def test_schemas_are_charged_to_their_client(tmp_path: Path) -> None:
         registry.value("DELETE", "/subjects/s0?permanent=true")
         assert account.used_bytes < used - 100_000
         registry.register("s", '"int"')
+
+
+@pytest.mark.parametrize(("path", "body"), [("config", {"compatibility": "NONE"}), ("mode", {"mode": "READONLY"})])
+def test_settings_of_subjects_are_charged_to_their_client(path: str, body: dict[str, str]) -> None:
+    with triolog.blocking.open(MEMORY, settings={"max_client_memory_bytes": 2**20}) as broker:
+        registry = RegistryClient(broker.schema_registry_url)
+        account = broker.call_now(lambda: broker._target.core.client_memory.account("registered schemas"))
+        number, stored = 0, 0
+        long = {"type": "string", "doc": "x" * 100_000}
+        while "error_code" not in registry.call("POST", f"/subjects/{number}/versions", submission({**long, "n": number}))[1]:
+            number += 1
+        before, refused = account.used_bytes, account.refused
+        while stored < 200 and "error_code" not in registry.call("PUT", f"/{path}/{stored:0900}", body)[1]:
+            stored += 1
+        assert account.refused == refused + 1
+        assert before + stored * 900 <= account.used_bytes <= 2**20
+        registry.value("DELETE", f"/{path}/{0:0900}")
+        registry.value("PUT", f"/{path}/s", body)

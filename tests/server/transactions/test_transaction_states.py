@@ -521,6 +521,7 @@ async def test_a_transaction_without_owner_is_aborted_in_the_end(fast_path: Path
         await append_unwatched(broker)
         await broker.writer.append(PARTITION, [(START_MS, None, b"behind", ())])
         assert await abort_overdue(broker) == 0
+        assert (await broker.statistics()).open_transactions == 1
         mock_clock.jump(LIMIT_S - 1)
         clock.advance(365 * 86_400_000)
         assert await abort_overdue(broker) == 0
@@ -529,6 +530,7 @@ async def test_a_transaction_without_owner_is_aborted_in_the_end(fast_path: Path
         assert await abort_overdue(broker) == 1
         assert is_stable(broker, PARTITION)
         assert await committed_values(broker, PARTITION) == ["behind"]
+        assert (await broker.statistics()).open_transactions == 0
         assert await abort_overdue(broker) == 0
 
 

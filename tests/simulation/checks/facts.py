@@ -136,7 +136,15 @@ class Facts:
     """What the wall clock showed in the beginning."""
     checks_clock: bool = False
     """Whether the server does: then jumps do not count in `clock`."""
+    jumps: list[int] = attrs.field(factory=list)
+    """Indexes of those jumps."""
     broken_promises: list[Anomaly] = attrs.field(factory=list)
+
+    def crosses_jump(self, record: str) -> bool:
+        """Whether the clock jumped while the record was under way: it may be stored with a time of 1970 when the server's clock
+        is right, and retention takes it like every record of that age."""
+        end = self.told[record].index if record in self.told else ENDLESS
+        return any(self.sent[record].index < jump < end for jump in self.jumps)
 
     def outcome(self, record: str) -> bool | None:
         """Whether it is in no transaction or a committed one; None: nobody knows."""
@@ -261,7 +269,9 @@ class Facts:
                 self.deleted[event.topic] = index, event.at_ms
             case h.ClockChecked():
                 self.checks_clock = True
-            case h.ClockMoved() if not (self.checks_clock and abs(event.ms) > LONGEST_STEP_MS):
+            case h.ClockMoved() if self.checks_clock and abs(event.ms) > LONGEST_STEP_MS:
+                self.jumps.append(index)
+            case h.ClockMoved():
                 self.clock.append((event.at_ms, self.clock[-1][1] + event.ms))
             case h.Damaged():
                 self.damaged[event.partition].append(event.offsets)

@@ -82,8 +82,8 @@ def _lost(index: int, stored: Stored, facts: Facts, keys: _Keys) -> Iterator[Ano
     where, start = stored.partition, stored.start_offset
     expired = facts.expired.get(where)
     for record, offset in facts.acknowledged.get(where, {}).items():
-        if record in there or (offset < 0 and (start or expired is not None)):
-            continue  # of what nobody was told where it is, nobody knows whether it was before the start
+        if record in there or (offset < 0 and (start or expired is not None or facts.damaged.get(where))):
+            continue  # if nobody was told where it is, it may have been before the start, or where the damage is
         if 0 <= offset < start and (expired is None or facts.sent[record].sent.timestamp < expired):
             continue
         yield from _judge(record, offset, index, stored, facts, keys)
@@ -162,10 +162,13 @@ def _wrong_start(stored: Stored, facts: Facts) -> Iterator[Anomaly]:
     config = facts.configs.get(where.topic, {})
     if start <= trimmed or where in facts.expired:
         return
+    gone = {record: at for record, at in facts.acknowledged.get(where, {}).items() if trimmed <= at < start}
+    if gone and all(map(facts.crosses_jump, gone)):
+        return
     settings = facts.settings.get(where.topic, [])
     if len(settings) > 1:
-        for record, offset in facts.acknowledged.get(where, {}).items():
-            if trimmed <= offset < start and not any(_may_retire(record, each, stored, facts) for each in settings):
+        for record, offset in gone.items():
+            if not facts.crosses_jump(record) and not any(_may_retire(record, each, stored, facts) for each in settings):
                 yield Anomaly("lost", f"{record}@{offset} of {where}, which begins at {start}: no configuration allows it")
         return
     retention_ms = int(config.get("retention.ms", NEVER))
@@ -179,8 +182,8 @@ def _wrong_start(stored: Stored, facts: Facts) -> Iterator[Anomaly]:
         if not (facts.losses or facts.damaged.get(where)):  # otherwise it may have had more when retention counted
             yield Anomaly("lost", f"{where} begins at {start} with {stored.size_bytes} bytes, {retention_bytes} are to stay")
         return
-    for record, offset in facts.acknowledged.get(where, {}).items():
-        if trimmed <= offset < start and not _is_old(facts.sent[record], retention_ms, stored, facts):
+    for record, offset in gone.items():
+        if not facts.crosses_jump(record) and not _is_old(facts.sent[record], retention_ms, stored, facts):
             yield Anomaly("lost", f"{record}@{offset} of {where}, which begins at {start}: it is not {retention_ms} ms old")
 
 

@@ -44,20 +44,27 @@ def _forget(at: dict[int, str], where: dict[str, tuple[TopicPartition, int]], of
 
 def check_sequences(events: Sequence[h.Event], facts: Facts) -> Iterator[Anomaly]:
     """Who keeps batches in order is never told otherwise, where nothing has taken those that were before away: who is told so
-    gives up everything, in other partitions too."""
+    gives up everything, in other partitions too. Compaction leaves the last batch of a producer, and a start after an unclean
+    stop knows no other one, as Kafka's: a batch before it that is sent again is then out of order."""
     damaged: set[TopicPartition] = set()
     holed: set[str] | None = None
     given_up: set[str] = set()
-    for event in events:
+    killed = -1
+    for index, event in enumerate(events):
         match event:
             case h.Lost():
                 return
+            case h.Cut():
+                killed = index
+            case h.Happened() if "kill" in event.what:
+                killed = index
             case h.Damaged():
                 damaged.add(event.partition)
             case h.GivenUp(error=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.name):
                 known = facts.sent[event.ids[0]]
                 holed = _holed(events, facts) if holed is None else holed
-                if known.partition in damaged or _is_forgotten(known, facts):
+                is_cleaned = known.index < killed and facts.is_compacted(known.partition)
+                if known.partition in damaged or is_cleaned or _is_forgotten(known, facts):
                     given_up.add(known.producer)
                 elif known.producer not in holed | given_up:
                     yield Anomaly("out of sequence", f"{event.who} was refused {event.ids}")

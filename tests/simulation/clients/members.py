@@ -14,7 +14,7 @@ from triolog.protocol.types import TopicPartition
 from tests.simulation.clients.readers import fetch
 from tests.support.kafka_wire import ask
 
-from ..groups.events import Commits, Committed, Dismissed, Heard, LetsGo, Resumes, Told
+from ..groups.events import Commits, Committed, Dismissed, Heard, LetsGo, Resumes, TakesPlace, Told
 from ..groups.lives import TOPICS
 from ..history import Moved, Refused
 from .inhabitant import KafkaConnection, KafkaInhabitant, Surroundings
@@ -29,7 +29,13 @@ PATIENCE_S: Final = 7.0
 OFFSETS_VERSION: Final = 9
 NOBODY: Final = -1
 FENCED: Final = frozenset(
-    {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.STALE_MEMBER_EPOCH}
+    {
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.FENCED_INSTANCE_ID,
+    }
 )
 REFUSED: Final = FENCED | {ErrorCode.REBALANCE_IN_PROGRESS}
 """Errors after which an offset is certainly not committed."""
@@ -51,7 +57,12 @@ class Member(KafkaInhabitant):
 
     def me(self) -> dict[str, Any]:
         """What events of members begin with."""
-        return {**self.now(), "group": self.group, "member": self.member_id, "epoch": self.epoch}
+        return {**self.now(), "group": self.group, "member": self.name, "epoch": self.epoch}
+
+    @property
+    def name(self) -> str:
+        """Of the member in events."""
+        return self.member_id
 
 
 @attrs.define(eq=False)
@@ -61,13 +72,28 @@ class GroupMember(Member):
     uncommitted: set[TopicPartition] = attrs.field(factory=set)
     """Where it has read on since it has committed, or does not know whether that was kept."""
     commits: int = 0
+    instance: str | None = None
+    """The instance id of a static member."""
+    is_fenced: bool = False
+    """Another client has taken its place, as it was told. Its life is over."""
+    away_ms: int | None = None
+    """For so long it is to be away at its next turn."""
 
     def __attrs_post_init__(self) -> None:
         self.kafka = KafkaConnection(self.world, PATIENCE_S)
 
-    async def live(self, for_ms: int, ends: str) -> None:
-        until = trio.current_time() + for_ms / 1000
-        while trio.current_time() < until:
+    @property
+    def name(self) -> str:
+        return self.instance or self.member_id
+
+    async def live(self, for_ms: int, ends: str, instance: str | None = None, away_ms: int | None = None) -> None:
+        """`away_ms`: a static member stops in the middle of its life, and returns after this time."""
+        self.instance, self.is_fenced = instance, False
+        began = trio.current_time()
+        while trio.current_time() < began + for_ms / 1000 and not self.is_fenced:
+            if away_ms is not None and trio.current_time() > began + for_ms / 2000:
+                self.away_ms, away_ms = away_ms, None
+            await self.maybe_go_away()
             await self.turn()
             await trio.sleep(self.rng.uniform(0.5, 1.5) * BEAT_S)
         if ends != "stay":
@@ -80,12 +106,32 @@ class GroupMember(Member):
     async def stay(self, is_over: trio.Event) -> None:
         """Live in a world in which nothing goes wrong, without delays."""
         while not is_over.is_set():
+            await self.maybe_go_away()
             if await self.beat():
                 for where in sorted(self.owned):
                     if where in self.owned and (await self.poll(where) or where in self.uncommitted):
                         await self.commit(where)
             await trio.sleep(BEAT_S)
         await self.kafka.close()
+
+    async def maybe_go_away(self) -> None:
+        """Stop without leaving the group, as a static member may. It returns without its member id."""
+        if self.away_ms is None:
+            return
+        self.lets_go(list(self.owned))
+        if self.epoch != NOBODY:
+            await self.announce_return()
+        await self.kafka.close()
+        await trio.sleep(self.away_ms / 1000)
+        self.epoch, self.member_id, self.until_ms, self.away_ms = NOBODY, "", -1, None
+
+    async def announce_return(self) -> None:
+        """Say that it goes and keeps its place."""
+
+    def takes_place(self) -> None:
+        """It is about to join."""
+        if self.instance is not None and self.epoch == NOBODY:
+            self.world.add(TakesPlace(**self.me()))
 
     async def turn(self) -> None:
         """Be heard of, and read some."""
@@ -125,6 +171,8 @@ class GroupMember(Member):
         self.world.add(Dismissed(**self.me(), error=error.name, is_explained=is_explained))
         self.owned.clear()
         self.epoch, self.until_ms = NOBODY, -1
+        if error is ErrorCode.FENCED_INSTANCE_ID:
+            self.member_id, self.is_fenced = "", True
 
     async def poll(self, where: TopicPartition) -> bool:
         """Whether it has come further: by what it has read, or over damage that it was told of."""
@@ -168,7 +216,8 @@ class GroupMember(Member):
         self.commits += 1
         said = {"number": self.commits, "partition": where, "offset": offset}
         self.world.add(Commits(**self.me(), **said))
-        answer = await self.kafka.call(offset_commit(self.group, where, offset, self.member_id, self.epoch), OFFSETS_VERSION)
+        request = offset_commit(self.group, where, offset, self.member_id, self.epoch, self.instance)
+        answer = await self.kafka.call(request, OFFSETS_VERSION)
         if answer is None:
             self.world.add(Committed(**self.me(), **said, is_kept=None))
             return
@@ -184,10 +233,13 @@ class GroupMember(Member):
         raise NotImplementedError
 
 
-def offset_commit(group: str, where: TopicPartition, offset: int, member_id: str = "", epoch: int = NOBODY) -> Any:
+def offset_commit(
+    group: str, where: TopicPartition, offset: int, member_id: str = "", epoch: int = NOBODY, instance: str | None = None
+) -> Any:
     part = {"partition_index": where.partition, "committed_offset": offset, "committed_metadata": None}
     topics = [{"name": where.topic, "partitions": [part]}]
-    return ask("OffsetCommit", group_id=group, member_id=member_id, generation_id_or_member_epoch=epoch, topics=topics)
+    who = {"member_id": member_id, "generation_id_or_member_epoch": epoch, "group_instance_id": instance}
+    return ask("OffsetCommit", group_id=group, **who, topics=topics)
 
 
 async def committed_offset(

@@ -26,7 +26,7 @@ from triolog.protocol.records.batch import (
     parse_header,
 )
 from triolog.protocol.types import TopicPartition
-from triolog.server.broker import Broker
+from triolog.server.broker import Broker, is_internal
 from triolog.server.partitions.partition import PartitionActor
 from triolog.server.storage.disk.paths import parse_partition_directory
 from triolog.server.storage.indexes.file_records import possible_sizes
@@ -46,6 +46,7 @@ from tests.simulation.device.rot import (
     damage_in,
     flip_in_batch,
     flip_in_topics,
+    forget_topics,
     has_batches,
     put_topics_back,
     raise_start,
@@ -347,6 +348,28 @@ class Operator(Inhabitant):
             offline.restore_backup(self.device.fs, self.device.directories)
         await self._begin(for_ms)
 
+    async def adopt(self, for_ms: int) -> None:
+        """The next start finds partitions and no list of topics, as in a directory of a stopped Kafka. It is given their
+        configurations, and everything else is as before."""
+        await self._end_for_tool("stop")
+        server, fs = self.server, self.device.fs
+        if fs.broken is None:
+            before = {name: each for name, each in stored_topics(fs, self.device.directories).items() if not is_internal(name)}
+            forget_topics(fs, self.device.directories)
+            limits = server.limits
+            server.limits = {**limits, "adopted_topics": {name: configs for name, (_, configs) in before.items()}}
+            await self._begin(for_ms)
+            server.limits = limits
+            broker = server.broker
+            assert broker is not None
+            topics = [hosted.topic for hosted in broker._manager.topics if not is_internal(hosted.topic.name)]
+            found = {topic.name: (topic.partitions, topic.configs) for topic in topics}
+            ids = {name: broker.topics.id_of(name) for name in self.world.topic_ids}
+            if found != before or ids != self.world.topic_ids:
+                self.world.add(Wrong(**self.now(), kind="adoption", detail=f"the topics were {before}, and are {found}, {ids}"))
+        else:
+            await self._begin(for_ms)
+
     async def _end_for_tool(self, end: str) -> None:
         """The device does for the command what it is told to."""
         await self._end(end)
@@ -376,7 +399,8 @@ class Operator(Inhabitant):
                 self.world.add(Damaged(**self.now(), partition=where, first_offset=0, next_offset=start))
                 kept += batches
         await self._begin(for_ms)
-        if not has_batches(self.device.fs, [f"{directory}/{where}" for directory in self.device.directories], kept):
+        folders = [f"{directory}/{where}" for directory in self.device.directories if not self._is_broken(directory)]
+        if not has_batches(self.device.fs, folders, kept):
             self.world.add(Wrong(**self.now(), kind="thrown away", detail=f"{where}: no file has what was in it"))
 
     def _is_broken(self, directory: str) -> bool:

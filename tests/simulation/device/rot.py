@@ -145,6 +145,15 @@ def stored_topics(fs: CrashFileSystem, directories: Sequence[str]) -> dict[str, 
     return {topic["name"]: (topic["partitions"], topic["configs"]) for topic in newest["topics"]}
 
 
+def forget_topics(fs: CrashFileSystem, directories: Sequence[str]) -> None:
+    """Take the files away that Kafka does not write: topics are known by the directories of their partitions only."""
+    for directory in directories:
+        for name in fs.list_directory(directory):
+            if name.startswith(TOPICS_FILE):
+                fs.unlink(f"{directory}/{name}")
+        fs.sync_directory(directory)
+
+
 def damage_in(fs: CrashFileSystem, path: str) -> str:
     """What is wrong with the first batch of a file that is not good, or nothing."""
     if fs.file_size(path) is None:

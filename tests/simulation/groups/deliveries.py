@@ -8,6 +8,8 @@
 | wrong count | a delivery count above the limit, or not above the one with which the record was given back |
 | broken lock | what a member says of records that it has for certain is refused because it has not |
 | unconsumed | a record that the group never finished, although nothing goes wrong any more, and no damage is before it |
+| no dead letter | a record that was rejected, or given back for the last time, is not in the group's queue |
+| wrong dead letter | a record is in the queue that was accepted, or that nobody rejected, or as another record |
 
 A member has a record for certain until its lock may have ended, it has begun to say something of it, or its session is over.
 """
@@ -23,7 +25,7 @@ import attrs
 from triolog.protocol.types import TopicPartition
 
 from ..checker import Anomaly
-from ..history import Damaged, Event, Send, Stored
+from ..history import Damaged, Event, Happened, Send, Stored
 from . import events as e
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
@@ -69,6 +71,10 @@ class _Share:
     given_back: dict[Place, tuple[int, int]] = attrs.field(factory=dict)
     """With which delivery count it was given back, and when."""
     unanswered: list[int] = attrs.field(factory=list)
+    given_up: set[Place] = attrs.field(factory=set)
+    """Rejected for certain, or given back for the last time."""
+    accepted: set[Place] = attrs.field(factory=set)
+    maybe_rejected: set[Place] = attrs.field(factory=set)
     damaged: dict[TopicPartition, list[range]] = attrs.field(factory=lambda: defaultdict(list))
     stands_at: dict[TopicPartition, int] = attrs.field(factory=dict)
     """The damage over which the group does not come."""
@@ -127,6 +133,8 @@ class _Share:
                 del self.locks[place]
             if kind in ENDS:
                 self.maybe_done.add(place)
+            if kind == REJECT:
+                self.maybe_rejected.add(place)
 
     def _answered(self, event: e.Accepted) -> Iterator[Anomaly]:
         said = self.said[event.member, event.number]
@@ -143,8 +151,24 @@ class _Share:
                 lock = self.locks[place] = attrs.evolve(lock, until_ms=said.event.at_ms + self.config.lock_ms)
             elif kind in ENDS or (kind == RELEASE and count >= self.config.delivery_limit):
                 self.done_ms.setdefault(place, event.at_ms)
+                (self.given_up if kind in (REJECT, RELEASE) else self.accepted).add(place)
             elif kind == RELEASE:
                 self.given_back[place] = count, event.at_ms
+
+    def dead(self, queue: e.DeadLetters, stored: dict[TopicPartition, Stored], *, has_failed: bool) -> Iterator[Anomaly]:
+        """`has_failed`: a disk had failures. An ended lock that could not be stored gives a record up until the next start."""
+        there = {(letter.partition, letter.offset) for letter in queue.letters}
+        missing = sorted(self.given_up - there)
+        if len(missing) > queue.failed:
+            said = f"{missing[:3]} of {len(missing)} records are not in the queue, the server could not write {queue.failed}"
+            yield Anomaly("no dead letter", said)
+        for letter in queue.letters:
+            place = letter.partition, letter.offset
+            ids = {record.offset: record.id for record in stored[letter.partition].records}
+            is_other = bool(letter.id) and letter.id != ids.get(letter.offset, letter.id)
+            is_accepted = place in self.accepted and (letter.is_rejected or not has_failed)
+            if is_accepted or is_other or (letter.is_rejected and place not in self.maybe_rejected):
+                yield Anomaly("wrong dead letter", f"{letter}")
 
     def stands(self, event: e.StandsAt) -> None:
         if any(event.offset in damage for damage in self.damaged[event.partition]):
@@ -182,6 +206,11 @@ def deliveries(events: Sequence[Event]) -> Iterator[Anomaly]:
                 yield from share.follow(number, event)
     if share is None:
         return
+    has_failed = any(isinstance(event, Happened) and event.what.startswith("fail") for event in events)
+    uncommitted = {where: each for (where, is_committed), each in stored.items() if not is_committed}
+    for event in events:
+        if isinstance(event, e.DeadLetters):
+            yield from share.dead(event, uncommitted, has_failed=has_failed)
     for (where, is_committed), everything in stored.items():
         if where.topic in share.config.topics and is_committed == share.config.is_committed:
             yield from share.unconsumed(everything, sent)

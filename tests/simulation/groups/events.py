@@ -1,13 +1,14 @@
 """What members of groups and writers of stages did and were told.
 
-A member's name is the id that it has in its group, its epoch the group's generation where the group is a classic one.
+A member's name is the instance id of a static member, otherwise the id that it has in its group. Its epoch is the generation
+where the group is a classic one.
 `begun_ms` says when it asked for what an event is the answer to. `until_ms`: before then nobody may say that it is no member,
 whatever else happens, because it has been heard of and has nothing to do in time that it does not know of.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import attrs
 from triolog.protocol.types import TopicPartition
@@ -18,7 +19,12 @@ CLASSIC: Final = "classic"
 CONSUMERS: Final = "consumers"
 SHARERS: Final = "sharers"
 MIXED: Final = "mixed"
-"""Names of the groups: by the classic protocol, by that of KIP-848, a share group, and one without members."""
+MIGRATING: Final = "migrating"
+STREAMS: Final = "streams"
+"""Names of the groups: by the classic protocol, by that of KIP-848, a share group, one without members,
+one whose members use either protocol, and a Streams group."""
+CONSUMING: Final = (CLASSIC, CONSUMERS, MIGRATING, STREAMS)
+"""Whose members read partitions and commit offsets."""
 
 
 @attrs.frozen(kw_only=True)
@@ -43,6 +49,23 @@ class Dismissed(MemberEvent):
 
     error: str
     is_explained: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class TakesPlace(MemberEvent):
+    """A client is about to join with an instance id, which is its `member` in all events. Another client with that id may be
+    fenced from now on."""
+
+
+@attrs.frozen(kw_only=True)
+class Returned(MemberEvent):
+    """A static member was away for less than its session, and nothing else happened to the group. Partitions of the member,
+    and epochs of all members, before and after."""
+
+    had: tuple[TopicPartition, ...]
+    has: tuple[TopicPartition, ...]
+    epochs: tuple[int, ...]
+    epochs_after: tuple[int, ...]
 
 
 @attrs.frozen(kw_only=True)
@@ -141,6 +164,23 @@ class ShareGroupIs(Event):
     is_committed: bool
     lock_ms: int
     delivery_limit: int
+
+
+class DeadLetter(NamedTuple):
+    """Of the record at an offset of a partition. `id`: of the copied record; empty: it was not copied."""
+
+    partition: TopicPartition
+    offset: int
+    is_rejected: bool
+    id: str
+
+
+@attrs.frozen(kw_only=True)
+class DeadLetters(Event):
+    """All that is in the queue of a share group at the end. `failed`: how many more the server says that it could not write."""
+
+    letters: tuple[DeadLetter, ...]
+    failed: int
 
 
 @attrs.frozen(kw_only=True)

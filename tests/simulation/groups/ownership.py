@@ -8,6 +8,8 @@
 | fenced commit | a commit is kept that began after the partition was somebody else's |
 | epoch went back | a group is at an earlier epoch than the one that somebody was shown, or a member told, before |
 | zombie heartbeat | a member of an earlier generation is told that all is well |
+| unfenced member | a client is served as a static member after another one was told the partitions of that member |
+| lost place | a static member returned in time, and has other partitions than before or the group has rebalanced |
 | unsettled group | when nothing goes wrong any more a group does not become stable, or does not read to the end |
 | unprocessed | a record below what a group has committed that none of its members has read |
 
@@ -38,6 +40,8 @@ from tests.simulation.groups import events as e
 from tests.simulation.history import Event, Polled, Stored
 
 NEVER: Final = -1
+PATIENCE_MS: Final = 10_000
+"""So long after it has begun to join a client has its answer, or none will come."""
 
 
 @attrs.define(eq=False)
@@ -46,6 +50,16 @@ class _Member:
     """Before then it is a member for certain."""
     held: dict[TopicPartition, int] = attrs.field(factory=dict)
     """What it has, and which event has told it."""
+    client: str = ""
+    """That was told last what it has. A static member may be several clients."""
+    since: tuple[int, int] = NEVER, NEVER
+    """Since when, and since which event, the client has the place."""
+    joins: dict[str, int] = attrs.field(factory=dict)
+    """When each client has begun to take the place."""
+
+    def may_be_fenced(self, client: str) -> bool:
+        """Whether another client may have taken its place since it was told what it has."""
+        return any(name != client and at_ms > self.since[0] - PATIENCE_MS for name, at_ms in self.joins.items())
 
 
 @attrs.define(eq=False)
@@ -54,8 +68,8 @@ class _Group:
 
     is_classic: bool
     members: dict[str, _Member] = attrs.field(factory=lambda: defaultdict(_Member))
-    began: dict[tuple[str, int], tuple[int, int]] = attrs.field(factory=dict)
-    """Which event a commit began with, and which generation had been told by then; by member and number."""
+    began: dict[tuple[str, str, int], tuple[int, int]] = attrs.field(factory=dict)
+    """Which event a commit began with, and which generation had been told by then; by client, member and number."""
     has_offsets: bool = False
     told: list[tuple[int, int]] = attrs.field(factory=list)
     """When members were told which epochs, and others were shown that of the group."""
@@ -84,7 +98,7 @@ def ownership(events: Sequence[Event]) -> Iterator[Anomaly]:
     for number, event in enumerate(events):
         if isinstance(event, e.Settled) and event.lacks:
             yield Anomaly("unsettled group", f"{event.group}: {event.lacks}")
-        if isinstance(event, e.MemberEvent) and event.group in (e.CLASSIC, e.CONSUMERS, e.SHARERS):
+        if isinstance(event, e.MemberEvent) and event.group in (*e.CONSUMING, e.SHARERS):
             group = groups.setdefault(event.group, _Group(event.group == e.CLASSIC))
             yield from _follow(group, number, event)
         if isinstance(event, e.Described):
@@ -93,7 +107,7 @@ def ownership(events: Sequence[Event]) -> Iterator[Anomaly]:
 
 def _described(group: _Group, event: e.Described) -> Iterator[Anomaly]:
     newest = group.newest_before(event.begun_ms)
-    if event.epoch < newest and group.has_offsets:
+    if event.epoch < newest and group.has_offsets and event.group != e.MIGRATING:  # an empty one begins anew
         yield Anomaly("epoch went back", f"{event.group} is at {event.epoch}, it was at {newest}")
     group.was_at(event.at_ms, event.epoch)
 
@@ -103,15 +117,23 @@ def _follow(group: _Group, number: int, event: e.MemberEvent) -> Iterator[Anomal
     match event:
         case e.Told():
             yield from _told(group, number, event)
+        case e.TakesPlace():
+            member.joins[event.who] = event.at_ms
+        case e.Returned():
+            if event.had != event.has or event.epochs != event.epochs_after:
+                said = f"had {event.had} at {event.epochs}, has {event.has} at {event.epochs_after}"
+                yield Anomaly("lost place", f"{event.member} of {event.group} {said}")
         case e.Heard():
             member.until_ms = event.until_ms
+            if event.who != member.client and event.begun_ms > member.since[0] > NEVER:
+                yield Anomaly("unfenced member", f"{event.who} is heard as {event.member}, which is {member.client}")
             if group.is_classic and event.epoch < (newest := group.newest_before(event.begun_ms)):
                 yield Anomaly("zombie heartbeat", f"{event.member} of generation {event.epoch}, the group was at {newest}")
         case e.LetsGo():
             for where in event.partitions:
                 member.held.pop(where, None)
-        case e.Dismissed():
-            if event.at_ms < member.until_ms and not event.is_explained:
+        case e.Dismissed() if member.client in ("", event.who):
+            if event.at_ms < member.until_ms and not (event.is_explained or member.may_be_fenced(event.who)):
                 said = f"{event.error} at {event.at_ms}, it was a member until {member.until_ms}"
                 yield Anomaly("forgotten member", f"{event.member} of {event.group}: {said}")
             member.held.clear()
@@ -121,7 +143,7 @@ def _follow(group: _Group, number: int, event: e.MemberEvent) -> Iterator[Anomal
             for name, partitions in event.assignment:
                 group.assigned[event.epoch, name].add(tuple(sorted(partitions)))
         case e.Commits():
-            group.began[event.member, event.number] = number, group.newest_before(math.inf)
+            group.began[event.who, event.member, event.number] = number, group.newest_before(math.inf)
         case e.Committed(is_kept=True):
             yield from _kept(group, event)
 
@@ -142,13 +164,18 @@ def _told(group: _Group, number: int, event: e.Told) -> Iterator[Anomaly]:
             said = f"{event.member} in generation {event.epoch}: {event.partitions}"
             yield Anomaly("another assignment", f"{said}, not {group.assigned[event.epoch, event.member]}")
     group.was_at(event.at_ms, event.epoch)
+    if event.who != member.client:
+        member.client, member.since = event.who, (event.at_ms, number)
     member.held = {where: member.held.get(where, number) for where in event.partitions}
     member.until_ms = event.until_ms
 
 
 def _kept(group: _Group, event: e.Committed) -> Iterator[Anomaly]:
     group.has_offsets = True
-    began, newest = group.began[event.member, event.number]
+    began, newest = group.began[event.who, event.member, event.number]
+    member = group.members[event.member]
+    if event.who != member.client and began > member.since[1] > NEVER:
+        yield Anomaly("unfenced member", f"{event.partition}: {event.who} commits as {event.member}, which is {member.client}")
     if group.is_classic and event.epoch < newest:
         said = f"generation {event.epoch}, the group was at {newest}"
         yield Anomaly("fenced commit", f"{event.partition}: {event.member} of {said}")
@@ -163,9 +190,9 @@ def processed(events: Sequence[Event]) -> Iterator[Anomaly]:
     read: dict[tuple[str, TopicPartition], set[int]] = defaultdict(set)
     committed: dict[tuple[str, TopicPartition], int] = {}
     for event in events:
-        if isinstance(event, Polled) and (group := event.who.split()[0]) in (e.CLASSIC, e.CONSUMERS):
+        if isinstance(event, Polled) and (group := event.who.split()[0]) in e.CONSUMING:
             read[group, event.partition].update(record.offset for record in event.records)
-        if isinstance(event, e.Resumes) and event.group in (e.CLASSIC, e.CONSUMERS):
+        if isinstance(event, e.Resumes) and event.group in e.CONSUMING:
             committed[event.group, event.partition] = event.offset
     stored = {event.partition: event for event in events if isinstance(event, Stored) and event.is_committed}
     for (group, where), offset in committed.items():
@@ -179,16 +206,16 @@ NOTHING: Final = -1
 
 def offsets(events: Sequence[Event]) -> Iterator[Anomaly]:
     registers: dict[tuple[str, TopicPartition], Register] = defaultdict(Register)
-    commits: dict[tuple[str, str, int], Commit] = {}
+    commits: dict[tuple[str, str, str, int], Commit] = {}
     for number, event in enumerate(events):
         match event:
             case e.Commits():
-                commit = commits[event.group, event.member, event.number] = Commit(number, event.offset, event.member)
+                commit = commits[_key(event)] = Commit(number, event.offset, event.member)
                 registers[event.group, event.partition].commits.append(commit)
             case e.Committed(is_kept=False):
-                registers[event.group, event.partition].commits.remove(commits[event.group, event.member, event.number])
+                registers[event.group, event.partition].commits.remove(commits[_key(event)])
             case e.Committed(is_kept=True):
-                commit = commits[event.group, event.member, event.number]
+                commit = commits[_key(event)]
                 commit.ended, commit.is_certain = number, True
             case e.Told():
                 for where in event.partitions:
@@ -204,6 +231,10 @@ def offsets(events: Sequence[Event]) -> Iterator[Anomaly]:
             if not register.may_be(event.offset, begun, number):
                 allowed = register.allowed(begun, number)
                 yield Anomaly("offset went back", f"group {event.group} at {event.partition}: {event.offset}, may be {allowed}")
+
+
+def _key(event: e.Commits | e.Committed) -> tuple[str, str, str, int]:
+    return event.group, event.who, event.member, event.number
 
 
 def mixed_offsets(events: Sequence[Event]) -> Iterator[Anomaly]:

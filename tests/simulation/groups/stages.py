@@ -135,6 +135,6 @@ def _misplaced(
             continue
         if offsets != sorted(offsets) and where not in torn:
             yield f"its records at {where} are in another order, at {offsets}"
-        base, end = version.places.get(where, (offsets[0], offsets[-1] + 1))
+        base, end = version.places.get(where, (min(offsets), max(offsets) + 1))
         if not base <= min(offsets) <= max(offsets) < end:
             yield f"its records at {where} are at {offsets}, not between {base} and {end}"

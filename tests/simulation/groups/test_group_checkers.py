@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import attrs
 import pytest
 from triolog.protocol.types import TopicPartition
 
@@ -14,7 +15,7 @@ from . import events as e
 
 P: Final = TopicPartition("in", 0)
 Q: Final = TopicPartition("in", 1)
-ACCEPT, RELEASE, RENEW = 1, 2, 4
+ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 
 
 def of(member: str, at_ms: int, epoch: int = 1, group: str = e.CONSUMERS) -> dict[str, Any]:
@@ -42,6 +43,14 @@ def commit(
 
 def resumes(offset: int, at_ms: int = 90, begun_ms: int = 80, group: str = e.CONSUMERS) -> e.Resumes:
     return e.Resumes(at_ms=at_ms, who="x", group=group, partition=P, offset=offset, begun_ms=begun_ms)
+
+
+def by(client: str, event: e.MemberEvent) -> e.MemberEvent:
+    return attrs.evolve(event, who=client)
+
+
+def returned(has: TopicPartition, epoch: int) -> e.Returned:
+    return e.Returned(**of("s", 9), had=(P,), has=(has,), epochs=(1, 1), epochs_after=(1, epoch))
 
 
 def generations(*epochs: int) -> list[Event]:
@@ -104,6 +113,12 @@ def share(*events: Event, ids: str = "a") -> list[Event]:
     return [SHARE, sent, *beats("m", "n"), *events, whole]
 
 
+def queue(*is_rejected: bool, failed: int = 0, record: str = "a") -> e.DeadLetters:
+    """With a letter of the first record for each."""
+    letters = tuple(e.DeadLetter(P, 0, each, record) for each in is_rejected)
+    return e.DeadLetters(at_ms=98, who="x", letters=letters, failed=failed)
+
+
 def damaged(offset: int) -> Damaged:
     return Damaged(at_ms=50, who="operator", partition=P, first_offset=offset, next_offset=offset + 1)
 
@@ -123,8 +138,8 @@ def was_committed(attempt: str, *, is_mine: bool = True, base: int = 0, end: int
     return e.StageCommitted(**who, is_mine=is_mine, places=((P, base, end),))
 
 
-def dismissed(at_ms: int, *, is_explained: bool = False) -> e.Dismissed:
-    return e.Dismissed(**of("a", at_ms), error="UNKNOWN_MEMBER_ID", is_explained=is_explained)
+def dismissed(at_ms: int, member: str = "a", *, is_explained: bool = False) -> e.Dismissed:
+    return e.Dismissed(**of(member, at_ms), error="UNKNOWN_MEMBER_ID", is_explained=is_explained)
 
 
 def described(epoch: int, at_ms: int) -> e.Described:
@@ -148,6 +163,7 @@ def last_commit(at_ms: int) -> e.LastCommit:
 
 
 TAKEN_OVER: Final = [told("a", 1, P, until_ms=2), told("b", 3, P)]
+REPLACED: Final = [by("old", told("s", 1, P)), by("new", e.TakesPlace(**of("s", 2))), by("new", told("s", 3, P))]
 LATE_COMMIT: Final = commit("m1", 90, 5, number=2, epoch=1, group=e.CLASSIC)
 LATE_BEAT: Final = heard("m1", 99, until_ms=100, begun_ms=98, epoch=1, group=e.CLASSIC)
 READ: Final = (Found(0, "a", 1), Found(1, "b", 1))
@@ -186,6 +202,16 @@ MEMBERS: Final[list[Row]] = [
     ("epoch went back", [*commit("a", 1, 1), told("a", 2, P, epoch=3), described(2, 9)]),
     # without offsets a group without members is forgotten
     ("", [described(3, 5), described(2, 9)]),
+    ("", REPLACED),
+    ("", [*REPLACED, by("old", dismissed(4, "s")), by("old", heard("s", 4, until_ms=9, begun_ms=2))]),
+    ("unfenced member", [*REPLACED, by("old", heard("s", 6, until_ms=9, begun_ms=4))]),
+    ("unfenced member", [*REPLACED, *(by("old", each) for each in commit("s", 6, 1))]),
+    ("", [*REPLACED, *(by("old", each) for each in commit("s", 6, 1, is_kept=False))]),
+    ("forgotten member", [*REPLACED, by("new", dismissed(4, "s"))]),
+    ("", [*REPLACED, by("old", e.TakesPlace(**of("s", 4))), by("new", dismissed(5, "s"))]),
+    ("", [returned(P, 1)]),
+    ("lost place", [returned(Q, 1)]),
+    ("lost place", [returned(P, 2)]),
     ("unsettled group", [e.Settled(at_ms=1, who="x", group=e.CLASSIC, lacks="a member")]),
     ("", [polled(*READ), *ENDS_AT_2]),
     ("unprocessed", [polled(READ[0]), *ENDS_AT_2]),
@@ -233,6 +259,15 @@ DELIVERIES: Final[list[Row]] = [
     ("unconsumed", share(FIRST)),
     ("", share(FIRST, acquired("n", 60, count=2))),
     ("", share(FIRST, e.Unanswered(**of("n", 60, group=e.SHARERS)))),
+    ("", share(FIRST, *says("m", 6, REJECT), queue(True))),
+    ("", share(FIRST, *says("m", 6, REJECT), queue(True, True))),
+    ("no dead letter", share(FIRST, *says("m", 6, REJECT), queue())),
+    ("", share(FIRST, *says("m", 6, REJECT), queue(failed=1))),
+    ("no dead letter", share(acquired("m", 5, count=2), *says("m", 6, RELEASE), queue())),
+    ("", share(acquired("m", 5, count=2), *says("m", 6, RELEASE), queue(False))),
+    ("wrong dead letter", share(FIRST, *says("m", 6, ACCEPT), queue(False))),
+    ("wrong dead letter", share(FIRST, acquired("n", 60, count=2), queue(True))),
+    ("wrong dead letter", share(FIRST, *says("m", 6, REJECT), queue(True, record="b"))),
     # a share group does not pass damage that it was told of
     ("unconsumed", share(FIRST, *says("m", 6, ACCEPT), ids="abc")),
     ("unconsumed", share(FIRST, *says("m", 6, ACCEPT), damaged(1), ids="abc")),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from triolog.server.config.broker_config import Address
+from triolog.tools.forward.errors import NO_SUCH_TOPIC
 from triolog.tools.forward.link import Claims, Link
 from triolog.tools.forward.progress import LinkState
 from triolog.tools.forward.source.server import ServerSource
@@ -323,13 +324,19 @@ def test_records_that_are_gone_are_counted_and_the_next_one_says_which(pair: For
     assert found == [(b"next", {"triolog.gap": b"30-39"})], "with the first that comes"
 
 
-def test_a_topic_that_the_source_lacks_is_said_and_found_when_it_comes(pair: Forwarding) -> None:
+def test_a_topic_that_the_source_lacks_is_said_and_found_when_it_comes(
+    pair: Forwarding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the next look at the source's topics, not when a stopped topic is due again."""
+    monkeypatch.setattr("triolog.tools.forward.memory.FIRST_PAUSE_S", 3600.0)
+    monkeypatch.setattr("triolog.tools.forward.session.REFRESH_S", 0.05)
     link = pair.link(topics=[TOPIC, OTHER])
+    pair.append([b"meanwhile"])
     with Running(link):
-        until(lambda: troubles(link) == {OTHER: "the source has no such topic"}, "trouble")
+        until(lambda: troubles(link) == {OTHER: NO_SUCH_TOPIC}, "trouble")
+        until(lambda: TOPIC in pair.upstream.topics() and pair.values() == [b"meanwhile"], "the records of the other topic")
         pair.source.create_topic(OTHER)
         pair.append([b"late"], topic=OTHER)
-        link.wishes.resume()
         until(lambda: OTHER in pair.upstream.topics() and pair.values(OTHER) == [b"late"], "its records")
 
 

@@ -91,6 +91,17 @@ def test_bad_lines_are_dead_letters_and_the_file_continues(server: BlockingBroke
     assert (refused.value, b"max.message.bytes" in (headers(refused)["triolog.error"] or b"")) == (b"y" * 2000, True)
 
 
+def test_a_dead_letter_above_the_limit_of_its_topic_is_cut_until_it_fits(server: BlockingBroker, tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    for topic in (TOPIC, DEAD):
+        server.create_topic(topic, config={"max.message.bytes": "2500"})
+    append(path, b"x" * 3000 + b"\n1\n")
+    with Running(link_to(server, path)):
+        soon(lambda: len(records(server)) == 1)
+    [dead] = records(server, DEAD)
+    assert (dead.value, headers(dead)["file.line.bytes"]) == (b"x" * 1500, b"3000")
+
+
 def test_a_server_that_goes_away_loses_and_doubles_nothing(server: BlockingBroker, tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     with Running(link_to(server, path)):

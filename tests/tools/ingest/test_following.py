@@ -3,6 +3,7 @@ Each line comes exactly once, and those of a file in order."""
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 from collections.abc import Iterator, Sequence
@@ -12,10 +13,10 @@ from typing import Any, Final
 import attrs
 import pytest
 from triolog.tools.ingest import followed_file
-from triolog.tools.ingest.file_position import FileId, FilePosition
+from triolog.tools.ingest.file_position import MAX_MARKS, FileId, FilePosition
 from triolog.tools.ingest.file_settings import FileLink
 from triolog.tools.ingest.followed_file import Line
-from triolog.tools.ingest.following import Following, last_ends
+from triolog.tools.ingest.following import MAX_TROUBLES, MORE, Following, last_ends
 from triolog.tools.ingest.settings import INGEST
 
 from tests.support.counts import counts
@@ -199,6 +200,129 @@ def test_an_inode_that_is_used_again_is_another_file(tmp_path: Path) -> None:
     assert ingesting.settle() == [b"FIRST", b"SECOND", b"third"]
 
 
+def test_only_regular_files_are_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that writes to a pipe waits for its reader, and is killed when that closes the pipe."""
+    opened, original = [], os.open
+
+    def noted(path: Any, *arguments: Any, **keywords: Any) -> int:
+        opened.append(path)
+        return original(path, *arguments, **keywords)
+
+    os.mkfifo(tmp_path / "pipe")
+    append(tmp_path / "a.log", b"1\n")
+    monkeypatch.setattr(followed_file.os, "open", noted)
+    assert Ingesting(link_of(tmp_path)).settle() == [b"1"]
+    assert opened == [str(tmp_path / "a.log")]
+
+
+@pytest.mark.parametrize("appended", [b"", b"after the power cut\n" * 500], ids=["lost", "lost and continued"])
+def test_a_file_that_lost_its_end_in_a_power_cut_continues_before_the_lost_part(tmp_path: Path, appended: bytes) -> None:
+    path = tmp_path / "a.log"
+    ingesting = Ingesting(link_of(path))
+    lines = [b"line %d of this file" % number for number in range(2000)]
+    for start in range(0, 2000, 100):  # 10 s each
+        append(path, b"".join(each + b"\n" for each in lines[start : start + 100]))
+        ingesting.settle(10)
+    [position] = ingesting.positions.values()
+    assert len(position.marks) == MAX_MARKS
+    kept = path.read_bytes().index(b"line 1650 ") + 7  # in the middle of a line
+    os.truncate(path, kept)
+    ingesting.kill()
+    append(path, appended)
+    again = ingesting.settle(60)
+    whole = [b"line 16" + each for each in appended.splitlines()[:1]] + appended.splitlines()[1:]
+    assert again == [*lines[1600:1650], *whole]
+    assert ingesting.following.truncated == 0
+    ingesting.kill()
+    assert ingesting.settle(60) == []
+
+
+def test_a_file_that_lost_more_than_the_marks_is_read_from_its_begin(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    ingesting = Ingesting(link_of(path))
+    for number in range(2 * MAX_MARKS):
+        append(path, (b"%d" % number) * 1000 + b"\n")
+        ingesting.settle(10)
+    os.truncate(path, 3000)
+    ingesting.kill()
+    assert ingesting.settle() == [b"0" * 1000, b"1" * 1000]
+    assert ingesting.following.truncated == 1
+
+
+def test_a_foreign_file_with_the_inode_of_a_deleted_one_is_not_read(tmp_path: Path) -> None:
+    path, foreign = tmp_path / "a.log", tmp_path / "a.log.2.gz"
+    append(path, b"1\n")
+    ingesting = Ingesting(link_of(path))
+    ingesting.settle()
+    ingesting.following.close()
+    path.unlink()
+    append(foreign, b"not a line of the log\n")
+    [position] = ingesting.positions.values()
+    found = foreign.stat()
+    ingesting.positions = {FileId(found.st_dev, found.st_ino): attrs.evolve(position, file=FileId(found.st_dev, found.st_ino))}
+    ingesting.start()
+    assert ingesting.settle(60) == []
+    append(path, b"2\n")
+    assert ingesting.settle() == [b"2"]
+
+
+def test_a_device_error_of_one_file_stops_no_other_and_its_position_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad, pread = tmp_path / "bad.log", os.pread
+    append(bad, b"1\n")
+    append(tmp_path / "good.log", b"2\n")
+    ingesting = Ingesting(link_of(tmp_path / "*.log"))
+    ingesting.settle()
+    append(bad, b"3\n")
+
+    def failing(fd: int, size: int, offset: int) -> bytes:
+        if os.fstat(fd).st_ino == bad.stat().st_ino:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return pread(fd, size, offset)
+
+    monkeypatch.setattr(followed_file.os, "pread", failing)
+    ingesting.restore()  # a session after a failure
+    append(tmp_path / "good.log", b"4\n")
+    assert ingesting.settle() == [b"4"]
+    ingesting.kill()
+    append(tmp_path / "good.log", b"5\n")
+    assert ingesting.settle() == [b"5"]
+    assert ingesting.following.troubles == {str(bad): os.strerror(errno.EIO)}
+    monkeypatch.undo()
+    assert ingesting.settle() == [b"3"]
+
+
+def test_a_file_that_nfs_has_forgotten_is_closed_and_stops_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone, fstat = tmp_path / "gone.log", os.fstat
+    append(gone, b"1\n")
+    ingesting = Ingesting(link_of(tmp_path / "*.log"))
+    ingesting.settle()
+    [file] = ingesting.following._files.values()
+    gone.unlink()
+
+    def stale(fd: int) -> os.stat_result:
+        if fd == file._fd:
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        return fstat(fd)
+
+    monkeypatch.setattr(followed_file.os, "fstat", stale)
+    append(tmp_path / "other.log", b"2\n")
+    assert ingesting.settle(60) == [b"2"]
+    assert file not in ingesting.following._files.values()
+
+
+def test_many_short_lines_come_in_batches_of_a_limited_number(tmp_path: Path) -> None:
+    append(tmp_path / "a.log", b"\n" * 50_000 + b"last\n")
+    ingesting = Ingesting(link_of(tmp_path / "a.log"))
+    sizes = []
+    while lines := ingesting.read():
+        sizes.append(len(lines))
+        ingesting.commit(lines)
+        ingesting.following.stored(lines)
+    assert (sizes, ingesting.values()[-1]) == ([20_000, 20_000, 10_001], b"last")
+
+
 @pytest.mark.parametrize("size", [MAX_LINE, MAX_LINE + 1, 3 * followed_file.CHUNK_BYTES])
 def test_a_line_above_the_limit_comes_cut_and_the_file_continues(tmp_path: Path, size: int) -> None:
     path = tmp_path / "a.log"
@@ -216,6 +340,25 @@ def test_a_line_above_the_limit_comes_cut_and_the_file_continues(tmp_path: Path,
     assert ingesting.settle() == [b"3"]
 
 
+def test_a_very_long_line_is_searched_piece_by_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a link stops in time, whatever is in a file."""
+    monkeypatch.setattr(followed_file, "PIECES_AT_ONCE", 2)
+    path = tmp_path / "a.log"
+    path.touch()
+    os.truncate(path, 10 * followed_file.CHUNK_BYTES)  # sparse, as after a truncation under a program that keeps its offset
+    append(path, b"end\n2\n")
+    ingesting = Ingesting(link_of(path))
+    found = [ingesting.following.read() for _ in range(5)]
+    assert found[:4] == [[]] * 4
+    assert found[4][0].size == 10 * followed_file.CHUNK_BYTES + 3
+    ingesting.kill()
+    for _ in range(7):
+        lines = ingesting.following.read()
+        ingesting.commit(lines)
+        ingesting.following.stored(lines)
+    assert ingesting.values() == [b"\0" * MAX_LINE, b"2"]
+
+
 def test_directories_and_globs_find_files_that_are_made_later(tmp_path: Path) -> None:
     (tmp_path / "logs" / "deep").mkdir(parents=True)
     ingesting = Ingesting(link_of(tmp_path / "logs", tmp_path / "**" / "*.txt"))
@@ -225,6 +368,31 @@ def test_directories_and_globs_find_files_that_are_made_later(tmp_path: Path) ->
     append(tmp_path / "logs" / "deep" / "c.other", b"3\n")
     os.mkfifo(tmp_path / "logs" / "pipe")
     assert sorted(ingesting.settle()) == [b"1", b"2"]
+
+
+def test_two_stars_find_each_directory_once_over_loops_of_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deep = tmp_path / "logs" / "deep"
+    deep.mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "logs" / ".hidden").mkdir()
+    (deep / "loop").symlink_to(tmp_path / "logs")
+    (tmp_path / "logs" / "there").symlink_to(tmp_path / "elsewhere")
+    for number, folder in enumerate((deep, tmp_path / "elsewhere", tmp_path / "logs" / ".hidden", tmp_path / "logs")):
+        append(folder / "a.log", b"%d\n" % number)
+    expected = [str(tmp_path / "logs" / each / "a.log") for each in ("", "deep", "there")]
+    assert Following(link_of(tmp_path / "logs" / "**" / "*.log"))._matching() == expected
+    assert Following(link_of(tmp_path / "**" / "logs" / "**"))._matching() == expected
+    monkeypatch.chdir(tmp_path / "logs")
+    assert Following(link_of("**/*.log"))._matching() == ["a.log", "deep/a.log", "there/a.log"]
+
+
+def test_a_directory_with_many_files_that_cannot_be_followed_has_a_short_status(tmp_path: Path) -> None:
+    for number in range(MAX_TROUBLES + 50):
+        append(tmp_path / f"{number}", b"1\n")
+    ingesting = Ingesting(link_of(tmp_path, max_files=1))
+    ingesting.settle()
+    assert len(ingesting.following.troubles) == MAX_TROUBLES + 1
+    assert MORE in ingesting.following.troubles
 
 
 def test_files_above_the_limit_are_named_and_wait(tmp_path: Path) -> None:

@@ -240,6 +240,49 @@ def test_messages_that_cannot_be_stored_are_dead_letters_with_the_reason_and_the
             assert counts(link, "dead_letter_records", "state") == (len(odd), "running")
 
 
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_dead_letter_above_the_limit_of_its_topic_is_cut_until_it_fits(qos: int) -> None:
+    """Otherwise one device could stop the link for good."""
+    kind = {1: PUBACK, 2: PUBREC}[qos]
+    with scripted() as (broker, server):
+        server.create_topic(DEAD, config={"max.message.bytes": "3000"})
+        server.create_topic(TOPIC, config={"max.message.bytes": "3000"})
+        link = broker.link(server, qos=qos, key="/id")
+        with Running(link), broker.greeted() as peer:
+            peer.publish(b"x" * 9000, 1, qos=qos, user=[("a", "b" * 900), ("mqtt.topic", "c")])
+            peer.publish(b'{"id": 1}', 2, qos=qos, user=[("a", "b" * 9000)])
+            peer.publish(b'{"id": 2}', 3, qos=qos)
+            assert {peer.expect(kind).packet_id for _ in range(3)} == {1, 2, 3}
+            assert values(server) == [b'{"id": 2}']
+            large, small = sorted(records(server, DEAD), key=lambda record: -len(record.value or b""))
+            assert (large.value, headers(large)["mqtt.payload.bytes"]) == (b"x" * 2250, b"9000")
+            assert b"the payload is not JSON" in (headers(large)["triolog.error"] or b"")
+            assert b"MESSAGE_TOO_LARGE" in (headers(small)["triolog.error"] or b"")
+            assert headers(large)["mqtt.topic"] == headers(small)["mqtt.topic"] == MQTT_TOPIC.encode()
+            assert counts(link, "dead_letter_records", "state") == (2, "running")
+
+
+def test_a_suback_for_another_number_of_filters_is_a_failure_with_a_reason() -> None:
+    with scripted() as (broker, server):
+        link = broker.link(server)
+        with Running(link), broker.accept() as peer:
+            peer.accept_session(session=False)
+            asked = peer.expect(SUBSCRIBE)
+            peer._send(0x90, asked.body[:2] + b"\0\1\1")
+            until(lambda: "1 filters with 2 codes" in (link.progress.snapshot()["error"] or ""), "the error")
+            assert "unhandled" not in link.progress.snapshot()["error"]
+
+
+def test_any_text_of_a_user_property_is_stored() -> None:
+    """paho refuses some of them, and the broker would send such a message again and again."""
+    texts = ["\ufeffC", "\0", "\u00e4", ""]
+    with scripted() as (broker, server), Running(broker.link(server)), broker.greeted() as peer:
+        peer.publish(b"1", 1, user=[("unit", each) for each in texts])
+        assert peer.expect(PUBACK).packet_id == 1
+        [record] = records(server)
+        assert [value for name, value in record.headers if name == "unit"] == [each.encode() for each in texts]
+
+
 def test_a_map_names_no_more_topics_than_allowed() -> None:
     with scripted() as (broker, server), Running(broker.link(server, topic="t{2}", max_topics=2)), broker.greeted() as peer:
         for number in (1, 2, 3, 1):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from triolog.tools.forward.errors import SettingsError
-from triolog.tools.ingest.mapping import Message, entry_of, pointed, timestamp_of
+from triolog.tools.ingest.mapping import ERROR_HEADER, Message, dead_letter, entry_of, pointed, timestamp_of
 from triolog.tools.ingest.packet_ids import admit, after, from_text, to_text
 from triolog.tools.ingest.settings import INGEST, MAX_UNACKNOWLEDGED, IngestLink, IngestSettings, Map
 
@@ -123,6 +123,24 @@ def test_settings_that_make_no_sense_are_refused(changes: dict[str, Any], messag
 def test_links_do_not_share_a_session() -> None:
     with pytest.raises(SettingsError, match="have the same client_id"):
         IngestSettings(links=(link(client_id="c"), link(name="b", client_id="c")))
+    with pytest.raises(SettingsError, match="have the same client_id"):
+        IngestSettings(links=(link(client_id="triolog-b"), link(name="b")))
+    IngestSettings(links=(link(client_id="b"), link(name="b")))
+
+
+def test_no_device_writes_to_the_positions_of_files() -> None:
+    topics = link(map=[{"filter": "#", "topic": "{topic}"}])
+    found = [entry_of(topics, Message(each, b"", 0)) for each in ("triolog-ingest/web/positions", "triolog-ingest/web")]
+    assert [(each.is_dead_letter, each.topic) for each in found] == [(True, "mqtt-dead-letters"), (False, "triolog-ingest.web")]
+
+
+def test_a_reason_is_cut_between_characters() -> None:
+    [reason] = [
+        value
+        for name, value in dead_letter(link(), Message("t", b"", 0), "x" + "\u00e4" * 2000).headers
+        if name == ERROR_HEADER
+    ]
+    assert reason.decode() == "x" + "\u00e4" * 499
 
 
 @given(st.dictionaries(st.integers(1, 65535), st.binary(min_size=4, max_size=4), max_size=MAX_UNACKNOWLEDGED))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import os
 import shutil
 import socket
 import subprocess
@@ -68,7 +69,13 @@ def resolve(pom: Path, cache: Path, options: Sequence[str] = ()) -> str:
         command += [f"-Dmdep.outputFile={answer.name}"]
         try:
             run = subprocess.run(
-                command, capture_output=True, text=True, timeout=MAVEN_TIMEOUT_S, stdin=subprocess.DEVNULL, check=False
+                command,
+                env={"MAVEN_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC", **os.environ},  # it ends soon
+                capture_output=True,
+                text=True,
+                timeout=MAVEN_TIMEOUT_S,
+                stdin=subprocess.DEVNULL,
+                check=False,
             )
         except subprocess.TimeoutExpired:
             raise PeerMissingError(f"mvn did not end within {MAVEN_TIMEOUT_S:g} s") from None

@@ -25,7 +25,8 @@ REDACTED: Final = "***"
 
 _SECRET: Final = (
     r"passw(?:or)?d|passphrase|passcode|secret|token|credential|api[_-]?key|access[_-]?key|private[_-]?key|ssl[._]key"
-    r"|jaas|authorization|oauthbearer\.config|assertion|cookie|stored_key|server_key|salt|\.pem"
+    r"|jaas|authorization|oauthbearer\.config|assertion|cookie|stored_?key|server_?key|salt|\.pem|user[._]info"
+    r"|(?<![a-z])(?:pass|pwd)(?![a-z])"
 )
 _NAME: Final = re.compile(_SECRET, re.IGNORECASE)
 _SECRET_FILE: Final = re.compile(r"(?:users|token|password|secret|key)_file$", re.IGNORECASE)
@@ -40,6 +41,7 @@ _LOOKS_SECRET: Final = tuple(
         (r"\b(\w+://[^\s?]+)\?\S+", rf"\1?{REDACTED}", 0),
         (r"\b(Bearer|Basic|Digest)\s+\S+", rf"\1 {REDACTED}", re.IGNORECASE),
         (r"\beyJ[^\s\"']+", REDACTED, 0),
+        (r"\b((?:set-)?cookie[\"']?\s*[=:]\s*).*", rf"\1{REDACTED}", re.IGNORECASE),
         (r"\bb(?:'(?:[^'\\]|\\.)*'?|\"(?:[^\"\\]|\\.)*\"?)", f"b'{REDACTED}'", 0),  # contents of records
         (
             rf"((?<![\w.-])[\w.-]*?(?:{_SECRET})[\w.-]*[\"']?\s*[=:]\s*)"

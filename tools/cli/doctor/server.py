@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import socket
 import struct
+import time
 from typing import Any, Final
 
 import click
@@ -38,14 +39,16 @@ def inspect_server(address: ServerAddress) -> Inspection:
     inspection = Inspection(str(address))
     try:
         inspection.shape = call_server(address, _look)
+        _check(inspection.shape["statistics"], inspection)
     except trio.TooSlowError:
         inspection.found("no-connection", f"{address} accepts connections and does not respond within {RESPONSE_S:.0f} s")
     except click.ClickException as exc:
         _explain(address, exc.message, inspection)
-    else:
-        _check(inspection.shape["statistics"], inspection)
-        for place in inspection.shape["hanging"]:
-            inspection.found("transaction-hangs", place)
+    except (LookupError, TypeError, AttributeError, ValueError) as exc:
+        text = f"{address} sent statistics that this version does not know ({exc!r}). Use the doctor of its version"
+        inspection.found("no-connection", text)
+    for place in inspection.shape.get("hanging", ()):
+        inspection.found("transaction-hangs", place)
     return inspection
 
 
@@ -105,12 +108,13 @@ def advertised_addresses(address: ServerAddress) -> list[tuple[str, int]]:
             flexible=False,
         )
     )
-    with socket.create_connection(address, CONNECT_S) as connected, connected.makefile("rb") as stream:
+    deadline = time.monotonic() + RESPONSE_S
+    with socket.create_connection(address, CONNECT_S) as connected:
         connected.sendall(struct.pack(">i", len(request)) + request)
-        size = int.from_bytes(stream.read(4), signed=True)
+        size = int.from_bytes(_receive(connected, 4, deadline), signed=True)
         if not 4 < size < MAX_METADATA_BYTES:
             raise ValueError(f"a response of {size} bytes")
-        data = stream.read(size)
+        data = _receive(connected, size, deadline)
     if len(data) < size:
         raise ValueError(f"a response of {size} bytes ends after {len(data)}")
     response, _ = codec.read(api.response, METADATA_VERSION, memoryview(data), 4, flexible=False)
@@ -119,12 +123,24 @@ def advertised_addresses(address: ServerAddress) -> list[tuple[str, int]]:
     return [(broker.host, broker.port) for broker in response.brokers]
 
 
+def _receive(connected: socket.socket, size: int, deadline: float) -> bytes:
+    """Return so many bytes, or fewer at the end of the stream. Raises OSError, also after the deadline: a peer may send a byte
+    now and then."""
+    data = b""
+    while len(data) < size and (some := connected.recv(size - len(data))):
+        data += some
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"no whole response within {RESPONSE_S:.0f} s")
+    return data
+
+
 def _check_addresses(inspection: Inspection) -> None:
     for host, port in itertools.islice(inspection.shape["advertised"], MAX_ADDRESSES):
         try:
             socket.create_connection((host, port), CONNECT_S).close()
-        except OSError as exc:
-            text = f"{inspection.path} sends clients to {host}:{port}, which this machine cannot reach: {exc.strerror or exc}"
+        except (OSError, ValueError, OverflowError) as exc:  # a name or a port that no address can have
+            why = getattr(exc, "strerror", None) or exc
+            text = f"{inspection.path} sends clients to {host}:{port}, which this machine cannot reach: {why}"
             inspection.found("advertised-wrong", text)
 
 

@@ -81,13 +81,16 @@ def _view(told: list[dict[str, Any]]) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
+    from ...forward.errors import NO_SUCH_TOPIC
+
     headings, row = TABLES[link_kind()]
     cells = [row(each) if each["state"] != NOT_RUNNING else (NOT_RUNNING, *[""] * (len(headings) - 2)) for each in told]
     rows = [(each["link"], *shown) for each, shown in zip(told, cells, strict=True)]
     drawn: list[RenderableType] = [table(columns(*headings), rows)]
     for each in told:
         for topic, message in each.get("troubles", {}).items():
-            drawn.append(Text(f"{printable(each['link'])}: {printable(topic)} is stopped: {printable(message)}", "red"))
+            state, style = ("waits", "yellow") if message == NO_SUCH_TOPIC else ("is stopped", "red")
+            drawn.append(Text(f"{printable(each['link'])}: {printable(topic)} {state}: {printable(message)}", style))
         if each.get("error") is not None:
             when = datetime.fromtimestamp(each["error_ms"] / 1000).strftime("%Y-%m-%d %H:%M:%S")
             drawn.append(Text(f"{printable(each['link'])}: {when} {printable(each['error'])}"))

@@ -51,6 +51,7 @@ async def serve_requests(
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         place.control.unlink(missing_ok=True)
         listening.bind(path)
+        place.control.chmod(0o600)  # before it listens, whatever the umask and the mode of the directory are
         listening.listen(BACKLOG)
         listener = trio.SocketListener(trio.socket.from_stdlib_socket(listening.dup()))
 

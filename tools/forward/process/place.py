@@ -76,13 +76,19 @@ class LinkPlace:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.read(lock, 32).decode().strip()
+            holder = os.read(lock, 32).decode(errors="replace").strip()
             os.close(lock)
             raise LinkStoppedError(f"process {holder} already runs link {link}: {folder}") from None
         if (last := os.read(lock, 32).decode(errors="replace").strip()).isdecimal():
             LOGGER.warning("last process crashed or was killed: link=%s pid=%s", link, last)
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+        try:
+            os.ftruncate(lock, 0)
+            os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+        except OSError as exc:
+            os.close(lock)
+            raise SettingsError(
+                f"cannot write {folder / LOCK}: {exc.strerror or exc}. Free space, or choose --state-dir"
+            ) from exc
         return cls(folder, lock)
 
     @property

@@ -40,7 +40,12 @@ class SupervisedChild:
         pauses = Backoff(FIRST_PAUSE_MS, LONGEST_PAUSE_MS)
         while True:
             begun_s = trio.current_time()
-            self._process = child = await self.start()
+            try:
+                self._process = child = await self.start()
+            except OSError as exc:  # no memory or no descriptor, which may pass: the server continues
+                self._again = trio.Event()
+                await self._pause(pauses, f"cannot start {self.name}: {exc.strerror or exc}")
+                continue
             LOGGER.info("%s %d started", self.name, child.pid)
             try:
                 code = await child.wait()
@@ -56,10 +61,14 @@ class SupervisedChild:
                 continue
             if trio.current_time() - begun_s >= SETTLED_S:
                 pauses.reset()
-            pause_s = pauses.pause_s()
-            LOGGER.warning("%s ended with exit code %d, starting again in %.1f s", self.name, code, pause_s)
-            with trio.move_on_after(pause_s):
-                await self._again.wait()
+            await self._pause(pauses, f"{self.name} ended with exit code {code}")
+
+    async def _pause(self, pauses: Backoff, why: str) -> None:
+        """Wait before the next start; `reload` ends it."""
+        pause_s = pauses.pause_s()
+        LOGGER.warning("%s, starting again in %.1f s", why, pause_s)
+        with trio.move_on_after(pause_s):
+            await self._again.wait()
 
     def reload(self) -> None:
         """Send the process SIGHUP, or start it again at once where none runs."""

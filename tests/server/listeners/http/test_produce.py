@@ -18,6 +18,8 @@ from triolog.protocol.native import messages
 from triolog.protocol.records.partitioners import partition_for_key
 from triolog.server.config.broker_config import Address
 from triolog.server.listeners.addresses import Addresses
+from triolog.server.listeners.connections.budget import Share
+from triolog.server.listeners.http.produce import HELD_PER_RECORD, MAX_RECORDS
 from triolog.server.listeners.http.session import MAX_BODY_BYTES
 from triolog.server.listeners.opening import Listeners
 
@@ -130,6 +132,7 @@ BAD: Final[dict[str, tuple[str, bytes, str, tuple[int, int]]]] = {
     "unknown path": ("/records", OK, JSON_V2, (404, 404)),
     "content type": ("", OK, "application/json", (415, 415)),
     "large body": ("", b" " * (MAX_BODY_BYTES + 1), JSON_V2, (413, 413)),
+    "many records": ("", b'{"records": [' + b"{}," * MAX_RECORDS + b"{}]}", JSON_V2, (413, 413)),
     "large record": ("", json.dumps({"records": [{"value": "x" * 5000}]}).encode(), JSON_V2, (413, 413)),
     "line that is not json": ("", b"{]\n", NDJSON, (422, 42201)),
     "two values in a line": ("", b"1 2\n", NDJSON, (422, 42201)),
@@ -400,6 +403,28 @@ async def test_streams_hold_memory_that_their_client_is_charged_for(tmp_path: Pa
                     await until(lambda: budget.held == held * number * len(PIECE))  # noqa: B023 - it is awaited here
                 assert budget.used > 0
             await until(lambda: budget.held == 0 and not budget.shares)
+        nursery.cancel_scope.cancel()
+
+
+async def test_the_objects_of_small_records_are_charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held, charge = [], Share.charge
+
+    async def noted(share: Share) -> None:
+        held.append(share.held)
+        await charge(share)
+
+    monkeypatch.setattr(Share, "charge", noted)
+    body = b'{"records": [%b{}]}' % (b"{}," * 999)
+    async with one_partition(tmp_path) as broker, trio.open_nursery() as nursery:
+        listeners = Listeners(broker)
+        addresses = await listeners.start(nursery, Addresses(http=LOCALHOST))
+        assert addresses.http is not None
+        async with await trio.open_tcp_stream(*addresses.http) as stream:
+            head = f"POST /topics/{TOPIC} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\nContent-Type: {JSON_V2}"
+            await stream.send_all(f"{head}\r\n\r\n".encode() + body)
+            assert (await stream.receive_some()).startswith(b"HTTP/1.1 200 ")
+        assert max(held) >= 1000 * HELD_PER_RECORD
+        await until(lambda: listeners.admission.budget.held == 0)
         nursery.cancel_scope.cancel()
 
 

@@ -134,3 +134,9 @@ def test_a_comparison_that_never_ends_counts_as_incompatible() -> None:
     union = [record(names[0], {"name": "f", "type": ["null"]}), *(record(each) for each in names[1:])]
     reader, writer = parse(union), parse([*union[1:], record("S")])
     assert "too large to compare" in reader.incompatibilities(writer)[0]
+
+
+def test_schemas_that_the_package_does_not_compare_count_as_incompatible() -> None:
+    error, text = parse({"type": "error", "name": "E", "fields": []}), parse({"type": "string"})
+    for reader, writer in ((error, text), (text, error), (error, error)):
+        assert reader.incompatibilities(writer) != []

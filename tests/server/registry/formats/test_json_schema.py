@@ -173,6 +173,22 @@ def test_documents_of_references_are_followed() -> None:
     assert "not found" in schema(order).incompatibilities(writer)[0]
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"$ref": "#/default", "default": {"type": 5}},
+        {"$ref": "#/default", "default": {"oneOf": 5}},
+        {"$ref": "#/default", "default": {"properties": {"a": 1}}},
+        {"$ref": "#/default", "default": {"$ref": 1}},
+        {"$ref": "#/allOf/" + "9" * 5000, "allOf": [{}]},
+    ],
+)
+def test_a_reference_to_a_place_without_a_schema_proves_nothing(odd: Any) -> None:
+    plain = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
+    assert not reads(odd, plain)
+    assert not reads(plain, odd)
+
+
 def test_a_proof_without_end_counts_as_incompatible() -> None:
     def combined(levels: int, kind: str) -> Any:
         return {"anyOf": [combined(levels - 1, kind)] * 3} if levels else {"type": kind}

@@ -206,3 +206,9 @@ def test_changes_of_proto2_and_of_messages_in_messages(reader: str, writer: str,
 
 def test_another_package_has_other_messages() -> None:
     assert schema(proto("message A {}", package="q")).incompatibilities(schema(proto("message A {}"))) != []
+
+
+def test_a_value_with_a_number_without_end_is_refused_after_its_first_bytes() -> None:
+    for start in (b"", b"\x02"):  # the number of indexes, and an index
+        with pytest.raises(ValueError, match="a number of more than 10 bytes"):
+            schema(proto("message A {}")).decode(start + b"\xff" * 1000)

@@ -177,6 +177,15 @@ def test_a_damaged_batch_costs_itself_and_nothing_else(tmp_path: Path, caplog: p
     assert again.offset_for(START_MS + 14)[:2] == (START_MS + 15, 15)
 
 
+@pytest.mark.parametrize("log_start_offset", [14, 15])
+def test_damage_below_the_log_start_is_no_loss(tmp_path: Path, caplog: pytest.LogCaptureFixture, log_start_offset: int) -> None:
+    driven = log_of(tmp_path, 35)
+    flip(tmp_path / "00000000000000000010.log", 4 * SIZE + 70, 0)
+    again = driven.reopen(was_clean=False, log_start_offset=log_start_offset)
+    assert ("offsets 14 to 14 are lost" in caplog.text) is (log_start_offset == 14)
+    assert len(again.log.gaps) == (log_start_offset == 14)
+
+
 def test_a_gap_is_remembered_until_it_lies_below_the_log_start_and_its_bytes_stay(tmp_path: Path) -> None:
     driven = log_of(tmp_path, 35)
     flip(tmp_path / "00000000000000000010.log", 4 * SIZE + 70, 0)

@@ -34,6 +34,7 @@ from triolog.server.storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE, RECOVER
 from triolog.tools.cli.doctor import server
 from triolog.tools.cli.doctor.directory import Inspection
 from triolog.tools.cli.doctor.symptoms import BY_NAME, SYMPTOMS, VALUE, symptom_of
+from triolog.tools.cli.terminal.remote import ServerAddress
 from triolog.tools.client.blocking import BlockingAdmin, BlockingClient
 
 from tests.support.certificates import make_certificates
@@ -235,6 +236,27 @@ def test_a_server_from_which_clients_are_sent_away_is_named(data: Path, doctor: 
             report = doctor(broker.kafka)
     assert report.symptoms == {"advertised-wrong"}
     assert address in report.evidence("advertised-wrong")
+
+
+def test_a_response_that_comes_byte_by_byte_ends_at_the_deadline() -> None:
+    here, there = socket.socketpair()
+    with here, there:
+        there.send(b"x")
+        with pytest.raises(TimeoutError, match="no whole response"):
+            server._receive(here, 4, time.monotonic() - 1)
+
+
+def test_statistics_of_another_version_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "call_server", lambda address, look: {"statistics": {"total": 1}, "hanging": []})
+    inspection = server.inspect_server(ServerAddress("127.0.0.1", 1))
+    assert "does not know" in inspection.evidence["no-connection"][0]
+
+
+@pytest.mark.parametrize(("host", "port"), [("127.0.0.1", 70_000), ("127.0.0.1", -1), ("a" * 64, 9092), ("a\0b", 9092)])
+def test_an_advertised_address_that_cannot_be_one_is_named(host: str, port: int) -> None:
+    inspection = Inspection("server", shape={"advertised": [(host, port)]})
+    server._check_addresses(inspection)
+    assert inspection.evidence.keys() == {"advertised-wrong"}
 
 
 @pytest.mark.parametrize(

@@ -10,16 +10,13 @@ from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
 
 import attrs
 import pytest
 import trio
-from click.testing import CliRunner
 from triolog.protocol.limits import MIB
 from triolog.protocol.types import Record, TopicPartition
-from triolog.tools.demo.edge import command, devices, story
-from triolog.tools.demo.edge import small_disk as small_disk_module
+from triolog.tools.demo.edge import devices
 from triolog.tools.demo.edge.accounts import Account, DeviceAccount
 from triolog.tools.demo.edge.slow_link import CHUNK_BYTES, SlowLink
 from triolog.tools.demo.edge.small_disk import LOGS_BYTES, SIZE_BYTES, small_disk
@@ -40,8 +37,6 @@ from triolog.tools.demo.showing import Demo
 
 from tests.tools.demo.test_flights import departing, flights_of
 
-FLIGHTS: Final = 336_776
-SHARE: Final = 4
 ROWS = [b"%d" % row for row in range(10)]
 DEPARTED = Account(
     place=TopicPartition(DEPARTURES, 2), written=ROWS, arrived=[*ROWS[2:5], *ROWS[7:]], told=[(0, 1), (5, 6)], dropped=4
@@ -282,45 +277,24 @@ def test_where_nothing_can_be_mounted_the_logs_have_a_bound(tmp_path: Path, monk
         assert "because no file system of 64 MiB can be mounted" in disk.what
 
 
-def check_figures(found: dict[str, Any], flights: int) -> None:
+@pytest.mark.merge
+@pytest.mark.timeout(300)
+def test_a_week_without_an_uplink_adds_up() -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "triolog.tools.cli", "edge-demo", "--json"], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    found = json.loads(run.stdout)
     assert found["ok"]
     assert len(found["checks"]) == (7 if devices.missing() else 8)
     if not devices.missing():
         readings = found["devices"]
         assert readings["written"] == readings["forwarded"] == devices.DEVICES * MESSAGES
     topics = found["topics"]
-    assert sum(topic["written"] + topic["refused"] for topic in topics.values()) == flights
+    assert sum(topic["written"] + topic["refused"] for topic in topics.values()) == 336_776
     assert all(topic["written"] == topic["forwarded"] + topic["dropped"] for topic in topics.values())
     assert topics[DEPARTURES]["dropped"] == topics[DEPARTURES]["told"] > 0
-    assert topics[DELAYS]["written"] == topics[DELAYS]["forwarded"] > flights // 17
+    assert topics[DELAYS]["written"] == topics[DELAYS]["forwarded"] > 20_000
     assert topics[CANCELLATIONS]["refused"] > 0
     assert found["refused_connections"] > 0
-
-
-@pytest.mark.merge
-@pytest.mark.timeout(300)
-def test_a_week_without_an_uplink_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command with a quarter of the flights, of the disk and of the bound; the long tier has all of them."""
-
-    def smaller(topic: str, group: str) -> dict[str, str]:
-        config = topic_config(topic, group)
-        bound = "retention.hold.max.bytes"
-        return {**config, bound: str(int(config[bound]) // SHARE)} if bound in config else config
-
-    monkeypatch.setattr(command, "load_flights", partial(load_flights, count=FLIGHTS // SHARE))
-    monkeypatch.setattr(story, "topic_config", smaller)
-    monkeypatch.setattr(small_disk_module, "SIZE_BYTES", SIZE_BYTES // SHARE)
-    monkeypatch.setattr(small_disk_module, "LOGS_BYTES", LOGS_BYTES // SHARE)
-    result = CliRunner().invoke(command.command, ["--json"])
-    assert result.exit_code == 0, result.output
-    check_figures(json.loads(result.stdout), FLIGHTS // SHARE)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(300)
-def test_the_command_writes_all_flights_of_a_year() -> None:
-    run = subprocess.run(
-        [sys.executable, "-m", "triolog.tools.cli", "edge-demo", "--json"], capture_output=True, text=True, check=False
-    )
-    assert run.returncode == 0, run.stderr
-    check_figures(json.loads(run.stdout), FLIGHTS)
+    assert found["forwarded_at_kill"] > 0

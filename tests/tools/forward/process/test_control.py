@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -9,15 +10,19 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import trio
 from triolog.protocol.native.messages import NewTopic
 from triolog.server.embedded import BlockingBroker
 from triolog.tools.client.blocking.admin import BlockingAdmin
 from triolog.tools.client.blocking.client import BlockingClient
 from triolog.tools.client.blocking.producer import BlockingProducer
+from triolog.tools.forward.errors import SettingsError
+from triolog.tools.forward.process.control import serve_requests
 from triolog.tools.forward.process.place import LinkPlace, ask
 
 from tests.support.forwarding import PATIENCE_S, TOPIC, Forwarding, until
@@ -59,6 +64,34 @@ def asked(path: Path, line: bytes) -> dict[str, Any]:
         data = b"".join(iter(lambda: stream.recv(65536), b""))
     answer: dict[str, Any] = json.loads(data)
     return answer
+
+
+async def test_only_the_owner_may_command_a_link_whatever_the_umask(tmp_path: Path) -> None:
+    (tmp_path / TOPIC).mkdir(mode=0o777)
+    place, umask = LinkPlace.take(tmp_path, TOPIC), os.umask(0)
+
+    async def answer(line: bytes) -> dict[str, Any]:
+        return {}
+
+    try:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(partial(serve_requests, place, answer))
+            assert place.control.stat().st_mode & 0o777 == 0o600
+            nursery.cancel_scope.cancel()
+    finally:
+        os.umask(umask)
+        place.release()
+
+
+def test_a_full_disk_is_named_when_a_link_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(SettingsError, match=r"lock: No space left on device\. Free space"):
+        LinkPlace.take(tmp_path, TOPIC)
+    monkeypatch.undo()
+    LinkPlace.take(tmp_path, TOPIC).release()
 
 
 @pytest.mark.merge
