@@ -10,7 +10,8 @@ Behind bytes that are no batch the scan resynchronises at the next position wher
 header decides first; a search for plausible headers second. Where the damaged header can still be believed, its own extent is
 only left for a batch that has the offset which has to follow, or from which one batch follows another up to where the search
 ends, past the end of that extent: a record may contain something that looks like a batch. Where an append may be torn
-(`torn_from`) and the extent passes the end of the file, it is left only if the bytes up to the next batch carry its CRC.
+(`torn_from`) and the extent passes the end of the file, it is left only if the bytes up to the next batch carry its CRC. If the
+header itself is lost there, only a batch counts that another batch, zeros or the end of the file follow.
 
 What counts as damage, and where reading goes on behind it, is decided here for recovery, `verify`, `export` and Spark's jobs.
 
@@ -425,9 +426,12 @@ class _Scan:
             and header.last_offset_delta >= 0
         )
         claimed = position + 1
-        if believed:
-            if self.expected >= self.torn_from and position + header.size_bytes > self.end:
+        if self.expected >= self.torn_from:
+            if not believed:
+                return self._after_torn_header(position)
+            if position + header.size_bytes > self.end:
                 return self._after_damaged_length(position, header)
+        if believed:
             claimed = min(position + header.size_bytes, self.end)
             if position + header.size_bytes == self.end or self._good_header(claimed) is not None:
                 return claimed
@@ -448,6 +452,31 @@ class _Scan:
                 return resumed
             resumed += RECORD_BATCH_OVERHEAD
         return self.end
+
+    def _after_torn_header(self, position: int) -> int:
+        """Return where the first batch starts that is no part of a record, or the end of the file. A power cut may have taken
+        the first bytes of an append, and a record in the rest may contain whole batches. The rest of the record follows those."""
+        for _ in range(_MOST_CANDIDATES):
+            position = self._search(position + 1, position + 1, None)
+            if position == self.end or self._is_followed(position):
+                return position
+            position += RECORD_BATCH_OVERHEAD
+        return self.end
+
+    def _is_followed(self, position: int) -> bool:
+        """Return whether a chain of batches ends with the file, with zeros that a power cut left, or with a torn batch."""
+        header = parse_header(self.window.read(position, RECORD_BATCH_OVERHEAD))
+        while (rest := self.end - (position := position + header.size_bytes)) > 0:
+            data = bytes(self.window.read(position, min(rest, RECORD_BATCH_OVERHEAD)))
+            if rest < RECORD_BATCH_OVERHEAD:
+                return rest >= 8 and header.next_offset <= int.from_bytes(data[:8], "big", signed=True) < self.limit
+            following = parse_header(data)
+            if not any(following):
+                return True
+            if following.magic != MAGIC or not header.next_offset <= following.base_offset < self.limit:
+                return False
+            header = following
+        return True
 
     def _find_chain(self, position: int, stop: int, claimed: int) -> int | None:
         """The first good batch from `position` on from which one follows another to `stop`; none of them ends at `claimed`,

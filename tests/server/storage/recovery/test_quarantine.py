@@ -500,6 +500,32 @@ def test_torn_append_is_one_damage_and_its_record_is_not_searched(tmp_path: Path
         assert torn.position + torn.size == len(data), what
 
 
+@pytest.mark.parametrize("rest", [b"", b"." * 100, bytes(200) + b"." * 100], ids=["end", "text", "zeros"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_record_of_an_append_that_lost_its_first_bytes_is_not_searched(tmp_path: Path, count: int, rest: bytes) -> None:
+    """A power cut has left zeros up to a batch within a record. The rest of the record follows it."""
+    before = b"".join(stamped(offset) for offset in range(WHOLE))
+    inner = b"".join(stamped(10_000 + number, value=b"nobody sent this here") for number in range(count))
+    outer = stamped(WHOLE, value=b"." * 700 + inner + b"..." + rest)
+    path = tmp_path / "log"
+    path.write_bytes(before + bytes(outer.index(inner)) + outer[outer.index(inner) :])
+    found = list(scan_batches(OsFileSystem(), str(path), base_offset=0, torn_from=WHOLE))
+    assert [each.header.base_offset for each in found if isinstance(each, GoodBatch)] == list(range(WHOLE))
+    assert isinstance(found[-1], Damage)
+    assert found[-1].position + found[-1].size == path.stat().st_size
+
+
+@pytest.mark.parametrize("rest", [b"", bytes(100), stamped(WHOLE + 3)[:40], stamped(WHOLE + 3)[:-1]])
+def test_batches_after_an_append_that_lost_its_first_bytes_are_still_found(tmp_path: Path, rest: bytes) -> None:
+    lost, *others = (stamped(offset) for offset in range(WHOLE, WHOLE + 3))
+    before = b"".join(stamped(offset) for offset in range(WHOLE))
+    path = tmp_path / "log"
+    path.write_bytes(before + bytes(len(lost)) + b"".join(others) + rest)
+    found = scan_batches(OsFileSystem(), str(path), base_offset=0, torn_from=WHOLE)
+    offsets = [each.header.base_offset for each in found if isinstance(each, GoodBatch)]
+    assert offsets == [*range(WHOLE), WHOLE + 1, WHOLE + 2]
+
+
 def test_batches_after_a_damaged_length_are_still_found(tmp_path: Path) -> None:
     """A length out of the file whose batch is whole is damage, wherever the recovery point is."""
     batches = [stamped(offset) for offset in range(WHOLE + 2)]
