@@ -455,7 +455,7 @@ class _Scan:
 
     def _after_torn_header(self, position: int) -> int:
         """Return where the first batch starts that is no part of a record, or the end of the file. A power cut may have taken
-        the first bytes of an append, and a record in the rest may contain whole batches. The rest of the record follows those."""
+        the first bytes of an append, and a record in the rest may contain whole batches. The rest of the record follows."""
         for _ in range(_MOST_CANDIDATES):
             position = self._search(position + 1, position + 1, None)
             if position == self.end or self._is_followed(position):
