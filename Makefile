@@ -128,7 +128,7 @@ docs: $(VENV)/.installed-docs
 
 # The pictures of docs/console.md, made anew by the tests that look at each view; they take two minutes, so that charts are full.
 console-pictures: $(VENV)/.installed-test
-	TRIOLOG_TEST=merge TRIOLOG_WRITE_PICTURES=1 $(BIN)/python -m pytest tests/browser/test_pictures.py $(ARGS)
+	TRIOLOG_TEST=long TRIOLOG_WRITE_PICTURES=1 $(BIN)/python -m pytest tests/browser/test_pictures.py $(ARGS)
 
 bench: $(VENV)/.installed-edge-demo
 	$(BIN)/triolog bench

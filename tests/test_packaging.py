@@ -161,11 +161,14 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Released:
 
 
 def install(released: Released, python: str, folder: Path, extras: str = "", file: str = "*.whl") -> Installed:
-    """The wheel, or another file of `dist`, in a new environment of its own."""
+    """The wheel, or another file of `dist`, in a new environment of its own. Extras come by uv, in a tenth of pip's time."""
     _run(python, "-m", "venv", "--without-pip", str(folder), cwd=released.elsewhere)
-    pip = (sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install", "--quiet")
+    there, uv = ("--python", str(folder / "bin" / "python")), Path(sys.executable).with_name("uv")
+    installer = (
+        (str(uv), "pip", "install", *there) if extras and uv.exists() else (sys.executable, "-m", "pip", *there, "install")
+    )
     [path] = (released.tree / "dist").glob(file)
-    _run(*pip, f"{path}{extras}", cwd=released.elsewhere)
+    _run(*installer, "--quiet", f"{path}{extras}", cwd=released.elsewhere)
     return Installed(released=released, bin=folder / "bin")
 
 

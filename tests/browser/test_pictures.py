@@ -204,6 +204,7 @@ def _developed(page: Page, png: bytes) -> Taken:
     return Taken(**told, content=base64.b64decode(content))
 
 
+@pytest.mark.long  # the views themselves are in `test_views.py`
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_picture_shows_its_view_and_is_small(taken: dict[str, Taken], name: str) -> None:
     picture = taken[name]
@@ -212,6 +213,7 @@ def test_a_picture_shows_its_view_and_is_small(taken: dict[str, Taken], name: st
     assert len(picture.content) <= MOST_BYTES
 
 
+@pytest.mark.long
 def test_all_pictures_together_are_small(taken: dict[str, Taken]) -> None:
     assert sum(len(picture.content) for picture in taken.values()) <= MOST_BYTES_OF_ALL
 
