@@ -35,59 +35,32 @@ LINES_PER_OBJECT: Final = 8
 """Of msgpack, which holds the interpreter for a whole call: in a thread too."""
 
 
-class Lines:
-    """Counter of the lines that Python carries out where `trace` is the thread's trace function: a million of them in one test,
-    so each costs one call of a function without attributes."""
-
-    def __init__(self) -> None:
-        count = 0
-
-        def line(frame: FrameType, event: str, _: Any) -> Any:
-            nonlocal count
-            if event == "line":
-                count += 1
-            return line
-
-        def add(more: int) -> int:
-            nonlocal count
-            count += more
-            return count
-
-        self.trace: Callable[[FrameType, str, Any], Any] = lambda frame, event, _: line
-        self.add: Callable[[int], int] = add
-        """Add so many more, and return how many there are."""
-
-
 @attrs.define(eq=False)
 class Turns(trio.abc.Instrument):
-    """Meter of the tasks that others than the test run; the test's own and the scheduler are not traced. Owner: the test."""
+    """Meter of the tasks that others than the test run. Owner: the test."""
 
     longest: int = 0
     of: str = ""
     """The name of the task that took it."""
     count: int = 0
     """Turns that were looked at."""
-    _lines: Lines = attrs.field(factory=Lines)
-    _before: int = 0
-    """Lines until this turn began."""
-    _tracing: Any = attrs.field(factory=sys.gettrace)
-    """What traces everything else: a debugger, or nothing."""
+    _lines: int = 0
     _mine: trio.lowlevel.Task = attrs.field(factory=trio.lowlevel.current_task)
     _thread: int = attrs.field(factory=threading.get_ident)
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        if task is not self._mine:
-            self._before = self._lines.add(0)
-            sys.settrace(self._lines.trace)
+        self._lines = 0
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        sys.settrace(self._tracing)
         if task is self._mine:
             return
         self.count += 1
-        lines = self._lines.add(0) - self._before
-        if lines > self.longest:
-            self.longest, self.of = lines, task.name
+        if self._lines > self.longest:
+            self.longest, self.of = self._lines, task.name
+
+    def trace(self, frame: FrameType, event: str, _: Any) -> Any:
+        self._lines += event == "line"
+        return self.trace
 
     def unpacked(self, value: object) -> None:
         """By msgpack, in whichever thread."""
@@ -96,14 +69,14 @@ class Turns(trio.abc.Instrument):
         lines = LINES_PER_OBJECT * _objects(value)
         sys.settrace(before)
         if threading.get_ident() == self._thread:
-            self._lines.add(lines)
+            self._lines += lines
         elif lines > self.longest:
             self.longest, self.of = lines, "msgpack in a thread"
 
     def work(self, kind: str, size: int) -> None:
         """Of a codec, on so many bytes."""
         if threading.get_ident() == self._thread:
-            self._lines.add(size // BYTES_PER_LINE[kind])
+            self._lines += size // BYTES_PER_LINE[kind]
 
 
 def _objects(value: object) -> int:
@@ -118,11 +91,14 @@ def _objects(value: object) -> int:
 def longest_turn() -> Iterator[Turns]:
     """Count in the block; what the test's own task does is left out."""
     turns = Turns()
+    before = sys.gettrace()
     trio.lowlevel.add_instrument(turns)
     with _watched_codecs(turns):
+        sys.settrace(turns.trace)
         try:
             yield turns
         finally:
+            sys.settrace(before)
             trio.lowlevel.remove_instrument(turns)
 
 

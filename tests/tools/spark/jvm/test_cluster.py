@@ -22,7 +22,6 @@ from triolog.tools.spark.java import find_java
 from triolog.tools.spark.pack import INTERPRETER
 from triolog.tools.spark.unpacked import unpacked_home
 
-from tests.support.counts import LONG, is_at_least
 from tests.support.server_process import Address
 from tests.tools.spark.jvm.sources import sources_as_installed
 
@@ -32,8 +31,7 @@ ROOT: Final = Path(__file__).resolve().parents[4]
 INTERPRETER_PATH: Final = sys._base_executable  # type: ignore[attr-defined]
 """The Python from which the virtual environment was made: without triolog and its packages."""
 ONE_EXECUTOR: Final = {"spark.cores.max": "1"}
-"""Each executor is a JVM, its Python workers and, with the packed archive, 240 MB to unpack. The long tier has that on both
-workers of the cluster."""
+"""Each executor is a JVM and its Python workers. The packed archive is unpacked by executors of both workers."""
 JOB: Final = """
 import sys
 from triolog.tools.spark.session import session
@@ -143,7 +141,7 @@ def test_executors_that_have_nothing_but_the_packed_archive_read_and_write(
         master,
         jvm_options,
         [f"{address.host}:{address.port}", *topics],
-        {"spark.archives": f"{archive}#env", **({} if is_at_least(LONG) else ONE_EXECUTOR)},
+        {"spark.archives": f"{archive}#env"},
         {"PYSPARK_PYTHON": "./env/bin/python", INTERPRETER: INTERPRETER_PATH},
     )
     assert line == f"master {master}"
