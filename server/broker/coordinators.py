@@ -9,7 +9,7 @@ The offsets that groups commit, by themselves or in a transaction.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final, Self
@@ -89,6 +89,7 @@ class Coordinators:
 
     async def load(self, manager: LogManager) -> None:
         """Read the logs, and carry out what was decided before the last stop."""
+        await self.producer_ids.load()
         for hosted in manager.topics.hosted():
             self._see_producers(hosted.actor)
         manager.waiting.on_opened = self._load_late
@@ -104,6 +105,14 @@ class Coordinators:
     def _see_producers(self, actor: PartitionActor) -> None:
         for producer_id in actor.log.producers.entries:
             self.producer_ids.saw(producer_id)
+
+    async def move_producers_apart(self, promoted: Iterable[PartitionActor]) -> None:
+        """Let producers go on with ids that the source of these mirrors has not given out (see `ProducerIds`). It is on the
+        device when this returns. Raises RequestError."""
+        for actor in promoted:
+            self._see_producers(actor)
+        await self.transactions.ids.see_producers()
+        await self.producer_ids.move_apart()
 
     async def _load_late(self, actor: PartitionActor) -> None:
         """A log that could not be read at the start is served now."""

@@ -385,7 +385,7 @@ class Mirroring:
         for actor in actors:
             above = manager.topics.get(actor.topic_partition.topic).topic.source_epoch
             await actor.perform(partial(raise_leader_epoch, above=above))
-        await self._coordinators.producer_ids.move_apart()
+        await self._coordinators.move_producers_apart(actors)
         await manager.changes.end_mirrors(topics)
         for actor in actors:
             await actor.perform(partial(become_mirror, source=""))

@@ -42,10 +42,10 @@ from ..storage.disk.checkpoints import (
     PREVIOUS_SUFFIX,
     PRODUCER_ID_BLOCK_FILE,
     RECOVERY_POINT_FILE,
+    block_apart,
     decode_offsets,
     decode_producer_id_block,
     encode_offsets,
-    id_apart,
     read_small,
     write_producer_id_block,
 )
@@ -342,8 +342,8 @@ def _write_producer_ids(fs: FileSystem, plan: BackupPlan, target: str) -> None:
     """A file that cannot be read is copied as it is: whoever opens the copy has to know."""
     data = plan.small.get(PRODUCER_ID_BLOCK_FILE)
     with contextlib.suppress(CheckpointError):
-        first = 0 if data is None else decode_producer_id_block(f"{plan.source}/{PRODUCER_ID_BLOCK_FILE}", data)
-        write_producer_id_block(fs, target, id_apart(first), durable=True)
+        first = 0 if data is None else decode_producer_id_block(f"{plan.source}/{PRODUCER_ID_BLOCK_FILE}", data).first_free
+        write_producer_id_block(fs, target, block_apart(first), durable=True)
 
 
 def _topics(fs: FileSystem, plan: BackupPlan) -> tuple[int, list[Topic]]:

@@ -45,7 +45,6 @@ from .transaction_states import (
     concurrent_error,
     is_commit,
     is_epoch_before,
-    is_epoch_exhausted,
     joined,
     needs_end,
     needs_end_with_next_epoch,
@@ -126,7 +125,7 @@ class TransactionCoordinator:
             value = started_again(owner.value, expected[1], timeout_ms=timeout_ms, now_ms=self._now_ms())
         else:
             new_id = None
-            if owner.value is None or is_epoch_exhausted(owner.value):
+            if owner.value is None or not self._producer_ids.has_next_epoch(owner.value):
                 new_id = await self._producer_ids.next()
             value = started(
                 owner.value,
@@ -249,7 +248,7 @@ class TransactionCoordinator:
         assert owner.value is not None
         if owner.value.state not in PREPARED_STATES:
             new_id = NO_PRODUCER_ID
-            if client_version >= EPOCH_PER_TRANSACTION and is_epoch_exhausted(owner.value):
+            if client_version >= EPOCH_PER_TRANSACTION and not self._producer_ids.has_next_epoch(owner.value):
                 new_id = await self._producer_ids.next()
             decided = prepared(
                 owner.value,

@@ -75,7 +75,8 @@ def started(
     by_holder: bool = False,
 ) -> TransactionLogValue:
     """A producer starts with the id: the next epoch, or the first one of `new_producer_id`, which is needed when the id is new
-    or `is_epoch_exhausted`. `by_holder`: the request names the current id and epoch, so it may come again."""
+    or has no next epoch (`ProducerIds.has_next_epoch`). `by_holder`: the request names the current id and epoch, so it may
+    come again."""
     check_transition(value, _EMPTY)
     last_epoch = value.producer_epoch if by_holder and value is not None else NO_PRODUCER_EPOCH
     if new_producer_id is not None:
@@ -112,7 +113,7 @@ def started_again(value: TransactionLogValue, last_epoch: int, *, timeout_ms: in
 
 
 def is_epoch_exhausted(value: TransactionLogValue) -> bool:
-    """Return whether the next producer needs a new producer id."""
+    """Return whether the producer id has no epoch left."""
     return value.producer_epoch >= LAST_CLIENT_EPOCH
 
 
@@ -142,7 +143,7 @@ def prepared(
 ) -> TransactionLogValue:
     """The outcome is decided. `fence`: a new instance of the producer aborts, so the epoch is not good any more and the old
     instance gets no other. With EPOCH_PER_TRANSACTION the producer gets the next epoch, or `new_producer_id`, which is needed
-    when `is_epoch_exhausted`."""
+    where there is no next epoch (`ProducerIds.has_next_epoch`)."""
     check_transition(value, _PREPARED[commit])
     raised = value.producer_epoch + (fence or client_version >= EPOCH_PER_TRANSACTION)
     epoch = min(raised, INT16_MAX)  # older servers stored open transactions at the epoch that fences
@@ -157,7 +158,7 @@ def prepared(
         client_version=client_version,
         previous_producer_id=NO_PRODUCER_ID,
         next_producer_id=new_producer_id,
-        last_producer_epoch=NO_PRODUCER_EPOCH,
+        last_producer_epoch=NO_PRODUCER_EPOCH if new_producer_id == NO_PRODUCER_ID else value.producer_epoch,
     )
 
 
@@ -227,7 +228,9 @@ def has_ended_with(value: TransactionLogValue, producer_id: int, producer_epoch:
         return False
     if value.producer_id == producer_id:
         return value.producer_epoch == producer_epoch + 1
-    return (value.previous_producer_id, LAST_CLIENT_EPOCH, 0) == (producer_id, producer_epoch, value.producer_epoch)
+    # Kafka and older servers change the id after the last epoch only, and do not store which it was.
+    last_epoch = LAST_CLIENT_EPOCH if value.last_producer_epoch == NO_PRODUCER_EPOCH else value.last_producer_epoch
+    return (value.previous_producer_id, last_epoch, 0) == (producer_id, producer_epoch, value.producer_epoch)
 
 
 def is_epoch_before(value: TransactionLogValue, producer_id: int, producer_epoch: int) -> bool:

@@ -9,15 +9,17 @@ rather than a record of `__transaction_state`: idempotent producers need ids als
 promise that has to hold for ever should not hang on the compaction of a log.
 
 The first id is 2^40 (FIRST_PRODUCER_ID): Kafka counts from 0. Logs that move to or from a Kafka cluster then never hold ids
-that the other one gives out to somebody else. A backup, a snapshot and a fork of a directory go on at ids drawn at random (see
-`checkpoints`), and a broker of a test goes on after a reset: clients live on, and with them what they have appended as.
+that the other one gives out to somebody else. A backup, a snapshot and a fork of a directory and a promoted mirror go on at ids
+drawn at random (see `checkpoints`), and a broker of a test goes on after a reset: clients live on, and with them what they have
+appended as. The other server may also have given out further epochs of the ids that are known here, so a transactional id goes
+on with a new producer id there instead of with its next epoch.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Final
 
@@ -32,17 +34,23 @@ from ...protocol.coordinator.transactions import (
     decode_transaction_value,
     encode_transaction_key,
 )
-from ...protocol.errors import RequestError
+from ...protocol.errors import RequestError, TriologError
 from ...protocol.records.builder import build_batch
 from ...protocol.types import TopicPartition
 from ..logs.internal_topic import InternalTopic
 from ..logs.log_manager import LogManager
 from ..partitions.task_errors import TaskErrors
-from ..storage.disk.checkpoints import FIRST_PRODUCER_ID, id_apart, read_producer_id_block, write_producer_id_block
+from ..storage.disk.checkpoints import (
+    FIRST_PRODUCER_ID,
+    ProducerIdBlock,
+    block_apart,
+    read_producer_id_block,
+    write_producer_id_block,
+)
 from ..storage.errors import LogOfflineError, StorageError
 from ..system.client_memory import Account
 from ..system.clock import NowMs
-from .transaction_states import IDLE_STATES, concurrent_error
+from .transaction_states import IDLE_STATES, concurrent_error, is_epoch_exhausted
 
 ID_BYTES: Final = 1_500
 PARTITION_BYTES: Final = 400
@@ -111,8 +119,9 @@ class TransactionalIds:
 
     async def load_partition(self, topic_partition: TopicPartition) -> None:
         """Read one partition. Nobody appends to one that was not read before."""
-        read = partial(self._topic.replay_newest, topic_partition, decode_transaction_key, decode_transaction_value)
-        loaded = await self._topic.loaded(read, f"the transactions of {topic_partition}", topic_partition)
+        loaded = await self._topic.loaded(
+            partial(self._read, topic_partition), f"the transactions of {topic_partition}", topic_partition
+        )
         if isinstance(loaded, LogOfflineError):
             self._unreadable[topic_partition.partition] = loaded
             return
@@ -124,6 +133,16 @@ class TransactionalIds:
             self._producer_ids.saw(max(value.producer_id, value.next_producer_id))
             owner.deadline = trio.current_time() + self._left_s(value)
         self._unreadable.pop(topic_partition.partition, None)
+
+    async def see_producers(self) -> None:
+        """Let `ProducerIds` know the ids in a mirror that will be loaded. One that cannot be read is reported then."""
+        for place in self._topic.places:
+            with suppress(TriologError, OSError):
+                for value in (await self._read(place)).values():
+                    self._producer_ids.saw(max(value.producer_id, value.next_producer_id))
+
+    async def _read(self, topic_partition: TopicPartition) -> dict[str, TransactionLogValue]:
+        return await self._topic.replay_newest(topic_partition, decode_transaction_key, decode_transaction_value)
 
     def _left_s(self, value: TransactionLogValue) -> float:
         """Return the rest of an open transaction's timeout in seconds; it is between 0 and the timeout, however the clock was
@@ -232,19 +251,30 @@ class ProducerIds:
     """`_next` to `_end`, exclusive, are on the device as ours and not given out."""
     _used: int = -1
     """The highest id that was seen in a log."""
+    _first_own: int = 0
+    """See ProducerIdBlock."""
     _turn: trio.Lock = attrs.field(factory=trio.Lock)
 
     def saw(self, producer_id: int) -> None:
         """A log holds this id: it is not free, also where the directory comes from Kafka and there is no file."""
         self._used = max(self._used, producer_id)
 
+    async def load(self) -> None:
+        """Read what the directories know. Where one cannot be read, the next producer is told, who needs a new id."""
+        with suppress(OSError, StorageError):
+            self._first_own = max((each.first_own for each in await self._known()), default=0)
+
+    def has_next_epoch(self, value: TransactionLogValue) -> bool:
+        """Return whether a transactional id goes on with its producer id. If not, its next epoch needs a new one: the epochs
+        are used up, or another server may have given that epoch out."""
+        return value.producer_id >= self._first_own and not is_epoch_exhausted(value)
+
     async def move_apart(self) -> None:
         """Continue at ids drawn at random: another server may have given out those that follow here. The next block is on the
         device when this returns. Raises RequestError."""
         async with self._turn:
-            self._used = id_apart(max(self._end, self._used + 1))
             with trio.CancelScope(shield=True):
-                await self._take_block()
+                await self._take_block(apart=True)
 
     async def next(self) -> int:
         """An id that nobody had before. Raises RequestError when a new block cannot be written."""
@@ -255,18 +285,26 @@ class ProducerIds:
             producer_id, self._next = self._next, self._next + 1
             return producer_id
 
-    async def _take_block(self) -> None:
+    async def _known(self) -> list[ProducerIdBlock]:
+        """Raises OSError, StorageError."""
+        disk = self._manager.disk
+        return [
+            await disk.call(read_producer_id_block, disk.fs, each.path, at=each.path)
+            for each in list(self._manager.log_directories.live)
+        ]
+
+    async def _take_block(self, *, apart: bool = False) -> None:
         """Every directory in service has to have it: whichever is there at the next start must not know less."""
         disk, directories = self._manager.disk, self._manager.log_directories
         try:
             directories.check_any()
-            known = [
-                await disk.call(read_producer_id_block, disk.fs, each.path, at=each.path) for each in list(directories.live)
-            ]
-            first = max(FIRST_PRODUCER_ID, self._end, self._used + 1, *known)
-            await directories.write_each(
-                lambda each: write_producer_id_block(disk.fs, each.path, first + BLOCK_IDS, durable=each.durable)
-            )
+            known = await self._known()
+            first = max(FIRST_PRODUCER_ID, self._end, self._used + 1, *(each.first_free for each in known))
+            own = max(self._first_own, *(each.first_own for each in known))
+            if apart:
+                first = own = block_apart(first).first_own
+            block = ProducerIdBlock(first + BLOCK_IDS, own)
+            await directories.write_each(lambda each: write_producer_id_block(disk.fs, each.path, block, durable=each.durable))
         except (OSError, StorageError) as exc:
             raise LogOfflineError(f"cannot assign producer ids: {exc}. Free space or check the device, then try again") from exc
-        self._next, self._end = first, first + BLOCK_IDS
+        self._next, self._end, self._first_own = first, block.first_free, own

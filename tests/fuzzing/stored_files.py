@@ -196,9 +196,9 @@ KINDS: Final[tuple[Kind, ...]] = (
     ),
     Kind(
         decode=lambda data: checkpoints.decode_producer_id_block(PATH, data),
-        encode=lambda found: b"0\n1\n%d\n" % found,
-        seeds=(b"0\n1\n1000\n",),
-        check=_check_offset,
+        encode=checkpoints.ProducerIdBlock.encode,
+        seeds=(b"0\n1\n1000\n", b"0\n2\n1000\n700\n"),
+        check=lambda found: _check_offset(found.first_free - found.first_own),
     ),
     Kind(
         decode=lambda data: checkpoints.decode_partition_metadata(PATH, data),

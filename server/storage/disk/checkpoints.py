@@ -21,9 +21,9 @@ Without an entry, or with one that is not in the log, the whole log counts as di
 `producer-id-block`: up to where producer ids may have been given out, in every log directory (our own; Kafka keeps this in
 its metadata log and ignores plain files in a log directory).
 
-A text checkpoint (see `checkpoints`) of one line with one number: the first id that was never handed to anybody. Ids are
-taken in blocks, and a block is on the device before the first of its ids is given out, so no id is given out twice, whatever
-happens. The highest number of all directories counts.
+A text checkpoint of one or two numbers, a line each, see ProducerIdBlock. Ids are taken in blocks, and a block is on the device
+before the first of its ids is given out, so no id is given out twice, whatever happens. The highest numbers of all directories
+count.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar
+
+import attrs
 
 from ....protocol.errors import ErrorCode
 from ....protocol.limits import INT32_MAX, INT64_MAX, MIB
@@ -326,32 +328,46 @@ MOST_IDS_APART: Final = 1 << 46
 """How far the ids of a copy begin from those of the original at most. Copies of copies stay below 2^53, as JavaScript reads."""
 
 
-def read_producer_id_block(fs: FileSystem, directory: str) -> int:
-    """The first id that is free as far as this directory knows, 0 when it knows nothing. Raises CheckpointError, OSError.
+@attrs.frozen
+class ProducerIdBlock:
+    """The producer ids that a log directory knows of."""
+
+    first_free: int = 0
+    """No id from here on was given out."""
+    first_own: int = 0
+    """Another server may have given out smaller ids and further epochs of them: this directory is a copy, or was a mirror."""
+
+    def encode(self) -> bytes:
+        """The second line only where it says something."""
+        return encode_checkpoint(str(each) for each in (self.first_free, self.first_own)[: 2 if self.first_own else 1])
+
+
+def read_producer_id_block(fs: FileSystem, directory: str) -> ProducerIdBlock:
+    """Return zeros where there is no file. Raises CheckpointError, OSError.
 
     A file that cannot be read is an error, not 0: ids that are given out twice would mix up two producers' batches.
     """
-    return maybe_read(fs, f"{directory}/{PRODUCER_ID_BLOCK_FILE}", decode_producer_id_block) or 0
+    return maybe_read(fs, f"{directory}/{PRODUCER_ID_BLOCK_FILE}", decode_producer_id_block) or ProducerIdBlock()
 
 
-def decode_producer_id_block(path: str, data: bytes) -> int:
-    """The first free id. Raises CheckpointError."""
-    entries = decode_checkpoint(path, data, fields=1)
-    if len(entries) != 1 or entries[0][0] < 0:
+def decode_producer_id_block(path: str, data: bytes) -> ProducerIdBlock:
+    """Raises CheckpointError."""
+    entries = [number for (number,) in decode_checkpoint(path, data, fields=1)]
+    if len(entries) not in (1, 2) or min(entries) < 0 or max(entries) > entries[0]:
         raise CheckpointError(
-            f"{path} must hold one line with the first free producer id, not {entries}. Write `0`, `1` and a "
-            "number above every producer id that `triolog dump` shows in the directory into it, one per line"
+            f"{path} must hold the first free producer id and perhaps the first of this server's own, not {entries}. Write "
+            "`0`, `1` and a number above every producer id that `triolog dump` shows in the directory into it, one per line"
         )
-    return entries[0][0]
+    return ProducerIdBlock(*entries)
 
 
-def id_apart(first_free_id: int) -> int:
-    """Return a random first producer id for a copy of a directory. Neither the original nor another copy reaches it, so a
-    producer that used one of them never shares its id with a producer of another."""
-    return max(first_free_id, FIRST_PRODUCER_ID) + 1 + secrets.randbelow(MOST_IDS_APART)
+def block_apart(first_free: int) -> ProducerIdBlock:
+    """Return a block for a copy of a directory that begins at a random id. Neither the original nor another copy reaches it, so
+    a producer that used one of them never shares its id with a producer of another."""
+    first = max(first_free, FIRST_PRODUCER_ID) + 1 + secrets.randbelow(MOST_IDS_APART)
+    return ProducerIdBlock(first, first)
 
 
-def write_producer_id_block(fs: FileSystem, directory: str, first_free_id: int, *, durable: bool) -> None:
+def write_producer_id_block(fs: FileSystem, directory: str, block: ProducerIdBlock, *, durable: bool) -> None:
     """Put the file in place; on the device when this returns. Raises OSError."""
-    data = encode_checkpoint([str(first_free_id)])
-    replace_file(fs, f"{directory}/{PRODUCER_ID_BLOCK_FILE}", data, durable=durable)
+    replace_file(fs, f"{directory}/{PRODUCER_ID_BLOCK_FILE}", block.encode(), durable=durable)

@@ -23,6 +23,7 @@ from triolog.server.storage.directory.topics_file import (
     encode_topics,
 )
 from triolog.server.storage.disk import checkpoints
+from triolog.server.storage.disk.checkpoints import ProducerIdBlock
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import LogDirectoryError
 
@@ -251,30 +252,33 @@ def test_internal_topics_are_noted_before_the_others(logs: StoppedLogs) -> None:
 
 def test_producer_ids_are_noted_behind_the_logs(logs: StoppedLogs, tmp_path: Path) -> None:
     """Ids that are given out while logs are noted may be in them: where the copy is served they are not free."""
-    checkpoints.write_producer_id_block(OsFileSystem(), str(logs.path), 1000, durable=False)
+    checkpoints.write_producer_id_block(OsFileSystem(), str(logs.path), ProducerIdBlock(1000), durable=False)
 
     class TakesABlock(OsFileSystem):
         def list_directory(self, path: str) -> list[str]:
             if path.endswith(str(PARTITION)):
-                checkpoints.write_producer_id_block(OsFileSystem(), str(logs.path), 2000, durable=False)
+                checkpoints.write_producer_id_block(OsFileSystem(), str(logs.path), ProducerIdBlock(2000), durable=False)
             return super().list_directory(path)
 
     plan = plan_backup(TakesABlock(), str(logs.path), never)
     noted = plan.small[checkpoints.PRODUCER_ID_BLOCK_FILE]
-    assert checkpoints.decode_producer_id_block("producer-id-block", noted) == 2000, "a copy begins at a random id above it"
+    found = checkpoints.decode_producer_id_block("producer-id-block", noted).first_free
+    assert found == 2000, "a copy begins at a random id above it"
 
 
 @pytest.mark.parametrize("has_file", [False, True])
 def test_a_copy_gives_out_no_id_of_the_original_or_of_another_copy(logs: StoppedLogs, tmp_path: Path, has_file: bool) -> None:
     fs, first = OsFileSystem(), checkpoints.FIRST_PRODUCER_ID + 5000
     if has_file:
-        checkpoints.write_producer_id_block(fs, str(logs.path), first, durable=False)
+        checkpoints.write_producer_id_block(fs, str(logs.path), ProducerIdBlock(first), durable=False)
     for name in ("one", "two"):
         made(plan_backup(fs, str(logs.path), never), tmp_path / name)
-    one, two = (checkpoints.read_producer_id_block(fs, str(tmp_path / name)) for name in ("one", "two"))
+    blocks = [checkpoints.read_producer_id_block(fs, str(tmp_path / name)) for name in ("one", "two")]
+    assert all(each.first_own == each.first_free for each in blocks)
+    one, two = (each.first_free for each in blocks)
     known = first if has_file else checkpoints.FIRST_PRODUCER_ID
     assert (one > known, two > known, one != two, max(one, two) < 2**53) == (True,) * 4
-    assert checkpoints.read_producer_id_block(fs, str(logs.path)) == (first if has_file else 0)
+    assert checkpoints.read_producer_id_block(fs, str(logs.path)) == ProducerIdBlock(first if has_file else 0)
 
 
 def test_a_target_that_cannot_be_and_one_partition_are_refused(logs: StoppedLogs, tmp_path: Path) -> None:

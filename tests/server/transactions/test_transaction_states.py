@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import nullcontext
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Final
@@ -23,7 +24,15 @@ from triolog.protocol.records.builder import build_batch
 from triolog.protocol.types import TopicPartition
 from triolog.server.broker import Broker
 from triolog.server.logs.internal_topic import store
-from triolog.server.storage.disk.checkpoints import FIRST_PRODUCER_ID, MAX_CHECKPOINT_BYTES, PRODUCER_ID_BLOCK_FILE
+from triolog.server.storage.disk.checkpoints import (
+    FIRST_PRODUCER_ID,
+    MAX_CHECKPOINT_BYTES,
+    PRODUCER_ID_BLOCK_FILE,
+    block_apart,
+    read_producer_id_block,
+    write_producer_id_block,
+)
+from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.log.prepare import prepare_marker
 from triolog.server.transactions import transaction_states as steps
 from triolog.server.transactions.transaction_states import LAST_CLIENT_EPOCH, prepared
@@ -230,6 +239,31 @@ async def test_after_a_crash_no_id_is_given_out_again(fast_path: Path) -> None:
         shutil.copytree(fast_path / "running", fast_path / "killed")
     async with running_broker(fast_path / "killed") as broker:
         assert await new_id(broker) > max(given)
+
+
+async def test_a_copy_gives_out_no_epoch_that_the_original_may_have_given_out(fast_path: Path) -> None:
+    """The holder of the known epoch goes on. It ends its transaction with a new producer id, and may repeat that request."""
+    async with running_broker(fast_path) as broker:
+        holders = {name: await broker.producers.init(name, TIMEOUT_MS) for name in "abc"}
+    fs = OsFileSystem()
+    own = block_apart(read_producer_id_block(fs, str(fast_path)).first_free)
+    write_producer_id_block(fs, str(fast_path), own, durable=True)
+    async with one_partition(fast_path) as broker:
+        assert (await broker.producers.init("a", TIMEOUT_MS)) == (own.first_own, 0)
+        assert (await broker.producers.init("b", TIMEOUT_MS, holders["b"])) == (own.first_own + 1, 0)
+        holder = TransactionalProducer(broker, "c", *holders["c"])
+        await holder.produce(PARTITION, "one")
+        ended = partial(broker.transactions.end, *holder.identity, commit=True, client_version=V2)
+        assert await ended() == (own.first_own + 2, 0)
+        assert await ended() == (own.first_own + 2, 0)
+        assert await committed_values(broker, PARTITION) == ["one"]
+    async with running_broker(fast_path) as broker:
+        assert await broker.transactions.end(*holder.identity, commit=True, client_version=V2) == (own.first_own + 2, 0)
+        for number, name in enumerate("abc"):
+            assert await broker.producers.init(name, TIMEOUT_MS) == (own.first_own + number, 1)
+            with pytest.raises(RequestError, match="does not belong to producer id") as raised:
+                await broker.transactions.add_partitions(name, *holders[name], [PARTITION])
+            assert raised.value.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
 async def test_the_highest_number_of_all_directories_counts(fast_path: Path) -> None:

@@ -21,7 +21,14 @@ from triolog.server.config import DataPermissions
 from triolog.server.config.values import Address
 from triolog.server.embedded import MEMORY
 from triolog.server.offline.demote import demote
-from triolog.server.storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE, CUT_FILE, RECOVERY_POINT_FILE, encode_offsets
+from triolog.server.storage.disk.checkpoints import (
+    CLEAN_SHUTDOWN_FILE,
+    CUT_FILE,
+    RECOVERY_POINT_FILE,
+    ProducerIdBlock,
+    encode_offsets,
+    write_producer_id_block,
+)
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import CheckpointError
 from triolog.server.storage.log.changes import truncate_to
@@ -33,6 +40,7 @@ from triolog.tools.mirror.source import Source
 from tests.support.brokers import actor_of, running_broker, until, value
 from tests.support.gate_fs import GateFileSystem
 from tests.support.logs import START_MS
+from tests.support.transactions import TransactionalProducer, committed_values
 from tests.tools.mirror.test_link import BILLS, LOOPBACK, ORDERS, all_bytes, end, mirroring, serving
 
 SOURCE: Final = "source"
@@ -376,6 +384,41 @@ async def test_partitions_without_a_leader_are_left_out_and_the_others_are_read(
     for leader in (-1, 3):
         assert await source.ends({ORDERS: leader}) == {}
         assert await source.fetch({ORDERS: 0}, {ORDERS: leader}, max_wait_ms=0, max_bytes=1) == []
+
+
+@pytest.mark.parametrize("has_written", [True, False])
+async def test_an_epoch_that_the_source_gave_out_after_the_newest_cut_is_given_out_to_nobody_else(
+    tmp_path: Path, has_written: bool
+) -> None:
+    """Else both producers write with it, and neither is fenced."""
+    (tmp_path / "a").mkdir()
+    write_producer_id_block(OsFileSystem(), str(tmp_path / "a"), ProducerIdBlock(2**50), durable=True)
+    async with serving(tmp_path / "a") as source, running_broker(tmp_path / "b", clock=system_now_ms) as mirror:
+        await source.broker.topics.create("orders")
+        known = await TransactionalProducer.start(source.broker)
+        if has_written:
+            await known.produce(ORDERS, "one")
+            await known.commit()
+        async with mirroring(mirror, source.kafka, internal_topics=True):
+            wanted = {"orders", "__transaction_state"}
+            await until(lambda: wanted <= mirror.mirroring.cut_topics and _is_newest(mirror.mirroring, source.broker))
+        later = await TransactionalProducer.start(source.broker)
+        assert (later.producer_id, later.producer_epoch) == (known.producer_id, known.producer_epoch + 1)
+        await mirror.mirroring.promote(mirror.mirroring.source_of("orders") or "")
+        known.broker = later.broker = mirror
+        await known.produce(ORDERS, "two")
+        other = await TransactionalProducer.start(mirror)
+        assert (other.producer_id > known.producer_id, other.producer_epoch) == (True, 0)
+        await other.produce(ORDERS, "three")
+        for each in (known, later):
+            with pytest.raises(RequestError, match="does not belong to producer id"):
+                await each.produce(ORDERS, "of a fenced producer")
+        await other.commit()
+        assert await committed_values(mirror, ORDERS) == [*(["one"] if has_written else []), "three"]
+
+
+def _is_newest(mirroring: Mirroring, source: Broker) -> bool:
+    return mirroring._cut == {each: end(source, each) for each in mirroring._cut or ()}
 
 
 async def test_a_promotion_keeps_the_cut_of_another_source(tmp_path: Path) -> None:

@@ -110,6 +110,13 @@ def _security(path: str, data: bytes) -> Iterator[str]:
         yield f"quota of {whose}: {', '.join(f'{key}={value:g}' for key, value in values.items())}"
 
 
+def _producer_ids(path: str, data: bytes) -> Iterator[str]:
+    block = decode_producer_id_block(path, data)
+    yield f"producer ids from {block.first_free} on were never given out"
+    if block.first_own:
+        yield f"those below {block.first_own} come from another server"
+
+
 def _overrides(state: Any, kind: str) -> Iterator[str]:
     yield f"generation {state.generation}"
     for name, values in sorted(state.overrides.items()):
@@ -129,9 +136,7 @@ TEXT_FILES: Final[Mapping[str, Callable[[str, bytes], Iterator[str]]]] = {
     CLEAN_SHUTDOWN_FILE: _clean_shutdown,
     TOPICS_FILE: _topics,
     CREATIONS_FILE: _creations,
-    PRODUCER_ID_BLOCK_FILE: lambda path, data: iter(
-        [f"producer ids from {decode_producer_id_block(path, data)} on were never given out"]
-    ),
+    PRODUCER_ID_BLOCK_FILE: _producer_ids,
     SECURITY_FILE: _security,
     GROUPS.name: lambda path, data: _overrides(GROUPS.decode(path, data), "group"),
     CLIENT_METRICS.name: lambda path, data: _overrides(CLIENT_METRICS.decode(path, data), "subscription"),

@@ -176,12 +176,14 @@ FS = OsFileSystem()
 
 
 def test_a_block_of_producer_ids_that_makes_no_sense_is_an_error_and_not_zero(tmp_path: Path) -> None:
-    assert checkpoints.read_producer_id_block(FS, str(tmp_path)) == 0, "no file"
-    for durable in (True, False):
-        checkpoints.write_producer_id_block(FS, str(tmp_path), 2000, durable=durable)
-        assert (tmp_path / checkpoints.PRODUCER_ID_BLOCK_FILE).read_bytes() == b"0\n1\n2000\n"
-        assert checkpoints.read_producer_id_block(FS, str(tmp_path)) == 2000
-    for data in (b"", b"0\n", b"0\n0\n", b"0\n2\n1\n2\n", b"0\n1\n-5\n", b"1\n1\n5\n", b"0\n1\nx\n", b"\0" * 9):
+    block = checkpoints.ProducerIdBlock
+    assert checkpoints.read_producer_id_block(FS, str(tmp_path)) == block(0, 0), "no file"
+    for durable, found, data in ((True, block(2000), b"0\n1\n2000\n"), (False, block(2000, 900), b"0\n2\n2000\n900\n")):
+        checkpoints.write_producer_id_block(FS, str(tmp_path), found, durable=durable)
+        assert (tmp_path / checkpoints.PRODUCER_ID_BLOCK_FILE).read_bytes() == data
+        assert checkpoints.read_producer_id_block(FS, str(tmp_path)) == found
+    bad = (b"", b"0\n", b"0\n0\n", b"0\n2\n1\n2\n", b"0\n1\n-5\n", b"1\n1\n5\n", b"0\n1\nx\n", b"0\n3\n3\n2\n1\n", b"\0" * 9)
+    for data in bad:
         (tmp_path / checkpoints.PRODUCER_ID_BLOCK_FILE).write_bytes(data)
         with pytest.raises(CheckpointError, match=checkpoints.PRODUCER_ID_BLOCK_FILE):
             checkpoints.read_producer_id_block(FS, str(tmp_path))
