@@ -6,10 +6,11 @@
 | a compaction that was cut off at its swap | is completed, as when a server starts |
 | an offset checkpoint that cannot be read | made anew; logs that were not closed are scanned, log start offsets are lost |
 | an offset behind the log's end | set to the log's end |
-| `topics.json`, `security.json`, `groups.json`, `client-metrics.json` | the copy from before the last change, if any |
+| `topics-in-creation.json` that cannot be read | emptied: unfinished topics get the default configuration |
+| a state file (`STATES`) that cannot be read | the copy from before the last change, if any |
 
-Left to people: `meta.properties` that cannot be read, the four files above without such a copy, directories that are no
-partition's.
+Left to people: `meta.properties` and `producer-id-block` that cannot be read, state files without such a copy,
+directories that are no partition's.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from ..config import LogConfig
 from ..storage.cleaner.swap import complete_swaps
 from ..storage.directory.inventory import PartitionFiles, StoppedDirectory, read_partition
 from ..storage.directory.state_files import BROKERS, CLIENT_METRICS, GROUPS, SECURITY_FILE, decode_security, read_previous
-from ..storage.directory.topics_file import TOPICS_FILE, decode_topics
+from ..storage.directory.topics_file import CREATIONS_FILE, TOPICS_FILE, decode_topics, encode_creations
 from ..storage.disk.checkpoints import (
+    CLEANER_OFFSET_FILE,
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
     RECOVERY_POINT_FILE,
@@ -50,7 +52,7 @@ STATES: Final[Mapping[str, Callable[[str, bytes], object]]] = {
     BROKERS.name: BROKERS.decode,
 }
 """Files of which a copy from before the last change is kept, and how each is read."""
-_OFFSET_FILES: Final = (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE)
+_OFFSET_FILES: Final = (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE, CLEANER_OFFSET_FILE)
 
 
 @attrs.frozen(kw_only=True)
@@ -123,10 +125,14 @@ class _Repair:
         return RepairSummary(damages=self._damages, actions=tuple(self._actions), left=tuple(self._left))
 
     def _restore_states(self, damages: Sequence[Finding]) -> set[str]:
-        """Return to the copies of state files that cannot be read; the paths of those that have one."""
+        """Return to the copies of state files that cannot be read, and empty the list of what was being made; return the paths
+        of the files that this repairs."""
         restored = set()
         for path in dict.fromkeys(finding.file for finding in damages):
             name = path.rpartition("/")[2]
+            if name == CREATIONS_FILE:
+                self._workshop.rewrite(path, encode_creations(0, []), "emptied. Check the configuration of topics without one")
+                restored.add(path)
             data = read_previous(self._fs, path, STATES[name]) if name in STATES else None
             if data is not None:
                 text = "restored from before the last change. Make that change again"
@@ -175,6 +181,7 @@ class _Repair:
             RECOVERY_POINT_FILE: self._ends if says.was_clean else dict.fromkeys(self._ends, 0),
             HIGH_WATERMARK_FILE: self._ends,
             LOG_START_FILE: {},
+            CLEANER_OFFSET_FILE: {},
         }
         for name in _OFFSET_FILES:
             path = f"{self._directory.path}/{name}"

@@ -26,6 +26,7 @@ from triolog.server.offline.stored_records import DecidedTransactions, RecordRan
 from triolog.server.offline.verify import verify
 from triolog.server.storage.child_process import ParentWatch
 from triolog.server.storage.directory.inventory import read_directory
+from triolog.server.storage.directory.topics_file import CREATIONS_FILE, read_creations
 from triolog.server.storage.disk import checkpoints
 from triolog.server.storage.disk.filesystem import FileSystem, OsFileSystem, replace_file
 from triolog.server.storage.log.gaps import read_gaps
@@ -198,6 +199,17 @@ def test_a_damaged_topic_id_comes_back_and_another_topics_stays(logs: StoppedLog
     summary = repaired(logs.path)
     assert [finding.check for finding in summary.left] == ["topic id"]
     assert path.read_bytes() == foreign
+
+
+@pytest.mark.parametrize("name", [checkpoints.CLEANER_OFFSET_FILE, CREATIONS_FILE])
+def test_a_list_that_a_start_ignores_when_it_cannot_be_read_is_emptied(logs: StoppedLogs, name: str) -> None:
+    path = logs.path / name
+    path.write_bytes(b"{")
+    assert {action.file for action in repaired(logs.path).actions} == {str(path)}
+    assert repaired(logs.path) == RepairSummary(damages=0, actions=(), left=())
+    assert checkpoints.read_cleaner_offsets(OsFileSystem(), str(logs.path)) == {}
+    assert read_creations(OsFileSystem(), str(logs.path), 0) == []
+    assert [kept.read_bytes() for kept in logs.path.glob(f"{name}.corrupt-0*")] == [b"{"]
 
 
 @pytest.mark.parametrize("name", [checkpoints.RECOVERY_POINT_FILE, checkpoints.HIGH_WATERMARK_FILE, checkpoints.LOG_START_FILE])
