@@ -105,6 +105,8 @@ class MirrorLink:
     """Topics that are among `troubles`."""
     _empty: dict[TopicPartition, int] = attrs.field(factory=dict)
     """Partitions whose source has no records up to its end, and that end."""
+    _is_cut_off: bool = False
+    """The connection broke while it copied, and no new one was refused since."""
     _discover_at: float = -math.inf
     _cut_at: float = -math.inf
     """When the ends of the newest cut were read."""
@@ -166,8 +168,10 @@ class MirrorLink:
             return promotion
 
     def _may_copy_more(self) -> bool:
-        """Return whether the source can be reached, or that is not known yet: the first connection is being made."""
-        return self.state is MirrorState.COPYING or (self.state is MirrorState.CONNECTING and not self.error)
+        """Return whether the source can be reached, or that is not known yet: the first connection is being made, or the one
+        after a connection that broke."""
+        is_unknown = self.state is MirrorState.CONNECTING and (self._is_cut_off or not self.error)
+        return is_unknown or self.state is MirrorState.COPYING
 
     # ---- what it says of itself ------------------------------------------------------------------------------------------
 
@@ -249,6 +253,7 @@ class MirrorLink:
                 why = str(getattr(exc, "message", exc))
                 if why != self.error:
                     LOGGER.warning("mirror %s: not copying: %s", self.settings.name, why)
+                self._is_cut_off = self.state is MirrorState.COPYING
                 self.state, self.error = MirrorState.CONNECTING, why
             except Exception as exc:
                 self._broker.disk.errors.note("mirror", self.settings.name, exc)

@@ -35,7 +35,7 @@ from triolog.server.storage.log.changes import truncate_to
 from triolog.server.system.clock import system_now_ms
 from triolog.tools.mirror.link import MirrorLink, MirrorState
 from triolog.tools.mirror.settings import MirrorSettings
-from triolog.tools.mirror.source import Source
+from triolog.tools.mirror.source import Source, SourceError
 
 from tests.support.brokers import actor_of, running_broker, until, value
 from tests.support.gate_fs import GateFileSystem
@@ -466,3 +466,30 @@ async def test_a_promotion_right_after_the_start_copies_the_rest_of_a_source_tha
             async with mirroring(mirror, source.kafka, internal_topics=True) as link:
                 promotion = await link.promote(accept_incomplete=False)
             assert (promotion.has_cut, end(mirror, ORDERS)) == (True, 1)
+
+
+async def test_a_promotion_whose_connection_breaks_copies_the_rest_of_a_source_that_can_be_reached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link that heard nothing for a while learns at this moment that its connection is gone."""
+    async with serving(tmp_path / "a") as source, running_broker(tmp_path / "b", clock=system_now_ms) as mirror:
+        await source.broker.topics.create("orders")
+        async with mirroring(mirror, source.kafka) as link, trio.open_nursery() as nursery:
+            await until(lambda: link.state is MirrorState.COPYING)
+            fetch, has_come, breaks = Source.fetch, trio.Event(), trio.Event()
+
+            async def break_once(self: Source, *arguments: Any, **options: Any) -> Any:
+                if not breaks.is_set():
+                    has_come.set()
+                    await breaks.wait()
+                    raise SourceError("the connection is cut")
+                return await fetch(self, *arguments, **options)
+
+            monkeypatch.setattr(Source, "fetch", break_once)
+            await has_come.wait()
+            await source.append(ORDERS, "acknowledged")
+            nursery.start_soon(partial(link.promote, accept_incomplete=False))
+            await until(link._promoting.locked)
+            breaks.set()
+            await until(lambda: link.state is MirrorState.PROMOTED)
+        assert end(mirror, ORDERS) == 1
