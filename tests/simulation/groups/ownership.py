@@ -152,7 +152,7 @@ def _told(group: _Group, number: int, event: e.Told) -> Iterator[Anomaly]:
     member = group.members[event.member]
     for where in event.partitions:
         for name, other in group.members.items():
-            is_certain = event.at_ms < min(other.until_ms, event.until_ms)
+            is_certain = event.at_ms < min(other.until_ms, event.until_ms) and not other.may_be_fenced(other.client)
             if name != event.member and where in other.held and is_certain and where not in member.held:
                 yield Anomaly("owned twice", f"{where} of {event.group}: {event.member} was told it, {name} has it")
     if group.is_classic:

@@ -180,6 +180,9 @@ MEMBERS: Final[list[Row]] = [
     ("", [told("a", 1, P), lets_go("a", 2, P), told("b", 3, P)]),
     ("", [told("a", 1, P, until_ms=5), told("b", 9, P)]),
     ("", [told("a", 1, P), told("b", 9, P, until_ms=5)]),
+    # another client of the static member has joined, and the group has rebalanced
+    ("", [*REPLACED[:2], told("b", 3, P)]),
+    ("owned twice", [*REPLACED, told("b", 4, P)]),
     (
         "owned twice",
         [assigns(P, P), *(told(each, at, P, until_ms=at + 1, group=e.CLASSIC) for each, at in (("a", 1), ("b", 5)))],
