@@ -28,6 +28,7 @@ from tests.support.brokers import batches_from
 
 ACKS_ALL: Final = -1
 TIMEOUT_MS: Final = 5000
+NEVER: Final = float("inf")
 
 
 @attrs.define(eq=False)
@@ -44,8 +45,10 @@ class Remaker(Native):
     """Up to where deletions of this life were asked for."""
     _commits: bool = False
     """Whether an offset of this life was, or may have been, committed."""
+    _asked_at: float = NEVER
+    """When the creation of this life was first requested: also a request without an answer may have created it."""
     _creation: tuple[float, float] = (0.0, 0.0)
-    """When the creation of this life began, and when it was answered."""
+    """The same, and when it was answered."""
 
     @property
     def _where(self) -> TopicPartition:
@@ -77,13 +80,13 @@ class Remaker(Native):
         await self.fill(count, share)
 
     async def _create(self) -> None:
-        began = trio.current_time()
+        self._asked_at = min(self._asked_at, trio.current_time())
         try:
             await self._admin.create_topic(self._where.topic, 1, {"segment.bytes": "700", "file.delete.delay.ms": "2000"})
         except RequestError as exc:
             if exc.code is not ErrorCode.TOPIC_ALREADY_EXISTS or "is being deleted" in exc.message:
                 raise
-        self._is_there, self._creation = True, (began, trio.current_time())
+        self._is_there, self._creation = True, (self._asked_at, trio.current_time())
 
     async def _delete(self) -> None:
         try:
@@ -92,6 +95,7 @@ class Remaker(Native):
             if exc.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
         self._life, self._is_there, self._trimmed, self._commits = self._life + 1, False, 0, False
+        self._asked_at = NEVER
         self._acknowledged.clear()
 
     async def _produce(self) -> None:
@@ -161,9 +165,6 @@ class Remaker(Native):
 
     def _wrong(self, said: str) -> None:
         self.world.add(Wrong(**self.now(), kind="remade", detail=f"{self._where} {said}"))
-
-
-NEVER: Final = float("inf")
 
 
 @attrs.define
