@@ -187,7 +187,7 @@ class LogManager:
         for configs in self.config.adopted_topics.values():
             self.config.topic_defaults.overlay(configs, lenient=True)
         found = self._catalogue.find(self.log_directories.read())
-        topics = self._catalogue.settle(found, self.config.adopted_topics)
+        topics = self._catalogue.settle(found, self.config.adopted_topics, is_whole=not self.log_directories.failed)
         self.log_directories.note_stray(found.stray)
         return found, topics
 

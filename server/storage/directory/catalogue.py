@@ -108,15 +108,17 @@ class Catalogue:
                     found.partitions[topic_partition] = directory, path
         return found
 
-    def settle(self, found: Found, adopted_configs: Mapping[str, Mapping[str, str]]) -> list[Topic]:
+    def settle(self, found: Found, adopted_configs: Mapping[str, Mapping[str, str]], *, is_whole: bool) -> list[Topic]:
         """The topics to serve: the newest copy's, without those whose deletion was under way (which is completed here, in
-        `found` too), and the adopted ones, configured as `adopted_configs` says."""
+        `found` too), and the adopted ones, configured as `adopted_configs` says. `is_whole`: no log directory is out of
+        service; one that is may hold partitions of a topic whose deletion is completed without it."""
         going = {topic_id_at(self.fs, path) for path in found.doomed}
         kept = []
         for topic in found.newest:
             if topic.topic_id in going:
                 LOGGER.info("finished the deletion of topic %s", topic.name)
                 self._complete_deletion(topic, found)
+                self.deleted |= set() if is_whole else {topic.topic_id}
             else:
                 kept.append(topic)
         for topic in kept:

@@ -16,6 +16,7 @@ from triolog.server.broker import Broker
 from triolog.server.storage.directory.log_directory import PROBE_FILE, WATCHDOG_FILE, is_passing
 from triolog.server.storage.directory.topics_file import TOPICS_FILE
 from triolog.server.storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_FILE, decode_offsets
+from triolog.server.storage.disk.paths import DELETE_DIR_SUFFIX, marked_directory
 from triolog.server.storage.errors import LogDirectoryError, LogOfflineError
 
 from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, running_broker, until, value, values_from
@@ -100,6 +101,28 @@ async def test_a_directory_that_is_back_serves_its_partitions_but_not_deleted_on
             await broker._manager.delete_doomed()
             assert [path.name for path in two.iterdir() if path.is_dir()] == []
             assert "deleted_topic_ids" not in (one / TOPICS_FILE).read_text()
+
+
+@pytest.mark.parametrize("is_created_again", [True, False])
+async def test_a_deletion_that_a_start_completes_without_a_directory_holds_when_that_is_back(
+    tmp_path: Path, is_created_again: bool
+) -> None:
+    """A kill in the middle of a deletion leaves its first rename: the start that completes it may lack the other directory."""
+    one, two = await filled(tmp_path)
+    (one / "topic-0").rename(one / marked_directory(FIRST, DELETE_DIR_SUFFIX))
+    fs = GateFileSystem()
+    a_device_that_cannot_be_read(fs, two)
+    async with running_broker(one, two, fs=fs) as broker:
+        assert list(broker.topics.names()) == []
+        if is_created_again:
+            await broker.topics.create(TOPIC, 2)
+            await broker.writer.append(SECOND, value("new"))
+    async with running_broker(one, two, topic={"file.delete.delay.ms": "0"}) as broker:
+        assert list(broker.topics.names()) == ([TOPIC] if is_created_again else [])
+        if is_created_again:
+            assert await values_from(broker, SECOND) == [b"new"]
+        await broker._manager.delete_doomed()
+        assert [path.name for path in two.iterdir() if path.is_dir()] == []
 
 
 @pytest.mark.parametrize("operation", ["write", "sync", "rename"])
