@@ -233,7 +233,7 @@ def check_partition(
     snapshots.finish(log_end_offset)
     check_epoch_ends(files, epochs, log_end_offset, reporter)
     if not state.is_compacted:
-        report_gaps(state.gaps, gaps, reporter)
+        report_gaps(state.gaps, gaps, state.log_start_offset, reporter)
     check_offsets(files, known, log_end_offset, reporter)
     check_derived(fs, files, known.log_start_offset or 0, reporter)
     return PartitionSummary(
@@ -273,10 +273,11 @@ def check_names(files: PartitionFiles, reporter: Observer) -> None:
         reporter.remark("leftover", f"{files.path}/{name}", text)
 
 
-def report_gaps(gaps: Sequence[Gap], documented: tuple[OffsetGap, ...], reporter: Observer) -> None:
-    """Each gap of a log that was not compacted, which leaves gaps everywhere, must be a documented one."""
+def report_gaps(gaps: Sequence[Gap], documented: tuple[OffsetGap, ...], log_start_offset: int, reporter: Observer) -> None:
+    """Each gap of a log that was not compacted, which leaves gaps everywhere, must be a documented one. A server forgets those
+    below the log start."""
     for gap in gaps:
-        for first_offset, next_offset in undocumented(gap, documented):
+        for first_offset, next_offset in undocumented(gap, documented, log_start_offset):
             where = "before this segment: a segment file is missing" if gap.position == 0 else "before this position"
             reporter.damage(
                 GAP,
@@ -288,10 +289,11 @@ def report_gaps(gaps: Sequence[Gap], documented: tuple[OffsetGap, ...], reporter
             )
 
 
-def undocumented(gap: Gap, documented: tuple[OffsetGap, ...]) -> list[tuple[int, int]]:
-    """Return the parts of a gap that `quarantine-checkpoint` does not list, as ranges with exclusive ends."""
+def undocumented(gap: Gap, documented: tuple[OffsetGap, ...], log_start_offset: int) -> list[tuple[int, int]]:
+    """Return the parts of a gap from the log start on that `quarantine-checkpoint` does not list, as ranges with exclusive
+    ends."""
     found: list[tuple[int, int]] = []
-    offset = gap.first_offset
+    offset = max(gap.first_offset, log_start_offset)
     while offset < gap.next_offset:
         covering = gap_at(documented, offset)
         if covering is not None:

@@ -199,6 +199,17 @@ def test_a_missing_segment_in_the_middle_is_a_gap_and_a_remark_once_it_is_docume
     assert "quarantine" in {finding.check for finding in seen.remarks}
 
 
+def test_a_gap_below_the_log_start_is_no_damage_because_a_server_forgets_it(logs: StoppedLogs) -> None:
+    """The rest of its segment may stay for long."""
+    bases = sorted(int(path.stem) for path in logs.partition().glob("*.log"))
+    for path in logs.partition().glob(f"{bases[1]:020d}.*"):
+        path.unlink()
+    for start, first in ((bases[1] + 1, [bases[1] + 1]), (bases[2], [])):
+        offsets = checkpoints.encode_offsets({TopicPartition(TOPIC, 0): start})
+        (logs.path / checkpoints.LOG_START_FILE).write_bytes(offsets)
+        assert [found.first_offset for found in verified(logs.path).damages if found.check == "gap"] == first
+
+
 def test_a_segment_of_another_partition_overlaps(logs: StoppedLogs) -> None:
     first = logs.partition() / f"{FIRST}.log"
     second = sorted(logs.partition().glob("*.log"))[1]
