@@ -119,6 +119,8 @@ def _follow(group: _Group, number: int, event: e.MemberEvent) -> Iterator[Anomal
             yield from _told(group, number, event)
         case e.TakesPlace():
             member.joins[event.who] = event.at_ms
+            if event.who == member.client:  # its id is a new one, which a kill before the next generation takes, as in Kafka
+                member.until_ms = NEVER
         case e.Returned():
             if event.had != event.has or event.epochs != event.epochs_after:
                 said = f"had {event.had} at {event.epochs}, has {event.has} at {event.epochs_after}"

@@ -212,6 +212,11 @@ MEMBERS: Final[list[Row]] = [
     ("", [*REPLACED, *(by("old", each) for each in commit("s", 6, 1, is_kept=False))]),
     ("forgotten member", [*REPLACED, by("new", dismissed(4, "s"))]),
     ("", [*REPLACED, by("old", e.TakesPlace(**of("s", 4))), by("new", dismissed(5, "s"))]),
+    ("", [by("new", told("s", 1, P)), by("new", e.TakesPlace(**of("s", 2))), by("new", dismissed(3, "s"))]),
+    (
+        "forgotten member",
+        [*(by("new", each) for each in (e.TakesPlace(**of("s", 1)), told("s", 2, P), dismissed(3, "s")))],
+    ),
     ("", [returned(P, 1)]),
     ("lost place", [returned(Q, 1)]),
     ("lost place", [returned(P, 2)]),
