@@ -99,13 +99,20 @@ class Copy:
             self._write(fault.file, text)
 
     def run(self, tests: Sequence[str]) -> Verdict:
-        """Run tests by their node ids, in this order and with the draws of every run, so that a run repeats another."""
+        """Run tests by their node ids, in this order and with the draws of every run, so that a run repeats another. A test
+        that outlives its timeout, because a fault has broken its end too, has failed."""
         report = self.folder / "report.xml"
         report.unlink(missing_ok=True)
         arguments = ["-p", "no:randomly", "-p", "no:cacheprovider", "--tb=short", "--no-header"]
         arguments += [f"--timeout={TEST_TIMEOUT_S}", f"--junitxml={report}", *tests]
         started = time.monotonic()
-        run = self.run_module("pytest", arguments)
+        try:
+            run = self.run_module("pytest", arguments, timeout_s=TEST_TIMEOUT_S * (len(tests) + 1))
+        except subprocess.TimeoutExpired:
+            alone = [self.run([test]) for test in tests if len(tests) > 1]
+            failed = tuple(test for each in alone for test in each.failed) if alone else tuple(tests)
+            passed = tuple(test for each in alone for test in each.passed)
+            return Verdict(failed, passed, time.monotonic() - started, "\n".join(["hung", *(each.output for each in alone)]))
         seconds = time.monotonic() - started
         failures = list(_failures(report)) if report.exists() else []
         failed = tuple(test for test in tests if any(_is_of(case, test) for case in failures))
@@ -115,8 +122,10 @@ class Copy:
             raise RuntimeError(f"pytest ended with {run.returncode}:\n{run.stdout}{run.stderr}")
         return Verdict(failed, passed, seconds, run.stdout)
 
-    def run_module(self, name: str, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        """`python -m NAME` in the copy, with what it printed."""
+    def run_module(
+        self, name: str, arguments: Sequence[str], timeout_s: float | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """`python -m NAME` in the copy, with what it printed. Raises TimeoutExpired: it was killed."""
         return subprocess.run(
             [sys.executable, "-m", name, *arguments],
             cwd=self.folder,
@@ -124,6 +133,7 @@ class Copy:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
+            timeout=timeout_s,
         )
 
     def _environment(self) -> dict[str, str]:
