@@ -152,10 +152,11 @@ class LogManager:
 
     async def _open_topics(self, report: Report | None) -> None:
         found, topics = await self.disk.call(self._settle_topics)
-        forgets = bool(self._catalogue.deleted) and not self.log_directories.failed
+        failed = self.log_directories.failed
+        forgets = bool(self._catalogue.deleted) and not failed
         if forgets:
             self._catalogue.deleted.clear()
-        if forgets or not found.is_uniform or topics != found.newest:
+        if forgets or failed or not found.is_uniform or topics != found.newest:  # a generation says who was at this start
             await self._write_topics(topics)
         await self.changes.resume(found.unfinished)
         delete_at = trio.current_time() + self.config.topic_defaults.file_delete_delay_ms / 1000

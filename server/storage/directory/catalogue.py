@@ -95,6 +95,7 @@ class Catalogue:
         topics = {topic.name: topic for topic in found.newest}
         creations = [creation for _, each in contents for creation in each.creations]
         found.is_uniform = all(each.generation == self._generation > 0 for _, each in contents)
+        self._undo_deletions(contents, topics)
         for directory, each in contents:
             found.doomed |= each.doomed
             found.stray += [(directory, path) for path in each.stray]
@@ -220,6 +221,20 @@ class Catalogue:
                     creation.partitions - 1,
                     removed,
                 )
+
+    def _undo_deletions(self, contents: Sequence[tuple[LogDirectory, Contents]], topics: Mapping[str, Topic]) -> None:
+        """Take partitions back that are on their way out only in directories that were out of service at a start: the topic was
+        served without them since, and nobody was told that it is deleted."""
+        current = [each for _, each in contents if each.generation == self._generation]
+        going = {topic_id_at(self.fs, path) for each in current for path in each.doomed}
+        kept = {topic.topic_id for topic in topics.values()} - going
+        for directory, each in contents:
+            for path, topic_partition in list(each.doomed.items()) if each.generation < self._generation else ():
+                if topic_id_at(self.fs, path) in kept and topic_partition not in each.partitions:
+                    each.partitions[topic_partition] = f"{directory.path}/{topic_partition}"
+                    self.rename(directory, path, each.partitions[topic_partition])
+                    del each.doomed[path]
+                    LOGGER.warning("%s is back: its deletion had begun in %s only", topic_partition, directory.path)
 
     def _complete_deletion(self, topic: Topic, found: Found) -> None:
         """Take the partitions out that were not renamed yet."""

@@ -125,6 +125,27 @@ async def test_a_deletion_that_a_start_completes_without_a_directory_holds_when_
         assert [path.name for path in two.iterdir() if path.is_dir()] == []
 
 
+async def test_a_deletion_that_began_in_a_directory_without_which_the_topic_was_served_is_undone(tmp_path: Path) -> None:
+    """Else records that were acknowledged meanwhile go with it."""
+    one, two = await filled(tmp_path)
+    (two / "topic-1").rename(two / marked_directory(SECOND, DELETE_DIR_SUFFIX))
+    fs = GateFileSystem()
+    a_device_that_cannot_be_read(fs, two)
+    async with running_broker(one, two, fs=fs) as broker:
+        await broker.writer.append(FIRST, value("more"))
+    for _ in range(2):
+        async with running_broker(one, two) as broker:
+            assert await values_from(broker, FIRST) == [b"0", b"more"]
+            assert await values_from(broker, SECOND) == [b"1"]
+
+
+async def test_a_deletion_that_began_is_completed_where_no_directory_was_missing(tmp_path: Path) -> None:
+    one, two = await filled(tmp_path)
+    (two / "topic-1").rename(two / marked_directory(SECOND, DELETE_DIR_SUFFIX))
+    async with running_broker(one, two) as broker:
+        assert list(broker.topics.names()) == []
+
+
 @pytest.mark.parametrize("operation", ["write", "sync", "rename"])
 async def test_a_directory_whose_checkpoints_fail_is_taken_out_with_its_partitions(
     tmp_path: Path, fs: GateFileSystem, caplog: pytest.LogCaptureFixture, operation: str
