@@ -26,7 +26,8 @@ CONSUMED: Final = 100_000
 CONSUMED_BYTES: Final = 1_000
 SEGMENT_STEP_MS: Final = 10
 SINGLE_S: Final = 2.0
-SETTINGS: Final = {"group_initial_rebalance_delay_ms": 0, "max_connections": 12_000}
+SETTINGS: Final = {"group_initial_rebalance_delay_ms": 0, "max_connections": 12_000, "max_groups": 40_000}
+"""One connection may have half of all groups."""
 
 START: Final = "start to the first answers"
 STOP: Final = "stop"

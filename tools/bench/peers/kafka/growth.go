@@ -84,6 +84,28 @@ func timed(count int, call func(number int) error) ([]time.Duration, error) {
 	return taken, nil
 }
 
+// coordinated asks for a coordinator, 0 of groups or 1 of transactional ids, until there is one: Kafka creates its topic then.
+func coordinated(ctx context.Context, s *settings, broker *kgo.Broker, kind int8) error {
+	request := kmsg.NewPtrFindCoordinatorRequest()
+	request.CoordinatorKey, request.CoordinatorType = groupName(s, 0), kind
+	return ready(func() error {
+		answer, err := request.RequestWith(ctx, broker)
+		if err != nil {
+			return err
+		}
+		return kerr.ErrorForCode(answer.ErrorCode)
+	})
+}
+
+// ready repeats a call while a coordinator is not ready yet.
+func ready(call func() error) error {
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		if err := call(); err == nil || !kerr.IsRetriable(err) || time.Now().After(deadline) {
+			return err
+		}
+	}
+}
+
 func p50(taken []time.Duration, err error) (float64, error) {
 	if err != nil {
 		return 0, err
@@ -186,6 +208,9 @@ func groups(ctx context.Context, s *settings) (map[string]any, error) {
 		return nil, err
 	}
 	defer client.Close()
+	if err := coordinated(ctx, s, broker, 0); err != nil {
+		return nil, err
+	}
 	err = each(s.first, s.requests, func(number int) error {
 		_, err := joinAlone(ctx, broker, s, number)
 		return err
@@ -251,10 +276,13 @@ func joinAlone(ctx context.Context, broker *kgo.Broker, s *settings, number int)
 	protocol := kmsg.NewJoinGroupRequestProtocol()
 	protocol.Name, protocol.Metadata = "range", metadata.AppendTo(nil)
 	join.Protocols = append(join.Protocols, protocol)
-	joined, err := join.RequestWith(ctx, broker)
-	if err == nil {
-		err = kerr.ErrorForCode(joined.ErrorCode)
-	}
+	var joined *kmsg.JoinGroupResponse
+	err := ready(func() (err error) {
+		if joined, err = join.RequestWith(ctx, broker); err != nil {
+			return err
+		}
+		return kerr.ErrorForCode(joined.ErrorCode)
+	})
 	if err != nil {
 		return "", err
 	}
@@ -337,20 +365,19 @@ func transactional(ctx context.Context, s *settings) (map[string]any, error) {
 		return nil, err
 	}
 	defer client.Close()
+	if err := coordinated(ctx, s, broker, 1); err != nil {
+		return nil, err
+	}
 	begin := func(number int) error {
 		request := kmsg.NewPtrInitProducerIDRequest()
 		request.TransactionalID, request.TransactionTimeoutMillis = kmsg.StringPtr(groupName(s, number)), 60_000
-		for deadline := time.Now().Add(patience); ; {
+		return ready(func() error {
 			answer, err := request.RequestWith(ctx, broker)
 			if err != nil {
 				return err
 			}
-			err = kerr.ErrorForCode(answer.ErrorCode)
-			if err == nil || !kerr.IsRetriable(err) || time.Now().After(deadline) {
-				return err
-			}
-			time.Sleep(10 * time.Millisecond) // the coordinator is not ready yet
-		}
+			return kerr.ErrorForCode(answer.ErrorCode)
+		})
 	}
 	if err := each(s.first, s.requests, begin); err != nil {
 		return nil, err
