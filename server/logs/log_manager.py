@@ -156,7 +156,8 @@ class LogManager:
         forgets = bool(self._catalogue.deleted) and not failed
         if forgets:
             self._catalogue.deleted.clear()
-        if forgets or failed or not found.is_uniform or topics != found.newest:  # a generation says who was at this start
+        # A directory that is out of service now is behind by a generation when it returns (see `Catalogue`).
+        if forgets or failed or not found.is_uniform or topics != found.newest:
             await self._write_topics(topics)
         await self.changes.resume(found.unfinished)
         delete_at = trio.current_time() + self.config.topic_defaults.file_delete_delay_ms / 1000

@@ -9,10 +9,10 @@ rather than a record of `__transaction_state`: idempotent producers need ids als
 promise that has to hold for ever should not hang on the compaction of a log.
 
 The first id is 2^40 (FIRST_PRODUCER_ID): Kafka counts from 0. Logs that move to or from a Kafka cluster then never hold ids
-that the other one gives out to somebody else. A backup, a snapshot and a fork of a directory and a promoted mirror go on at ids
-drawn at random (see `checkpoints`), and a broker of a test goes on after a reset: clients live on, and with them what they have
-appended as. The other server may also have given out further epochs of the ids that are known here, so a transactional id goes
-on with a new producer id there instead of with its next epoch.
+that the other one gives out to somebody else. A backup, a snapshot and a fork of a directory and a promoted mirror continue
+at ids drawn at random (see `checkpoints`), and a broker of a test continues after a reset: clients live on, and with them what
+they have appended as. The other server may also have given out further epochs of the ids that are known here, so a
+transactional id gets a new producer id there instead of its next epoch.
 """
 
 from __future__ import annotations
@@ -265,7 +265,7 @@ class ProducerIds:
             self._first_own = max((each.first_own for each in await self._known()), default=0)
 
     def has_next_epoch(self, value: TransactionLogValue) -> bool:
-        """Return whether a transactional id goes on with its producer id. If not, its next epoch needs a new one: the epochs
+        """Return whether a transactional id keeps its producer id for the next epoch. If not, it needs a new one: the epochs
         are used up, or another server may have given that epoch out."""
         return value.producer_id >= self._first_own and not is_epoch_exhausted(value)
 

@@ -256,6 +256,7 @@ class MirrorLink:
                 self._is_cut_off = self.state is MirrorState.COPYING
                 self.state, self.error = MirrorState.CONNECTING, why
             except Exception as exc:
+                self._is_cut_off = False
                 self._broker.disk.errors.note("mirror", self.settings.name, exc)
                 self.state, self.error = MirrorState.CONNECTING, f"unhandled exception ({exc!r})"
             await trio.sleep(pauses.pause_s())

@@ -1,7 +1,8 @@
 """Finds the topics of all log directories together, and the places of their partitions.
 
 `topics.json` is the truth for topics that have an entry; partition directories without one (Kafka's) are adopted; a deletion
-that was cut off is completed, a creation (`creations_file`) is undone. Everything here blocks and is run in a thread.
+that was cut off is completed, or undone where the topic was served since; a creation (`creations_file`) is undone. Everything
+here blocks and is run in a thread.
 
 The topics and partitions of a stopped log directory, without opening a log or changing anything: for tools.
 
@@ -223,8 +224,8 @@ class Catalogue:
                 )
 
     def _undo_deletions(self, contents: Sequence[tuple[LogDirectory, Contents]], topics: Mapping[str, Topic]) -> None:
-        """Take partitions back that are on their way out only in directories that were out of service at a start: the topic was
-        served without them since, and nobody was told that it is deleted."""
+        """Take back partitions whose deletion had begun only in directories that were out of service at a later start. The
+        topic was served without them since then, and the request that deletes it has had no response."""
         current = [each for _, each in contents if each.generation == self._generation]
         going = {topic_id_at(self.fs, path) for each in current for path in each.doomed}
         kept = {topic.topic_id for topic in topics.values()} - going

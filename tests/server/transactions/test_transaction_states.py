@@ -242,7 +242,7 @@ async def test_after_a_crash_no_id_is_given_out_again(fast_path: Path) -> None:
 
 
 async def test_a_copy_gives_out_no_epoch_that_the_original_may_have_given_out(fast_path: Path) -> None:
-    """The holder of the known epoch goes on. It ends its transaction with a new producer id, and may repeat that request."""
+    """The holder of the known epoch continues. It ends its transaction with a new producer id, and may repeat that request."""
     async with running_broker(fast_path) as broker:
         holders = {name: await broker.producers.init(name, TIMEOUT_MS) for name in "abc"}
     fs = OsFileSystem()
