@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, register_random, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
+from triolog.tools.client import backoff
 
 from tests.support import bytecode, counts, leaks
 
@@ -114,6 +115,7 @@ def _take_interrupts() -> None:
 gc.disable()  # until `pytest_collection_finish`
 bytecode.keep_compiled_modules(ROOT)
 _register_profile()
+register_random(backoff._random)  # when a producer tries again; here, as it goes through everything that is loaded
 _take_interrupts()
 
 
@@ -130,7 +132,15 @@ def pytest_report_header() -> str:
     draws = "the same on every run"
     if counts.is_at_least(counts.LONG):
         draws = f"drawn from {counts.SEED_VARIABLE}={counts.session_seed()}"
-    return f"triolog: {counts.tier()} tier, {settings.default.max_examples} examples per property, {draws}"
+    left_out = "" if counts.is_at_least(counts.MERGE) else f"; left out of the whole suite: {', '.join(MERGE_FOLDERS)}"
+    return f"triolog: {counts.tier()} tier, {settings.default.max_examples} examples per property, {draws}{left_out}"
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Without an argument, the commit tier does not import what it would skip: Playwright and the like, in each process."""
+    if counts.is_at_least(counts.MERGE) or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        return None
+    return True if f"{collection_path.relative_to(ROOT)}/".startswith(MERGE_FOLDERS) else None
 
 
 def pytest_collection(session: pytest.Session) -> None:

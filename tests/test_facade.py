@@ -89,12 +89,14 @@ def test_it_costs_nothing_until_something_is_used() -> None:
     assert run("-c", "import triolog; print(triolog.__version__)") == f"{VERSION}\n"
 
 
+@pytest.mark.merge
 def test_a_trio_program_does_not_load_the_other_faces() -> None:
     loaded = "import sys, triolog; triolog.open; print(*(name for name in sys.modules if name in %s))"
     others = ("triolog.server.embedded.aio", "triolog.server.embedded.blocking", "triolog.server.fake.proxies", "asyncio")
     assert run("-c", loaded % (others,)) == "\n"
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("face", ["aio", "blocking"])
 def test_a_program_with_a_broker_does_not_load_the_client(face: str) -> None:
     loaded = "import sys, triolog; triolog.%s.open; print(*(name for name in sys.modules if name in %s))"
@@ -109,6 +111,7 @@ def test_every_name_of_it_is_there() -> None:
         _ = triolog.opne  # type: ignore[attr-defined]
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("face", PROGRAMS)
 def test_ten_lines_run(face: str) -> None:
     assert run("-c", PROGRAMS[face]) == SAID

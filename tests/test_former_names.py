@@ -149,6 +149,7 @@ def test_the_end_of_an_append() -> None:
         assert AppendResult(3, 5, -1, 0).end_offset == 6
 
 
+@pytest.mark.merge
 def test_a_program_that_runs_sees_its_own_line(tmp_path: Path) -> None:
     """As Python shows these warnings by default: those of `__main__`, and no others."""
     program = tmp_path / "program.py"

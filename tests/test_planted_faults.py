@@ -55,6 +55,7 @@ def test_a_text_that_is_not_there_is_no_fault(copy: Copy) -> None:
         pass
 
 
+@pytest.mark.merge
 def test_tests_that_cannot_be_run_are_no_verdict(copy: Copy) -> None:
     with pytest.raises(RuntimeError, match="pytest ended with 4"):
         copy.run(["tests/no_such_test.py::test_nothing"])

@@ -137,7 +137,7 @@ def _run(folder: Path, tier: str, expected_examples: int, seed: str = "1", only:
 
 @pytest.fixture(scope="module")
 def commit(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
-    return _run(tmp_path_factory.mktemp("commit"), counts.COMMIT, 20)
+    return _run(tmp_path_factory.mktemp("commit"), counts.COMMIT, 10)
 
 
 @pytest.mark.parametrize("name", ["test_clean", "test_clean_in_trio", "test_clean_property", "test_profile"])
@@ -145,6 +145,7 @@ def test_clean_tests_pass(commit: Outcomes, name: str) -> None:
     assert commit.cases[name] == {}
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize(
     ("name", "verdict", "message"),
     [
@@ -204,7 +205,7 @@ def test_what_is_begun_first_is_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tier", "counted", "said"), [("commit", [3, 1, 20], 2), ("merge", [9, 1, 50], 9), ("long", [50, 5, 300], 50)]
+    ("tier", "counted", "said"), [("commit", [1, 1, 10], 2), ("merge", [9, 1, 50], 9), ("long", [50, 5, 300], 50)]
 )
 def test_counts_follow_the_tier(monkeypatch: pytest.MonkeyPatch, tier: str, counted: list[int], said: int) -> None:
     monkeypatch.setenv(counts.VARIABLE, tier)

@@ -354,6 +354,7 @@ def test_a_log_without_an_offset_is_not_dense() -> None:
 PRELOADS: Final = f"import sys; sys.path.append({str(PROGRAM.parent)!r}); import server_forker; server_forker.preload()"
 
 
+@pytest.mark.merge
 def test_the_program_has_loaded_every_module_of_ours_that_a_server_loads(tmp_path: Path) -> None:
     with ServerFolder(tmp_path, command=python_command(f"{PRELOADS}\n{TELLS_IMPORTS}")) as folder:
         server = folder.start("--kafka", "127.0.0.1:0", "--control", "127.0.0.1:0", "--nodes", "2", "--emulate", "3.4")
@@ -361,6 +362,7 @@ def test_the_program_has_loaded_every_module_of_ours_that_a_server_loads(tmp_pat
     assert [name for name in imports_of(tmp_path) if name.startswith("triolog.")] == []
 
 
+@pytest.mark.merge
 def test_forks_do_not_outlive_the_program(tmp_path: Path) -> None:
     poll = select.poll()
     with ServerForker.running(environment()) as forker:
@@ -427,6 +429,7 @@ def test_a_child_process_is_reported_until_it_is_waited_for() -> None:
     assert leaks.leaks_since(before) == []
 
 
+@pytest.mark.merge
 def test_a_moment_of_a_disk_has_what_came_before_all_that_it_has() -> None:
     """Another thread adds to the first file and then to the second, and a copy never has more in the second."""
     fs = CrashFileSystem()

@@ -166,6 +166,7 @@ def test_what_a_links_unit_starts_forwards_is_asked_where_it_says_is_reloaded_an
         assert str(wrong.returncode) == unit.service("RestartPreventExitStatus")
 
 
+@pytest.mark.merge
 def test_the_unit_of_ingest_stores_lines_reports_where_its_comment_says_reloads_and_stops(tmp_path: Path) -> None:
     unit = UnitFile.read(FOLDER / INGEST)
     assert unit.command()[1:] == ["ingest", "mqtt", "--config", "/etc/triolog/ingest/%i.toml"]

@@ -22,6 +22,7 @@ def test_what_fuzzing_has_kept_breaks_no_invariant(target: Target) -> None:
     assert sum(map(target.feed, inputs)) > 1
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("target", TARGETS.values(), ids=list(TARGETS))
 def test_seeds_are_good(target: Target) -> None:
     """A few are batches that only a log holds."""

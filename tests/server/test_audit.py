@@ -227,6 +227,7 @@ def test_changes_by_kafkas_protocol(place: Place) -> None:
     assert all(value not in told for value in ("50000", "77", "100000", SECRET.decode(), SECRET.hex()))
 
 
+@pytest.mark.merge
 def test_other_apis_of_kafka_change_nothing(place: Place) -> None:
     """Asked as by the tests of rights, each by who may do everything, about a topic that is there and names that are not."""
     asked = [case for case in CASES if case.key not in BY_KAFKA or (case.key is K.METADATA and not case.is_about_new)]

@@ -79,6 +79,7 @@ def check_logged(records: Sequence[logging.LogRecord], case: str) -> None:
     assert not [record.getMessage() for record in records if record.exc_info], case
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("directory", [0, 1])
 @pytest.mark.parametrize("name", READERS)
 async def test_a_start_with_a_damaged_file_serves_everything_or_names_it(

@@ -39,6 +39,7 @@ def send_what_is_taken(peer: KafkaWire | WireClient, data: bytes) -> None:
         peer.send_raw(data)
 
 
+@pytest.mark.merge
 def test_a_frame_for_which_there_is_no_memory_ends_its_connection_and_no_other(server_folder: ServerFolder) -> None:
     """A frame of many MB under a small memory limit ended the whole server."""
     server = server_folder.start("--kafka", "127.0.0.1:0", "--durability", "os")

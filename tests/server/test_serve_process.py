@@ -187,6 +187,7 @@ def test_a_server_tells_of_itself_and_of_its_faults_over_http(server_folder: Ser
     assert server.stop() == 0
 
 
+@pytest.mark.merge
 def test_without_the_extra_it_is_said_how_to_get_it(server_folder: ServerFolder) -> None:
     hidden = "import importlib.util as u; real = u.find_spec; u.find_spec = lambda n, *a: None if n == 'h11' else real(n, *a)"
     command = [*python_command(hidden), "serve", "--data-dir", str(server_folder.data_dir), "--metrics", "127.0.0.1:0"]
@@ -195,6 +196,7 @@ def test_without_the_extra_it_is_said_how_to_get_it(server_folder: ServerFolder)
     assert f"--metrics needs h11: {how_to_install('metrics')}" in done.stderr
 
 
+@pytest.mark.merge
 def test_without_the_option_nothing_of_the_extra_is_loaded() -> None:
     loaded = "import sys, triolog.server.app; print([n for n in ('h11', 'prometheus_client') if n in sys.modules])"
     done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, timeout=60)

@@ -47,10 +47,10 @@ def by_tier(*, commit: T, merge: T, long: T) -> T:
 def counts(long: int, *, merge: int | None = None, commit: int | None = None) -> int:
     """Return how often a test repeats.
 
-    `long` times in the long tier. In the others as often as given, by default a sixth in merge and a fifteenth in commit.
+    `long` times in the long tier. In the others as often as given, by default a sixth in merge and a thirtieth in commit.
     """
     return by_tier(
-        commit=max(1, long // 15) if commit is None else commit,
+        commit=max(1, long // 30) if commit is None else commit,
         merge=max(1, -(-long // 6)) if merge is None else merge,
         long=long,
     )

@@ -478,6 +478,7 @@ def test_headers_configurations_and_inner_entries_count_as_steps() -> None:
     assert pauses("commit_stage", body) >= 5000 // messages.ENTRIES_PER_PAUSE
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("api", REQUESTS)
 @given(data=st.data())
 def test_many_entries_pause_in_every_request_that_has_them(api: str, data: st.DataObject) -> None:

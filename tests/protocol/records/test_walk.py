@@ -107,6 +107,7 @@ def test_of_damaged_records_the_same_are_accepted_whatever_it_stops_at(data: st.
     assert found is None or found == at_once(batch)
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("count", [1, LEAST_RUN + 1])
 def test_whatever_byte_is_another_the_careful_walk_accepts_the_same(count: int) -> None:
     original = build_batch([(BASE_MS + number, b"key", b"value", (("header", b"h"),)) for number in range(count)])

@@ -1,24 +1,18 @@
 """What is particular to asyncio: the loop is never blocked, a stop ends calls, and nothing is left behind. A broker in the
-lifespan of a FastAPI application, driven by the framework's own client: readings come in by POST, and a task of the lifespan
-copies high ones into a topic of alarms, exactly once. A broker in fixtures and tests of pytest-asyncio."""
+lifespan of a FastAPI application, driven by the framework's own client. A broker in fixtures and tests of pytest-asyncio."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import triolog
-from fastapi import Depends, FastAPI, HTTPException, Request
-from fastapi.testclient import TestClient
-from triolog.protocol.errors import RequestError
 from triolog.protocol.types import TopicPartition
 from triolog.server.embedded import MEMORY
-from triolog.server.embedded.aio import AioBroker
 from triolog.server.embedded.aio import open as open_aio
 
 from tests.server.embedded.drivers import inside, on_every_face, turn, until_waited_for
@@ -26,6 +20,9 @@ from tests.server.embedded.programs import is_clean
 from tests.support import leaks
 from tests.support.brokers import PATIENCE_S
 from tests.support.counts import counts
+
+if TYPE_CHECKING:
+    from fastapi.testclient import TestClient
 
 T = "topic"
 HOUR_S = 3600
@@ -121,69 +118,20 @@ def test_brokers_that_were_closed_leave_no_thread_no_descriptor_and_no_task() ->
     asyncio.run(case())
 
 
-HIGH = 30.0
+@pytest.fixture
+def driven() -> Callable[[Path], TestClient]:
+    """FastAPI is loaded by those who need it."""
+    from fastapi.testclient import TestClient
+
+    from tests.server.embedded.fastapi_application import application
+
+    return lambda path: TestClient(application(path))
 
 
-async def copy_alarms(broker: AioBroker) -> None:
-    """For as long as the application runs."""
-    follow = broker.follow("readings", group="alarms")
-    async for record in follow:
-        async with broker.transaction("alarms") as transaction:
-            if float(record.value or b"0") > HIGH:
-                await transaction.append("alarms", [record.value or b""], key=record.key)
-            await transaction.commit_offsets("alarms", await follow.positions())
-
-
-@asynccontextmanager
-async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """The broker runs while the application does."""
-    async with triolog.aio.open(app.state.path) as broker:
-        for topic in {"readings", "alarms"} - set(await broker.topics()):
-            await broker.create_topic(topic, 2)
-        app.state.broker = broker
-        copier = asyncio.create_task(copy_alarms(broker))
-        yield
-        copier.cancel()
-        with suppress(asyncio.CancelledError):
-            await copier
-
-
-def broker_of(request: Request) -> AioBroker:
-    """For routes."""
-    broker: AioBroker = request.app.state.broker
-    return broker
-
-
-Log = Annotated[AioBroker, Depends(broker_of)]
-
-
-def application(path: Any) -> FastAPI:
-    """One that keeps its log in `path`."""
-    app = FastAPI(lifespan=lifespan)
-    app.state.path = path
-
-    @app.post("/readings/{sensor}")
-    async def add(sensor: str, value: float, broker: Log) -> dict[str, int]:
-        result = await broker.append("readings", [b"%g" % value], key=sensor.encode())
-        return {"offset": result.base_offset}
-
-    @app.get("/readings")
-    async def readings(broker: Log, topic: str = "readings") -> list[str]:
-        try:
-            return [(each.value or b"").decode() async for each in broker.follow(topic, max_wait_s=0)]
-        except RequestError as exc:
-            raise HTTPException(404, exc.message) from exc
-
-    @app.get("/alarms/{count}")
-    async def alarms(count: int, broker: Log) -> list[str]:
-        follow = broker.follow("alarms")
-        return [(await anext(follow)).value.decode() for _ in range(count)]  # type: ignore[union-attr]
-
-    return app
-
-
-def test_an_application_appends_reads_and_copies_in_its_routes_and_tasks(tmp_path: Path) -> None:
-    with TestClient(application(tmp_path)) as client:
+def test_an_application_appends_reads_and_copies_in_its_routes_and_tasks(
+    tmp_path: Path, driven: Callable[[Path], TestClient]
+) -> None:
+    with driven(tmp_path) as client:
         assert client.post("/readings/cellar?value=21.5").json() == {"offset": 0}
         assert client.post("/readings/cellar?value=35").json() == {"offset": 1}
         assert client.get("/readings").json() == ["21.5", "35"]
@@ -193,9 +141,9 @@ def test_an_application_appends_reads_and_copies_in_its_routes_and_tasks(tmp_pat
     assert is_clean(tmp_path)
 
 
-def test_it_goes_on_where_it_was_when_it_is_started_again(tmp_path: Path) -> None:
+def test_it_goes_on_where_it_was_when_it_is_started_again(tmp_path: Path, driven: Callable[[Path], TestClient]) -> None:
     for value in (31, 32):
-        with TestClient(application(tmp_path)) as client:
+        with driven(tmp_path) as client:
             client.post(f"/readings/cellar?value={value}")
             assert client.get(f"/alarms/{value - 30}").json() == ["31", "32"][: value - 30]
     with triolog.blocking.open(tmp_path) as broker:

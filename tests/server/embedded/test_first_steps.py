@@ -149,6 +149,7 @@ def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     embedded_living.remove_left.cache_clear()
 
 
+@pytest.mark.merge
 async def test_what_a_killed_process_has_left_is_removed_by_the_next_broker(parent: Path) -> None:
     environment = {**os.environ, "TMPDIR": str(parent)}
     killed = subprocess.run([sys.executable, "-c", KILLED], env=environment, capture_output=True, text=True, check=False)

@@ -286,6 +286,7 @@ def test_a_file_that_cannot_be_used_ends_the_start(server_folder: ServerFolder, 
     assert complaint in server.stderr()
 
 
+@pytest.mark.merge
 def test_a_share_group_is_told_with_its_locks_and_waited_for(control: Control) -> None:
     control.do("POST", "/topics", {"name": "orders"})
     servers = {"bootstrap.servers": control.ready["kafka"], "log_level": 0}

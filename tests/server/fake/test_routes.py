@@ -216,6 +216,7 @@ def test_odd_values_are_refused_with_the_reason(control: Control, tmp_path: Path
         assert (status, bool(told["message"])) == (400, True), place
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("text", ["[" * 20_000, "&a [*a]", "faults: [{times: " + "9" * 100_000 + "}]", "\xff"])
 def test_odd_files_of_rules_are_refused_with_the_reason(text: str, tmp_path: Path) -> None:
     (tmp_path / "rules").write_text(text, encoding="latin-1")

@@ -45,6 +45,7 @@ def test_a_server_has_a_registry_and_its_schemas_after_a_restart(server_folder: 
         assert server.stop() == 0, server.stderr()
 
 
+@pytest.mark.merge
 def test_without_the_extra_the_error_says_how_to_get_it(server_folder: ServerFolder) -> None:
     hidden = "import importlib.util as u; real = u.find_spec; u.find_spec = lambda n, *a: None if n == 'avro' else real(n, *a)"
     command = [*python_command(hidden), "serve", "--data-dir", str(server_folder.data_dir), "--schema-registry", "0"]

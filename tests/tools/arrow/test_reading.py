@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import duckdb
-import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 import triolog
@@ -373,8 +371,10 @@ def test_a_log_that_retention_has_cut_meanwhile_is_an_error(six: BlockingBroker)
 
 
 def test_pandas_polars_and_duckdb_read_a_topic_in_one_line(broker: BlockingBroker) -> None:
+    import polars as pl  # needs time to load, as pandas does, which pyarrow loads
+
     offsets = [row["offset"] for row in rows_of(arrow.read(broker, TOPIC))]
-    frame: pd.DataFrame = arrow.read(broker, TOPIC).read_pandas()
+    frame = arrow.read(broker, TOPIC).read_pandas()
     assert frame["offset"].tolist() == offsets
     assert str(frame["timestamp"].dtype) == "datetime64[ms, UTC]"
     table: Any = pl.from_arrow(arrow.read(broker, TOPIC))

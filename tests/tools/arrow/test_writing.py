@@ -11,8 +11,6 @@ from typing import Any, Final
 import duckdb
 import fastavro
 import msgpack
-import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.feather as pf
@@ -141,6 +139,9 @@ def test_a_column_may_name_the_partition(broker: BlockingBroker) -> None:
 
 
 def test_files_and_frames_are_tables(broker: BlockingBroker, tmp_path: Path) -> None:
+    import pandas as pd  # both need time to load
+    import polars as pl
+
     table = pa.table({"carrier": ["UA", "B6"], "delay": [1, 2]})
     pq.write_table(table, tmp_path / "f.parquet")
     pf.write_feather(table, tmp_path / "f.arrow", compression="uncompressed")

@@ -210,6 +210,7 @@ main(sys.argv[1:])
 """
 
 
+@pytest.mark.merge
 def test_an_export_that_is_killed_goes_on(data: Path, tmp_path: Path) -> None:
     """It dies when its first piece is in the manifest, with leftovers of another."""
     target = tmp_path / "out"

@@ -178,6 +178,7 @@ def _fill(client: BlockingClient) -> None:
     client.call(m.AlterQuotasRequest((m.Quota(entity, (m.QuotaValue("producer_byte_rate", 1e9),)),)))
 
 
+@pytest.mark.merge
 def test_no_command_passes_on_what_clients_of_a_server_have_chosen(hostile: Cli) -> None:
     for command in ON_SERVER:
         variants: list[tuple[str, ...]] = [command]
@@ -190,6 +191,7 @@ def test_no_command_passes_on_what_clients_of_a_server_have_chosen(hostile: Cli)
             assert result.exit_code != 2 or EVIL in each, result.output  # a wrong command line would say nothing
 
 
+@pytest.mark.merge
 def test_no_command_passes_on_what_a_directory_says(
     logs: StoppedLogs, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,6 +225,7 @@ ON_TERMINAL: Final = (
 )
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("command", ON_TERMINAL, ids=[command[0] for command in ON_TERMINAL])
 def test_what_goes_to_a_pipe_as_it_is_is_escaped_on_a_terminal(hostile: Cli, command: tuple[str, ...]) -> None:
     inner, outer = pty.openpty()

@@ -164,6 +164,7 @@ def modules_of(tmp_path: Path, *arguments: str, **environment: str) -> tuple[str
     return run.stdout, set(json.loads(report.read_text()))
 
 
+@pytest.mark.merge
 def test_serve_loads_neither_client_nor_terminal_nor_a_protocol_that_it_does_not_speak(tmp_path: Path) -> None:
     report = tmp_path / "modules.json"
     with ServerFolder(tmp_path, command=python_command(REPORT)) as folder:

@@ -8,17 +8,13 @@ from pathlib import Path
 import pytest
 import trio
 import triolog
-from hypothesis import register_random
 from trio.testing import MockClock
 from triolog.server.embedded import BlockingBroker
-from triolog.tools.client import backoff
 
 from tests.support.native_server import NativeServer
 
 from .asyncio_door import AsyncioThread
 from .doors import Door, Served
-
-register_random(backoff._random)  # what a state machine draws depends on when a producer tries again
 
 
 @pytest.fixture

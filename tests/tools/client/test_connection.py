@@ -415,6 +415,7 @@ def imported_by(*modules: str) -> set[str]:
     return set(json.loads(result.stdout))
 
 
+@pytest.mark.merge
 def test_client_imports_neither_the_server_nor_the_command_lines_libraries_and_trio_only_for_its_loop() -> None:
     imported = imported_by(*MODULES)
     assert "triolog.protocol" in imported

@@ -49,6 +49,7 @@ def times(start: int, end: int) -> TimeRange:
     return TimeRange(BEGIN_MS + start, BEGIN_MS + end)
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("options", [{}, {"follow": False}, {"partition_max_bytes": 1}, {"isolation": "read_committed"}])
 async def test_exactly_the_range_is_read_and_explained(timed: BlockingBroker, door: Door, options: dict[str, Any]) -> None:
     async with door.client(timed.native) as client, door.consumer(client, **options) as consumer:

@@ -115,6 +115,7 @@ async def lags_with(shown: Shown, group: str, lag: int) -> dict[str, int | None]
                 return lags
 
 
+@pytest.mark.merge
 async def test_every_group_of_the_list_has_its_lag_however_many_there_are(running: Shown) -> None:
     """Statistics tell of the 200 partitions that are most behind: `g` is not among them, nor is a part of `late`."""
     offsets = running.broker.core.offsets

@@ -231,6 +231,7 @@ async def link_with(browser: Browser, **wanted: Any) -> dict[str, Any]:
                 return dict(told)
 
 
+@pytest.mark.merge
 async def test_a_link_is_told_with_its_backlog_paused_and_resumed(tmp_path: Path) -> None:
     async with forwarded(tmp_path, allow_changes=True) as (pair, browser):
         await trio.to_thread.run_sync(pair.append, [b"a", b"b"])

@@ -245,6 +245,7 @@ def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path) -> None:
         check_empty(tmp_path)
 
 
+@pytest.mark.merge
 async def test_leaving_the_block_by_an_exception_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A variable of the caller's environment that the server would refuse does not reach it."""
     monkeypatch.setenv("TRIOLOG_NO_SUCH_KEY", "1")

@@ -99,6 +99,7 @@ def trouble(link: Link) -> str:
     return str(link.progress.snapshot()["troubles"].get(TOPIC))
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("start", ["earliest", "latest"])
 @pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
 def test_a_topic_created_again_meanwhile_is_stopped(pair: Forwarding, tmp_path: Path, delivery: str, start: str) -> None:

@@ -319,6 +319,7 @@ async def test_records_that_a_mirror_has_lost_in_the_middle_of_its_log_are_copie
 # ---- cuts ----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.merge
 async def test_a_promotion_leaves_topics_whole_that_the_source_does_not_have(tmp_path: Path) -> None:
     """They are as the source had them, or as this server had them before it was demoted."""
     async with serving(tmp_path / "a") as source, running_broker(tmp_path / "b", clock=system_now_ms) as mirror:

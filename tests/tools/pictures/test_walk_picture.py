@@ -204,6 +204,7 @@ def test_names_from_outside_are_shown_and_never_more_and_logs_without_records_ar
     drawn(walk(2, log_segments=bare, segments=[step(1, max_timestamp=-1)], asked={"offset": 150}, answer={"offset": 150}))
 
 
+@pytest.mark.merge
 def test_10_000_partitions_of_10_000_segments_make_a_small_picture() -> None:
     reads = [{"position": number * 2 % 1000, "bytes": 1, "cached": number % 2 == 0} for number in range(10_000)]
     index = {"entries": 10_000_000, "slot": 5_000_000, "offset": 1, "position": 1, "looked_up": 1}

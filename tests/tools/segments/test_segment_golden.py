@@ -85,6 +85,7 @@ def expected_records(partition: TopicPartition, *, committed: bool) -> list[list
     return [record for record in answers["records"] if record[0] not in hidden]
 
 
+@pytest.mark.merge
 def test_every_record_is_read_as_kafka_read_it() -> None:
     for state, partition, committed, split_bytes in product(STATES, ALL, (False, True), SIZES):
         log = golden_log(GOLDEN / state, partition)

@@ -451,6 +451,7 @@ def _burn(seconds: float) -> None:
         pass
 
 
+@pytest.mark.merge
 def test_cpu_of_a_process_and_of_all_its_children_is_counted_once() -> None:
     assert 0.15 < cpu_used_s(os.getpid(), lambda: _burn(0.2)) < 2
     used = cpu_used_s(os.getpid(), lambda: subprocess.run([sys.executable, "-c", BURN], check=True))

@@ -216,6 +216,7 @@ def test_every_field_of_every_request_is_read_or_has_a_reason(source: Source) ->
     assert set(told) - unread == set(), "it is read"
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize(
     ("key", "module", "line", "field"),
     [

@@ -221,6 +221,7 @@ trio.run(main, Path(sys.argv[1]))
 """
 
 
+@pytest.mark.merge
 def test_without_re2_a_pattern_is_refused_at_once_with_the_remedy_and_one_warning(tmp_path: Path) -> None:
     command = [sys.executable, "-c", WITHOUT_RE2, str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

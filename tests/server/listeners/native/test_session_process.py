@@ -95,6 +95,7 @@ def large(client: WireClient, topic: str) -> str:
     return topic
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("long_polls", [False, True], ids=["at once", "long polls"])
 def test_unread_answers_take_bounded_memory(server: ServerProcess, client: WireClient, large: str, long_polls: bool) -> None:
     wait = {"max_wait_ms": FOREVER_MS, "min_bytes": 16_500_000} if long_polls else {}

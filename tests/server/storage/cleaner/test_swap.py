@@ -75,6 +75,7 @@ def test_a_power_cut_at_any_operation_of_a_round_loses_and_doubles_nothing(segme
         check_after_crash(rng.choice(moments).crash(rng), driven, rng)
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize(("records", "segment_bytes"), [(12, 100_000), (24, 700)], ids=["most stays", "nothing stays"])
 def test_a_power_cut_at_every_operation_of_a_replacement_loses_and_doubles_nothing(records: int, segment_bytes: int) -> None:
     """Many disks for each operation: what survives of several renames is chance."""

@@ -191,6 +191,7 @@ def test_a_flipped_byte_costs_its_batch_at_most(is_active: bool, mask: int) -> N
             _check_kept(inline, kept, answers=tier() == LONG or position % 64 == 0)
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("was_clean", [False, True])
 def test_a_flipped_bit_of_a_leader_epoch_hides_its_batch_at_most(was_clean: bool) -> None:
     """No checksum covers it. A scan restores it. A clean start does not scan everything, so that batch may stay damaged. The
@@ -303,6 +304,7 @@ def _damages_of_any_file(image: Image, other: Image) -> Iterator[Image]:
             yield {**rest, name: other[name]}
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("was_clean", [True, False])
 def test_whatever_happened_to_a_file_every_answer_is_right_or_a_named_error(was_clean: bool) -> None:
     """Cut at each length, emptied, flipped, zeroed, deleted, or taken from another partition. The topic has

@@ -411,6 +411,7 @@ def written(text: str, *, as_json: bool = False) -> str:
     return LogLineFormatter(as_json=as_json).format(record) + "\n"
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("name", [each.name for each in BY_NAME.values() if each.is_line])
 def test_each_line_is_a_text_of_the_code_and_is_named_in_both_formats(
     texts: list[str], doctor: Doctor, logs: StoppedLogs, name: str
@@ -433,6 +434,7 @@ def failed(*arguments: object) -> str:
     return done.stderr
 
 
+@pytest.mark.merge
 def test_errors_of_commands_are_named(data: Path, logs: StoppedLogs, tmp_path: Path, doctor: Doctor) -> None:
     """A server that does not start, and a command that went to the wrong port."""
     with opened(data, kafka="127.0.0.1:0") as broker:

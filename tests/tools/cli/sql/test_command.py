@@ -93,6 +93,7 @@ def test_what_cannot_be_answered_is_one_line(cli: Cli, flights: BlockingBroker) 
     assert "Is `triolog serve` running there?" in nobody.stderr
 
 
+@pytest.mark.merge
 def test_follow_asks_again_until_it_is_interrupted(cli: Cli, flights: BlockingBroker) -> None:
     asked = ("sql", "select count(*) n from flights", "--format", "json", "--follow", "1ms")
     with cli.process(*asked) as process:

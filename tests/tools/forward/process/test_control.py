@@ -221,6 +221,7 @@ def test_a_child_that_aborts_ends_neither_its_server_nor_its_link(tmp_path: Path
         assert server.stop() == 0
 
 
+@pytest.mark.merge
 def test_a_child_ends_when_its_server_was_killed(tmp_path: Path, upstream: BlockingBroker) -> None:
     with ServerFolder(tmp_path) as folder:
         server = folder.start("--config", keys(tmp_path, upstream))

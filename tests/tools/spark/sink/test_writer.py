@@ -296,6 +296,7 @@ def test_topic_that_compresses_anew_is_staged_and_committed(broker: BlockingBrok
     assert values(broker, "z") == sent
 
 
+@pytest.mark.merge
 def test_exactly_once_rides_out_restarts_of_the_server(restarting: Restarting) -> None:
     sent = [b"%03d" % number for number in range(80)]
     restarting.broker.alter_config("u", {"max.message.bytes": str(2 * MB)})
@@ -420,6 +421,7 @@ def _making_room(server: Server, monkeypatch: pytest.MonkeyPatch) -> list[float]
     return waits
 
 
+@pytest.mark.merge
 @pytest.mark.usefixtures("small_requests")
 @pytest.mark.parametrize("codec", ["producer", "gzip"])
 def test_a_writer_waits_until_others_leave_room_in_order(full: Server, monkeypatch: pytest.MonkeyPatch, codec: str) -> None:
@@ -434,12 +436,14 @@ def test_a_writer_waits_until_others_leave_room_in_order(full: Server, monkeypat
     assert full.values("t") == sent
 
 
+@pytest.mark.merge
 def test_what_never_finds_room_is_an_error_that_names_the_limit_within_the_timeout(full: Server) -> None:
     full.create_topic("t")
     with pytest.raises(DeliveryError, match=r"writing to topic t failed for 1000 ms .*max_staged_bytes=1048576. [^;]*$"):
         full.stage("t", bytes(TAKEN), bytes(TAKEN), timeout_ms=1000)
 
 
+@pytest.mark.merge
 @pytest.mark.usefixtures("small_requests")
 def test_a_batch_that_found_room_behind_one_that_did_not_ends_the_task(full: Server) -> None:
     full.create_topic("t")
@@ -449,6 +453,7 @@ def test_a_batch_that_found_room_behind_one_that_did_not_ends_the_task(full: Ser
         full.stage("t", bytes(300_000), b"small")
 
 
+@pytest.mark.merge
 def test_a_server_with_small_frames_gets_small_requests(narrow: Server) -> None:
     narrow.create_topic("t")
     sent = [b"%05d" % number + bytes(1000) for number in range(500)]
