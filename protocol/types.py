@@ -24,6 +24,8 @@ EARLIEST_TIMESTAMP: Final = -2
 MAX_TIMESTAMP: Final = -3
 """Asked as a timestamp: the first record that carries the largest timestamp (KIP-734)."""
 
+SCHEMAS_TOPIC: Final = "_schemas"
+"""Of a schema registry (Confluent). To a server it is a topic like others."""
 ANONYMOUS: Final = "User:ANONYMOUS"
 """The principal of whoever has not said who it is."""
 

@@ -21,7 +21,7 @@ import trio
 
 from ...protocol.errors import SaslAuthenticationError
 from ...protocol.kafka.authorization import AclOperation, ResourceType
-from ...protocol.types import ANONYMOUS
+from ...protocol.types import ANONYMOUS, SCHEMAS_TOPIC
 from ..broker import Broker
 from ..config.broker_settings import registry_needs_login
 from ..listeners.connections.session import USER_PREFIX
@@ -30,7 +30,6 @@ from ..listeners.http.access import HttpRequest
 from ..listeners.http.login import read_basic
 from ..system.client_memory import PAYER, new_payer
 from .errors import RegistryError
-from .topic import TOPIC
 
 UNAUTHORIZED: Final = 401
 FORBIDDEN: Final = 40301
@@ -48,9 +47,11 @@ class Client:
     def check(self, operation: AclOperation) -> None:
         """Raises RegistryError without the right."""
         security = self.broker.security
-        if security.authorizer is None or security.allows(self.principal, self.host, operation, ResourceType.TOPIC, TOPIC):
+        if security.authorizer is None or security.allows(
+            self.principal, self.host, operation, ResourceType.TOPIC, SCHEMAS_TOPIC
+        ):
             return
-        raise RegistryError(FORBIDDEN, f"{self.principal} may not {operation.name} the topic {TOPIC}")
+        raise RegistryError(FORBIDDEN, f"{self.principal} may not {operation.name} the topic {SCHEMAS_TOPIC}")
 
     def note(self, api: str, names: Iterable[str], errors: list[str]) -> None:
         """Note a change in the audit log."""

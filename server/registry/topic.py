@@ -24,7 +24,7 @@ from ...protocol.errors import (
 from ...protocol.limits import MIB
 from ...protocol.records.batch import iter_batches
 from ...protocol.records.record import CommittedFilter, iter_records
-from ...protocol.types import Isolation, TopicPartition
+from ...protocol.types import SCHEMAS_TOPIC, Isolation, TopicPartition
 from ..broker import Broker, FetchPartition, ReaderView
 from .errors import SCHEMA_TOO_LARGE, STORE_ERROR, RegistryError
 from .records import Written
@@ -32,8 +32,7 @@ from .state import Schemas
 
 LOGGER: Final = logging.getLogger(__name__)
 
-TOPIC: Final = "_schemas"
-PLACE: Final = TopicPartition(TOPIC, 0)
+PLACE: Final = TopicPartition(SCHEMAS_TOPIC, 0)
 CONFIG: Final = {"cleanup.policy": "compact"}
 READ_BYTES: Final = MIB
 RECORDS_PER_TURN: Final = 16
@@ -93,14 +92,14 @@ class SchemasTopic:
 
     async def _append(self, records: Sequence[Written], offset: int) -> None:
         broker = self.broker
-        if not offset and TOPIC not in set(broker.topics.names()):
+        if not offset and SCHEMAS_TOPIC not in set(broker.topics.names()):
             with contextlib.suppress(TopicAlreadyExistsError):
-                await broker.topics.create(TOPIC, 1, CONFIG)
+                await broker.topics.create(SCHEMAS_TOPIC, 1, CONFIG)
         await broker.writer.append(PLACE, [(None, key, value, ()) for key, value in records], expected_offset=offset)
 
     async def _read(self) -> Schemas:
         broker = self.broker
-        topic_id = broker.topics.id_of(TOPIC) if broker.topics.has_partition(PLACE) else b""
+        topic_id = broker.topics.id_of(SCHEMAS_TOPIC) if broker.topics.has_partition(PLACE) else b""
         if self._schemas is None or broker is not self._broker or topic_id != self._topic_id:
             if topic_id:
                 _check_topic(broker)
@@ -142,11 +141,14 @@ class SchemasTopic:
 
 def _check_topic(broker: Broker) -> None:
     """Raises RegistryError for a topic that would lose schemas, or their order."""
-    partitions, policy = broker.topics.partition_count(TOPIC), broker.topics.describe_config(TOPIC)["cleanup.policy"][0]
+    partitions, policy = (
+        broker.topics.partition_count(SCHEMAS_TOPIC),
+        broker.topics.describe_config(SCHEMAS_TOPIC)["cleanup.policy"][0],
+    )
     if partitions != 1 or policy != "compact":
         raise RegistryError(
             STORE_ERROR,
-            f"Error in the backend data store: {TOPIC} has {partitions} partitions and cleanup.policy={policy}. "
+            f"Error in the backend data store: {SCHEMAS_TOPIC} has {partitions} partitions and cleanup.policy={policy}. "
             "Use a topic with 1 partition and cleanup.policy=compact",
         )
 

@@ -260,9 +260,11 @@ class ProducerIds:
         self._used = max(self._used, producer_id)
 
     async def load(self) -> None:
-        """Read what the directories know. Where one cannot be read, the next producer is told, who needs a new id."""
-        with suppress(OSError, StorageError):
-            self._first_own = max((each.first_own for each in await self._known()), default=0)
+        """Read what the directories know. Each of them says whose ids these are, so one that can be read is enough. None is
+        told to the next producer who needs a new id; known ids go on, as on a server that is no copy."""
+        for path in self._directories():
+            with suppress(OSError, StorageError):
+                self._first_own = max(self._first_own, (await self._read(path)).first_own)
 
     def has_next_epoch(self, value: TransactionLogValue) -> bool:
         """Return whether a transactional id keeps its producer id for the next epoch. If not, it needs a new one: the epochs
@@ -285,20 +287,19 @@ class ProducerIds:
             producer_id, self._next = self._next, self._next + 1
             return producer_id
 
-    async def _known(self) -> list[ProducerIdBlock]:
+    def _directories(self) -> list[str]:
+        return [each.path for each in self._manager.log_directories.live]
+
+    async def _read(self, path: str) -> ProducerIdBlock:
         """Raises OSError, StorageError."""
-        disk = self._manager.disk
-        return [
-            await disk.call(read_producer_id_block, disk.fs, each.path, at=each.path)
-            for each in list(self._manager.log_directories.live)
-        ]
+        return await self._manager.disk.call(read_producer_id_block, self._manager.disk.fs, path, at=path)
 
     async def _take_block(self, *, apart: bool = False) -> None:
         """Every directory in service has to have it: whichever is there at the next start must not know less."""
         disk, directories = self._manager.disk, self._manager.log_directories
         try:
             directories.check_any()
-            known = await self._known()
+            known = [await self._read(path) for path in self._directories()]
             first = max(FIRST_PRODUCER_ID, self._end, self._used + 1, *(each.first_free for each in known))
             own = max(self._first_own, *(each.first_own for each in known))
             if apart:

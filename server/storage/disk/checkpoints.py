@@ -355,8 +355,8 @@ def decode_producer_id_block(path: str, data: bytes) -> ProducerIdBlock:
     entries = [number for (number,) in decode_checkpoint(path, data, fields=1)]
     if len(entries) not in (1, 2) or min(entries) < 0 or max(entries) > entries[0]:
         raise CheckpointError(
-            f"{path} must hold the first free producer id and perhaps the first of this server's own, not {entries}. Write "
-            "`0`, `1` and a number above every producer id that `triolog dump` shows in the directory into it, one per line"
+            f"{path} must hold the first free producer id and perhaps the first of this server's own, not {entries}. Write `0` "
+            "and `2`, then twice a number above every producer id that `triolog dump` shows in the directory, one per line"
         )
     return ProducerIdBlock(*entries)
 

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import pytest
 import triolog
+from triolog.protocol.types import SCHEMAS_TOPIC
 from triolog.server.embedded import LOCALHOST, MEMORY, BlockingBroker
 from triolog.server.registry.opening import serve_registry
-from triolog.server.registry.topic import TOPIC
 
 from tests.support.registry_client import RegistryClient, record, submission
 
@@ -25,19 +25,19 @@ def records(broker: BlockingBroker) -> list[tuple[str, Any]]:
     """Keys, and values as JSON, of the whole topic."""
     return [
         ((each.key or b"").decode(), None if each.value is None else json.loads(each.value))
-        for each in broker.log(TOPIC).fetch()
+        for each in broker.log(SCHEMAS_TOPIC).fetch()
     ]
 
 
 def put(broker: BlockingBroker, key: str, value: Any) -> None:
     """Append a record as another registry does."""
     text = value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
-    broker.append(TOPIC, [(None, key.encode(), text, ())])
+    broker.append(SCHEMAS_TOPIC, [(None, key.encode(), text, ())])
 
 
 def test_records_are_those_of_confluent(broker: BlockingBroker, registry: RegistryClient) -> None:
     """Keys byte for byte, because compaction compares them."""
-    assert TOPIC not in broker.topics()
+    assert SCHEMAS_TOPIC not in broker.topics()
     registry.register("s", ORDER)
     registry.register("größe", record("Sized", "o: Order"), references=[{"name": "Order", "subject": "s", "version": 1}])
     registry.value("PUT", "/config", {"compatibility": "FULL"})
@@ -72,12 +72,12 @@ def test_records_are_those_of_confluent(broker: BlockingBroker, registry: Regist
         ('{"keytype":"SCHEMA","subject":"s","version":1,"magic":1}', None),
         ('{"keytype":"DELETE_SUBJECT","subject":"s","magic":0}', None),
     ]
-    assert broker.describe_topic(TOPIC).config["cleanup.policy"] == "compact"
-    assert len(broker.describe_topic(TOPIC).partitions) == 1
+    assert broker.describe_topic(SCHEMAS_TOPIC).config["cleanup.policy"] == "compact"
+    assert len(broker.describe_topic(SCHEMAS_TOPIC).partitions) == 1
 
 
 def test_records_of_another_registry_take_effect_at_once(broker: BlockingBroker, registry: RegistryClient) -> None:
-    broker.create_topic(TOPIC, 1, {"cleanup.policy": "compact"})
+    broker.create_topic(SCHEMAS_TOPIC, 1, {"cleanup.policy": "compact"})
     put(broker, '{"keytype":"NOOP","magic":0}', None)
     value = {"subject": "s", "version": 3, "id": 40, "schema": '"string"', "deleted": False}
     put(broker, '{"keytype":"SCHEMA","subject":"s","version":3,"magic":1}', value)
@@ -169,7 +169,7 @@ def test_a_start_reads_the_state_back(broker: BlockingBroker, registry: Registry
     fill(registry)
     before = seen(registry)
     if end == "compact":
-        assert broker.log(TOPIC).compact()
+        assert broker.log(SCHEMAS_TOPIC).compact()
     if end == "crash":
         broker.crash()
         assert registry.error("GET", "/subjects") == 50001
@@ -193,7 +193,7 @@ def test_a_reset_and_a_deleted_topic_leave_an_empty_registry(broker: BlockingBro
     broker.reset()
     assert registry.get("/subjects") == []
     assert registry.register("s", WITH_DRINK) == 1
-    broker.delete_topic(TOPIC)
+    broker.delete_topic(SCHEMAS_TOPIC)
     assert registry.get("/subjects") == []
     assert registry.register("t", ORDER) == 1
 
@@ -208,15 +208,15 @@ def test_a_fork_has_the_schemas_and_goes_its_own_way(broker: BlockingBroker, reg
 
 
 def test_a_topic_that_would_lose_schemas_is_refused(broker: BlockingBroker, registry: RegistryClient) -> None:
-    broker.create_topic(TOPIC, 2, {"cleanup.policy": "compact"})
+    broker.create_topic(SCHEMAS_TOPIC, 2, {"cleanup.policy": "compact"})
     for _ in range(2):
         status, answer = registry.call("POST", "/subjects/s/versions", submission(ORDER))
         assert (status, answer["error_code"]) == (500, 50001)
         assert "2 partitions" in answer["message"]
-    broker.delete_topic(TOPIC)
-    broker.create_topic(TOPIC, 1)
+    broker.delete_topic(SCHEMAS_TOPIC)
+    broker.create_topic(SCHEMAS_TOPIC, 1)
     assert "cleanup.policy=delete" in registry.call("GET", "/subjects")[1]["message"]
-    broker.alter_config(TOPIC, {"cleanup.policy": "compact"})
+    broker.alter_config(SCHEMAS_TOPIC, {"cleanup.policy": "compact"})
     assert registry.get("/subjects") == []
 
 

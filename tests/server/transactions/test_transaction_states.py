@@ -266,6 +266,25 @@ async def test_a_copy_gives_out_no_epoch_that_the_original_may_have_given_out(fa
             assert raised.value.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
+async def test_a_directory_that_cannot_say_whose_ids_it_has_does_not_speak_for_one_that_can(fast_path: Path) -> None:
+    directories = [fast_path / name for name in ("a", "b")]
+    async with running_broker(*directories) as broker:
+        await broker.producers.init("id", TIMEOUT_MS)
+    fs = OsFileSystem()
+    own = block_apart(max(read_producer_id_block(fs, str(each)).first_free for each in directories))
+    for each in directories:
+        write_producer_id_block(fs, str(each), own, durable=True)
+    for damaged in directories:
+        kept = (damaged / PRODUCER_ID_BLOCK_FILE).read_bytes()
+        (damaged / PRODUCER_ID_BLOCK_FILE).write_bytes(b"?")
+        async with running_broker(*directories) as broker:
+            with pytest.raises(RequestError, match=f"{damaged.name}/{PRODUCER_ID_BLOCK_FILE}"):
+                await broker.producers.init("id", TIMEOUT_MS)
+            (damaged / PRODUCER_ID_BLOCK_FILE).write_bytes(kept)
+    async with running_broker(*directories) as broker:
+        assert await broker.producers.init("id", TIMEOUT_MS) == (own.first_own, 0)
+
+
 async def test_the_highest_number_of_all_directories_counts(fast_path: Path) -> None:
     for name, number in (("a", FIRST_PRODUCER_ID + 5000), ("b", FIRST_PRODUCER_ID + 7000)):
         (fast_path / name).mkdir()

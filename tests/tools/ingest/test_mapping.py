@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from triolog.protocol.types import SCHEMAS_TOPIC
+from triolog.server.storage.disk.paths import INTERNAL_TOPICS
 from triolog.tools.forward.errors import SettingsError
 from triolog.tools.ingest.mapping import ERROR_HEADER, Message, dead_letter, entry_of, pointed, timestamp_of
 from triolog.tools.ingest.packet_ids import admit, after, from_text, to_text
@@ -86,6 +88,13 @@ def test_the_first_map_decides_and_levels_fill_topic_and_key() -> None:
     second = entry_of(both, Message("site/b/x", b"", 5))
     assert (first.topic, first.key, second.topic, second.key, second.value) == ("alarms", b"7", "site.b", b"site.b.x", b"")
     assert entry_of(both, Message("site", b"", 5)).is_dead_letter
+
+
+@pytest.mark.parametrize("name", [*sorted(INTERNAL_TOPICS), SCHEMAS_TOPIC])
+def test_a_device_that_chooses_the_topic_reaches_no_state_of_the_server(name: str) -> None:
+    entry = entry_of(link(map=[{"filter": "#", "topic": "{topic}"}]), Message(name, b"{}", 5))
+    assert entry.is_dead_letter
+    assert (ERROR_HEADER, f"{name} is a topic of the server itself".encode()) in entry.headers
 
 
 @given(st.text(max_size=30), st.binary(max_size=30) | st.from_type(dict[str, int]).map(lambda each: json.dumps(each).encode()))
