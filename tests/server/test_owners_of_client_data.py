@@ -63,7 +63,7 @@ ACCOUNTED: Final = {
 
 NOT_KEPT: Final = {
     "lives as long as a request, a turn or a round of work; requests have a budget of their own": """
-        GroupCoordinator._callers GroupRecords._waiting KeyedLocks._locks ShareCoordinator._claims
+        GroupCoordinator._callers GroupRecords._waiting KeyedLocks._locks ShareCoordinator._claims AssignedCoordinator._makers
         GroupOffsets.commits_under_way
         Fetched.answers Fetched.read Collector.topics Collector.partitions Portion.topics KafkaProduce._log_starts
         GroupDraft.records GroupDraft.touched Effects._answers Effects._stores _Kind.partitions _Run.active _Run.standby

@@ -10,6 +10,7 @@ stop before the partitions' actors, and a block that is shielded here ends by it
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -109,6 +110,8 @@ class AssignedCoordinator(Generic[G, A, D]):
     _wall_ms: NowMs
     _locks: KeyedLocks[str] = attrs.field(factory=KeyedLocks)
     """By group. A name is of one kind at a time, so all kinds share them."""
+    _makers: Counter[str] = attrs.field(factory=Counter, init=False)
+    """Heartbeats that may create a group, by group: they hold its lock or wait for it."""
     _classic: ClassicGroups | None = None
     """An empty classic group makes way for one of this kind; None: it does not."""
     is_of_another_kind: Callable[[str], bool] = lambda _: False
@@ -221,7 +224,7 @@ class AssignedCoordinator(Generic[G, A, D]):
         """Join, stay in, or leave. Raises RequestError. Cancelled: what it has led to is stored all the same."""
         self._groups.check(request)
         self._check_serving(request.group_id)
-        async with self._locks.hold(request.group_id):
+        async with self._making(request.group_id):
             self._check_kind(request.group_id)
             await self.classic_is_stored(request.group_id)
             self._check_serving(request.group_id)
@@ -230,6 +233,18 @@ class AssignedCoordinator(Generic[G, A, D]):
                 await self._carry_out(plan, replaces_classic=is_new)
         answer: A = plan.answer
         return answer
+
+    @asynccontextmanager
+    async def _making(self, group: str) -> AsyncIterator[None]:
+        """Hold the lock of a group that the block may create."""
+        self._makers[group] += 1
+        try:
+            async with self._locks.hold(group):
+                yield
+        finally:
+            self._makers[group] -= 1
+            if not self._makers[group]:
+                del self._makers[group]
 
     def _plan(self, request: Any) -> Plan[Any]:
         """Plan what a heartbeat leads to. Raises RequestError."""
@@ -327,8 +342,9 @@ class AssignedCoordinator(Generic[G, A, D]):
         return group in self._groups
 
     def is_concerned_with(self, group: str) -> bool:
-        """Return whether the group is of this kind, or a task holds its lock and may create it."""
-        return group in self._locks or group in self._groups
+        """Return whether the group is of this kind, or a heartbeat may create it. Who waits until this is over takes the lock,
+        and does not count: two who wait for each other would never end."""
+        return group in self._groups or group in self._makers
 
     async def remove(self, group: str) -> None:
         """Take a group without members out; its offsets stay. Nothing of this kind is left when this returns. Raises

@@ -19,7 +19,7 @@ from triolog.protocol.errors import ErrorCode, RequestError
 from triolog.server import broker as door
 from triolog.server.groups.share.groups import ShareHeartbeat
 
-from tests.support.brokers import PARTITION, TOPIC, listings, one_partition, until
+from tests.support.brokers import PARTITION, PATIENCE_S, TOPIC, listings, one_partition, until
 from tests.support.gate_fs import GateFileSystem, held
 from tests.support.logs import Clock
 from tests.support.share_groups import KeptShareStates
@@ -225,6 +225,47 @@ async def test_only_an_empty_group_is_deleted(fast_path: Path, kind: Kind) -> No
         assert await listings(broker) == []
         with pytest.raises(RequestError, match="GROUP_ID_NOT_FOUND"):
             await broker.groups.delete(GROUP)
+
+
+@pytest.fixture
+async def empty(fast_path: Path, kind: Kind) -> AsyncIterator[door.Broker]:
+    """A broker with a group without members."""
+    async with kind.serving(fast_path) as broker:
+        await kind.heartbeat(broker, await kind.settled(broker), member_epoch=-1)
+        yield broker
+
+
+async def test_several_who_delete_a_group_at_once_do_not_wait_for_each_other(empty: door.Broker) -> None:
+    codes: list[object] = []
+
+    async def delete() -> None:
+        try:
+            await empty.groups.delete(GROUP)
+        except RequestError as exc:
+            codes.append(exc.code)
+        else:
+            codes.append(ErrorCode.NONE)
+
+    with trio.fail_after(PATIENCE_S):
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(delete)
+    assert ErrorCode.NONE in codes
+    assert set(codes) <= {ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND}
+    assert await listings(empty) == []
+
+
+@pytest.mark.parametrize("kind", ["consumer", "streams"], indirect=True)
+async def test_classic_members_that_take_an_empty_group_over_at_once_do_not_wait_for_each_other(empty: door.Broker) -> None:
+    asked = door.Sync(group_id=GROUP, generation=1, member_id="a", assignments=())
+    async with trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(empty.groups.join, CLASSIC)
+        nursery.start_soon(empty.groups.sync, asked)
+        await until(lambda: len(empty.groups.describe(GROUP).members) == 3)
+        nursery.cancel_scope.cancel()
+    [listing] = await listings(empty)
+    assert listing.group_type == "classic"
 
 
 @pytest.mark.parametrize("kind", ["consumer", "streams"], indirect=True)
