@@ -300,8 +300,8 @@ class ProducerIds:
         try:
             directories.check_any()
             known = [await self._read(path) for path in self._directories()]
-            first = max(FIRST_PRODUCER_ID, self._end, self._used + 1, *(each.first_free for each in known))
             own = max(self._first_own, *(each.first_own for each in known))
+            first = max(FIRST_PRODUCER_ID, own, self._end, self._used + 1, *(each.first_free for each in known))
             if apart:
                 first = own = block_apart(first).first_own
             block = ProducerIdBlock(first + BLOCK_IDS, own)

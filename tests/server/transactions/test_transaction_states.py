@@ -28,6 +28,7 @@ from triolog.server.storage.disk.checkpoints import (
     FIRST_PRODUCER_ID,
     MAX_CHECKPOINT_BYTES,
     PRODUCER_ID_BLOCK_FILE,
+    ProducerIdBlock,
     block_apart,
     read_producer_id_block,
     write_producer_id_block,
@@ -264,6 +265,24 @@ async def test_a_copy_gives_out_no_epoch_that_the_original_may_have_given_out(fa
             with pytest.raises(RequestError, match="does not belong to producer id") as raised:
                 await broker.transactions.add_partitions(name, *holders[name], [PARTITION])
             assert raised.value.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+async def test_ids_begin_behind_those_of_a_directory_that_has_failed_since_the_start(fast_path: Path) -> None:
+    """In a restored backup each directory begins at random. The ids of the rest were below the highest start, and the next
+    start could not read that."""
+    one, two = (fast_path / name for name in ("one", "two"))
+    async with running_broker(one, two):
+        pass
+    low, high = sorted(block_apart(0).first_free for _ in range(2))
+    for each, first in ((one, low), (two, high)):
+        write_producer_id_block(OsFileSystem(), str(each), ProducerIdBlock(first, first), durable=True)
+    async with running_broker(one, two) as broker:
+        directories = broker._manager.log_directories
+        directories.fail(directories.live[1], OSError(errno.EIO, "gone"))
+        given = await new_id(broker)
+        assert given >= high
+    async with running_broker(one) as broker:
+        assert await new_id(broker) > given
 
 
 async def test_a_directory_that_cannot_say_whose_ids_it_has_does_not_speak_for_one_that_can(fast_path: Path) -> None:

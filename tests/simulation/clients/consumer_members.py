@@ -30,6 +30,10 @@ Call = tuple[str, int]
 JOINS: Final = 0
 LEAVES: Final = -1
 KEEPS_ITS_PLACE: Final = -2
+UNDECIDED: Final = frozenset(
+    {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR, ErrorCode.UNKNOWN_SERVER_ERROR},
+)
+"""What the heartbeat leads to may be in the log all the same: the server was killed, or its device failed, meanwhile."""
 
 
 @attrs.define(eq=False)
@@ -75,17 +79,19 @@ class ConsumerMember(GroupMember):
             self.leaving.clear()
         self._let_go_in_time()
         is_joining, begun_ms = self.epoch == NOBODY, self.world.at_ms()
-        is_full = self.is_unsure or self.rng.random() < 0.05
+        was_unsure = self.is_unsure
+        is_full = was_unsure or self.rng.random() < 0.05
         self.takes_place()
         request = self._request(is_joining=is_joining, is_full=is_full)
         has_reported, before = getattr(request, self.OWNED) is not None and not self.leaving, set(self.owned)
         answer = await self.kafka.call(request, self.HEARTBEAT[1])
-        if answer is None:
+        error = None if answer is None else ErrorCode(answer.error_code)
+        if error is None or error in UNDECIDED:
             self.is_unsure = True
             if not is_joining:
                 self.doubt_since_ms = begun_ms if self.doubt_since_ms is None else self.doubt_since_ms
+        if error is None:
             return not is_joining
-        error = ErrorCode(answer.error_code)
         if error:
             self.was_refused(error)
             return False
@@ -94,19 +100,22 @@ class ConsumerMember(GroupMember):
         if assigned is not None:
             self._take(assigned)
         until_ms = self._until_ms(
-            begun_ms, has_reported=has_reported, gives_up=bool(before - self.owned.keys() or self.leaving)
+            begun_ms,
+            has_reported=has_reported,
+            was_unsure=was_unsure,
+            gives_up=bool(before - self.owned.keys() or self.leaving),
         )
         if assigned is not None:
             self.told(set(self.owned), until_ms)
         self.heard(begun_ms, until_ms)
         return True
 
-    def _until_ms(self, begun_ms: int, *, has_reported: bool, gives_up: bool) -> int:
+    def _until_ms(self, begun_ms: int, *, has_reported: bool, was_unsure: bool, gives_up: bool) -> int:
         """Until when it is a member, after a heartbeat in which it has reported what it had, or in whose answer it was asked
-        to give something up."""
+        to give something up. `was_unsure`: an answer before it was lost, which may have asked for the same."""
         if has_reported and not gives_up:
             self.doubt_since_ms = None
-        elif gives_up and (has_reported or self.doubt_since_ms is None):
+        elif gives_up and ((has_reported and not was_unsure) or self.doubt_since_ms is None):
             self.doubt_since_ms = begun_ms
         until_ms = begun_ms + SESSION_MS
         return until_ms if self.doubt_since_ms is None else min(until_ms, self.doubt_since_ms + REBALANCE_MS)
