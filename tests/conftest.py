@@ -14,7 +14,6 @@ import attrs
 import pytest
 from hypothesis import HealthCheck, register_random, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
-from triolog.tools.client import backoff
 
 from tests.support import bytecode, counts, leaks
 
@@ -106,6 +105,13 @@ def _register_profile() -> None:
     settings.load_profile(counts.tier())
 
 
+def _register_random() -> None:
+    """When a producer of the client tries again. Here, because it goes through everything that is loaded."""
+    from triolog.tools.client import backoff  # compiled modules are kept by now
+
+    register_random(backoff._random)
+
+
 def _take_interrupts() -> None:
     """A suite in a shell's background has SIGINT ignored, and so would the processes have that it starts and interrupts."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -115,7 +121,7 @@ def _take_interrupts() -> None:
 gc.disable()  # until `pytest_collection_finish`
 bytecode.keep_compiled_modules(ROOT)
 _register_profile()
-register_random(backoff._random)  # when a producer tries again; here, as it goes through everything that is loaded
+_register_random()
 _take_interrupts()
 
 

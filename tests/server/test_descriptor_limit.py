@@ -26,7 +26,7 @@ from tests.support.logs import START_MS, batch
 from tests.support.server_process import ServerFolder, ServerProcess
 from tests.support.wire_client import WireClient, error_of, records_from
 
-PARTITIONS: Final = counts(1000)
+PARTITIONS: Final = counts(1000, commit=66)
 LIMIT: Final = PARTITIONS + 24
 ALL: Final = range(PARTITIONS)
 MORE_THAN_FILES: Final = 40

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Any, Final, Protocol
@@ -211,6 +211,11 @@ EVERYWHERE: Final = (*DRIVERS, *CLIENTS)
 WITH_TASKS_EVERYWHERE: Final = (*WITH_TASKS, "trio client", "asyncio client")
 
 
+def _in_their_tiers(faces: Sequence[str]) -> list[Any]:
+    """The commit tier has the first face, and the client in trio: the others call the same code."""
+    return [each if each in (faces[0], "trio client") else pytest.param(each, marks=pytest.mark.merge) for each in faces]
+
+
 def on_every_face(
     path: Any = None, *, faces: Iterable[str] = DRIVERS, **options: Any
 ) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
@@ -235,6 +240,6 @@ def on_every_face(
         asked = ["face", *(name for name in names if name not in ("broker", "opened", "begin"))]
         parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in asked]
         test.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        return pytest.mark.parametrize("face", faces)(test)
+        return pytest.mark.parametrize("face", _in_their_tiers(tuple(faces)))(test)
 
     return decorate

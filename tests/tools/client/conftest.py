@@ -28,7 +28,7 @@ async def server(nursery: trio.Nursery) -> NativeServer:
     return NativeServer(nursery, t=2)
 
 
-@pytest.fixture(params=["trio", "asyncio", "blocking"])
+@pytest.fixture(params=["trio", *(pytest.param(name, marks=pytest.mark.merge) for name in ("asyncio", "blocking"))])
 def door(request: pytest.FixtureRequest) -> Iterator[Door]:
     if request.param != "asyncio":
         yield Door(request.param)
