@@ -425,6 +425,7 @@ def is_endless(node: ast.AST) -> bool:
     return isinstance(node, ast.While) and isinstance(node.test, ast.Constant)
 
 
+@pytest.mark.merge
 def test_every_endless_loop_of_the_server_contains_errors() -> None:
     """A new one is written with `TaskErrors.repeat`, and gets a case."""
     assert set(endless_loops()) == set(OTHER_LOOPS)

@@ -360,6 +360,7 @@ def foreign_values(image: Image, file: File, damage: Damage) -> dict[int, bytes 
     return {offset: record.value for offset, record in image.truths[donor].records.items()}
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("is_clean", [True, False])
 @pytest.mark.parametrize("name", DIRECTORY_FILES)
 async def test_a_damaged_file_of_the_directory_is_survived_or_named(

@@ -181,6 +181,7 @@ def test_changes_that_find_no_descriptor_are_refused_and_made_when_there_are_som
         assert server.stop() == 0
 
 
+@pytest.mark.merge
 def test_compaction_and_scrubbing_that_get_no_process_at_the_limit_are_tried_again(limited: Limited) -> None:
     """The clock stands still, but for what the test lets pass."""
     settings = {"TRIOLOG_SCRUB_BYTES_PER_SECOND": "1000000000", "TRIOLOG_SCRUB_INTERVAL_MS": "15000"}

@@ -203,6 +203,7 @@ FLOODS: dict[str, tuple[str, Callable[[Broker, int], Awaitable[None]]]] = {
 }
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("flood", FLOODS)
 async def test_a_flood_is_refused_before_a_file_is_too_large(
     flood: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -178,6 +178,7 @@ class Run:
         self.model.said += 1
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("seed", range(RUNS))
 async def test_what_was_acknowledged_never_comes_again_and_nothing_is_lost(tmp_path: Path, seed: int) -> None:
     rng = Random(seed)

@@ -271,6 +271,7 @@ async def test_many_batches_in_one_append_take_no_long_turn(attacked: Served) ->
         assert await attacked.produce_natively(batch("x") * 20_000) == ErrorCode.INVALID_RECORD
 
 
+@pytest.mark.merge
 async def test_many_small_batches_in_one_request_take_no_long_turn(attacked: Served) -> None:
     await attacked.server.broker.topics.create("wide", WIDE)
     request = produce_request(None, topic="wide")

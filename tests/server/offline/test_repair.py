@@ -70,6 +70,7 @@ def stored(fs: FileSystem, path: Path, partition: TopicPartition) -> list[Record
     return [record for batch in batches for record in batch]
 
 
+@pytest.mark.merge
 def test_a_flipped_bit_anywhere_is_repaired_at_the_price_of_one_batch_at_most(fast_path: Path) -> None:
     rng, logs = draws(3), write_stopped_logs(fast_path / "data")
     partition = TopicPartition(TOPIC, 0)
@@ -285,6 +286,7 @@ def loaded(files: dict[str, bytes]) -> CrashFileSystem:
     return fs
 
 
+@pytest.mark.merge
 def test_a_power_cut_at_any_change_of_a_repair_loses_nothing(tmp_path: Path) -> None:
     """A disk that several cuts leave is looked at once: a repair does the same with the same files."""
     logs, partition = write_stopped_logs(tmp_path / "data"), TopicPartition(TOPIC, 0)

@@ -142,6 +142,7 @@ def differs_in_its_last_epoch(before: bytes, after: bytes) -> bool:
     return lines == same and last.split()[1:] == other.split()[1:]
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("name", [f"{TOPIC}-0", "txn-0", "idem-0", "times-0", "codec-zstd-0"])
 def test_every_flipped_bit_in_a_partition_is_reported(written: StoppedLogs, fast_path: Path, name: str) -> None:
     """Ours, and those of Kafka; there but for what nothing else says: the topic id, for there is one partition and Kafka keeps

@@ -312,6 +312,7 @@ async def rejected_steps(path: Path) -> list[CrashFileSystem]:
         return [*moments, fs.copy()]
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("kind", ["killed", "power cut"])
 async def test_a_crash_archives_no_record_whose_dead_letter_is_not_in_the_queue(fast_path: Path, kind: str) -> None:
     steps = await rejected_steps(fast_path)

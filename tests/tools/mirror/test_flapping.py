@@ -25,6 +25,7 @@ HOURS: Final = counts(24, merge=1)
 RECORDS: Final = 20
 
 
+@pytest.mark.merge
 @pytest.mark.timeout(1800)
 async def test_outages_leave_a_mirror_without_gap_or_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("triolog.tools.mirror.link.PAUSES_MS", (5, 20))

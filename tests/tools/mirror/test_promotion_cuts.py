@@ -127,6 +127,7 @@ async def check_promoted(source: Broker, broker: Broker, cut: Ends) -> None:
     await fill(broker, "e")
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("seed", seeds(10, merge=1, commit=1))
 @pytest.mark.parametrize("directories", [1, 2])
 async def test_a_power_cut_during_a_promotion_leaves_a_mirror_or_a_promoted_server(
@@ -166,6 +167,7 @@ async def mirror_sources(fs: CrashFileSystem, paths: Sequence[Path]) -> set[str]
         return {hosted.topic.mirror_of for hosted in broker._manager.topics}
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("seed", seeds(10, merge=1, commit=1))
 @pytest.mark.parametrize("directories", [1, 2])
 async def test_a_power_cut_while_a_server_is_demoted_leaves_all_topics_or_none_as_mirrors(

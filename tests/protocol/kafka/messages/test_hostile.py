@@ -51,6 +51,7 @@ def damaged(data: bytes, random: Random) -> bytes:
     return bytes(changed) or b"\0"
 
 
+@pytest.mark.merge
 def test_every_cut_of_a_message_is_refused() -> None:
     for message in MESSAGES:
         for seed in seeds(10):

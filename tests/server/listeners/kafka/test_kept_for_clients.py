@@ -118,6 +118,7 @@ FLOODS: Final[dict[Flood, tuple[str, ErrorCode]]] = {
 }
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("flood", FLOODS, ids=lambda each: each.__name__)
 async def test_a_flood_is_refused_in_bytes_others_are_served_and_a_restart_keeps_no_more(flood: Flood, fast_path: Path) -> None:
     account, expected = FLOODS[flood]

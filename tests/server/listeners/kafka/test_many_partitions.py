@@ -202,6 +202,7 @@ EMPTY_RESOURCE: Final = b"\x0a\x00"
 """A message without a field, in the protobuf of OpenTelemetry."""
 
 
+@pytest.mark.merge
 async def test_a_small_push_of_telemetry_that_unpacks_to_much_takes_no_long_turn(fast_path: Path) -> None:
     async with served(fast_path, telemetry_enable=True) as attacked:
         await attacked.kafka.call(setting("all", metrics="*"), 1)

@@ -236,6 +236,7 @@ DOCUMENTS: Final = st.recursive(
 )
 
 
+@pytest.mark.merge
 @given(SCHEMAS, SCHEMAS, st.lists(DOCUMENTS, max_size=20))
 def test_a_document_of_the_writer_is_one_of_a_reader_that_was_proved(reader: Any, writer: Any, documents: list[Any]) -> None:
     validator = pytest.importorskip("jsonschema").Draft202012Validator

@@ -106,6 +106,7 @@ def assert_copy(copy: InlineLog, source: InlineLog) -> None:
         assert committed[0] == committed[1]
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("seed", range(12))
 def test_a_mirror_equals_its_source_after_any_history_and_any_power_cut(seed: int) -> None:
     rng = random.Random(seed)

@@ -164,6 +164,7 @@ def test_a_cut_in_an_earlier_segment_is_a_gap_and_later_ones_stay() -> None:
         _check_kept(inline, _before(cut, name), answers=tier() == LONG or cut % 64 == 0)
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])
 @pytest.mark.parametrize("is_active", [False, True])
 def test_a_flipped_byte_costs_its_batch_at_most(is_active: bool, mask: int) -> None:
@@ -505,6 +506,7 @@ def with_file(path: str, content: bytes | None) -> CrashFileSystem:
     return fs
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("was_clean", [True, False], ids=["stopped", "killed"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_altered_files_change_nothing_that_is_served_deleted_or_appended(kind: str, was_clean: bool) -> None:

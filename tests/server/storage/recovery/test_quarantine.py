@@ -71,6 +71,7 @@ DAMAGED: Final = [
 ]
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("promised", [0, 15])
 @pytest.mark.parametrize("damaged", DAMAGED)
 def test_a_power_cut_at_any_step_of_recovery_loses_nothing(damaged: frozenset[int], promised: int) -> None:

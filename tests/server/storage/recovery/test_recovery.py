@@ -485,6 +485,7 @@ def test_a_segment_with_an_offset_overflow_is_split(tmp_path: Path, was_clean: b
     assert driven.reopen(was_clean=True).offsets() == offsets
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize(("offsets", "was_clean"), OVERFLOW_CASES)
 def test_a_split_that_is_interrupted_after_any_operation_leaves_no_gap(offsets: list[int], was_clean: bool) -> None:
     """A kill leaves every byte that was written, a power cut what was synced and any part of the rest; a start that is
