@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
@@ -212,7 +213,10 @@ WITH_TASKS_EVERYWHERE: Final = (*WITH_TASKS, "trio client", "asyncio client")
 
 
 def _in_their_tiers(faces: Sequence[str]) -> list[Any]:
-    """The commit tier has the first face, and the client in trio: the others call the same code."""
+    """The commit tier has the first face, and the client in trio: the others call the same code. What waits on sockets
+    differs between systems, so suites as macOS would run them have all."""
+    if os.environ.get("TRIOLOG_TEST_WATCHER"):
+        return list(faces)
     return [each if each in (faces[0], "trio client") else pytest.param(each, marks=pytest.mark.merge) for each in faces]
 
 
