@@ -140,6 +140,7 @@ def commit(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
     return _run(tmp_path_factory.mktemp("commit"), counts.COMMIT, 10)
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("name", ["test_clean", "test_clean_in_trio", "test_clean_property", "test_profile"])
 def test_clean_tests_pass(commit: Outcomes, name: str) -> None:
     assert commit.cases[name] == {}

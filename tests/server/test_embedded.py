@@ -155,6 +155,7 @@ async def test_a_device_that_is_full_when_the_block_ends_has_been_seen() -> None
         assert blocking.faults.of_disk() == []
 
 
+@pytest.mark.merge
 def test_a_blocking_broker_is_called_from_many_threads() -> None:
     def use(topic: str) -> int:
         broker.create_topic(topic)

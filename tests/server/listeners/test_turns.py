@@ -197,6 +197,7 @@ def promising(records: bytes) -> bytes:
     return bytes(with_timestamp(records, TimestampType.CREATE_TIME, NEVER))
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("name", zoo())
 async def test_a_lookup_by_time_takes_no_long_turn(fast_path: Path, name: str) -> None:
     """Into batches that were there before: what they have was never limited."""
@@ -325,6 +326,7 @@ ATTACKS: Final[dict[str, Attack]] = {
 }
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("name", zoo(ATTACKS))
 async def test_others_are_answered_while_a_large_request_is_looked_into(fast_path: Path, name: str) -> None:
     answers = {"kafka": 0, "native": 0}

@@ -230,6 +230,7 @@ async def starts(board: Board, days: int) -> int:
     return count
 
 
+@pytest.mark.merge
 async def test_two_months_of_starts_in_1970_lose_nothing_and_keep_nothing_too_long(tmp_path: Path) -> None:
     assert await starts(Board(tmp_path, random.Random(7)), 60) > 5
 

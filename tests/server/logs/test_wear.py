@@ -132,6 +132,7 @@ async def test_what_a_deleted_topic_had_appended_still_counts(tmp_path: Path, mo
         assert (await here.later(10)).directories[0].recent.written_per_appended == 512.0
 
 
+@pytest.mark.merge
 async def test_it_is_looked_at_by_itself_and_nothing_piles_up(tmp_path: Path, mock_clock: MockClock) -> None:
     async with flash(tmp_path, mock_clock) as here, trio.open_nursery() as nursery:
         nursery.start_soon(here.wear.run)

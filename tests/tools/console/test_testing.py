@@ -152,6 +152,7 @@ def asked(address: str, path: str) -> Any:
         return json.loads(reply.read())
 
 
+@pytest.mark.merge
 def test_the_command_says_where_it_listens_and_ends_when_it_is_told() -> None:
     with triolog.blocking.open(topics=["t"], native="127.0.0.1:0") as broker:
         server = "{}:{}".format(*broker.native)

@@ -25,6 +25,7 @@ async def names(shown: Shown, query: str = "") -> list[str]:
     return [each["name"] for each in told["topics"]]
 
 
+@pytest.mark.merge
 async def test_topics_are_filtered_sorted_and_cut_into_pages() -> None:
     topics = {f"t{i:03d}": 1 + i % 3 for i in range(230)}
     async with shown_broker(topics=topics) as shown:

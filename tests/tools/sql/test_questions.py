@@ -179,6 +179,7 @@ CONDITIONS: Final = st.recursive(
 )
 
 
+@pytest.mark.merge
 @settings(max_examples=counts(40, commit=15), deadline=None)
 @given(condition=CONDITIONS)
 def test_ranges_leave_out_no_row(broker: BlockingBroker, parquet: Path, condition: str) -> None:

@@ -185,6 +185,7 @@ async def test_an_idle_connection_is_closed(fast_path: Path) -> None:
         assert await client.is_closed_by_server()
 
 
+@pytest.mark.merge
 async def test_bytes_that_never_become_a_request_do_not_keep_a_connection(fast_path: Path) -> None:
     async with kafka_server(fast_path, door={"idle_timeout_s": 0.02}) as kafka, kafka.connected() as client:
 

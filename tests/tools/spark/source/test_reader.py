@@ -157,6 +157,7 @@ def test_tasks_are_as_many_and_as_small_as_asked(events: BlockingBroker, options
     assert _offsets(reader) == {partition: list(range(100)) for partition in range(3)}
 
 
+@pytest.mark.merge
 def test_small_partitions_share_a_task_and_one_arrow_batch(server: BlockingBroker) -> None:
     server.create_topic("events", 200, KEEP)
     for partition in range(0, 200, 2):
