@@ -106,7 +106,7 @@ def _register_profile() -> None:
 
 
 def _register_random() -> None:
-    """When a producer of the client tries again. Here, because it goes through everything that is loaded."""
+    """Let hypothesis seed the pauses before a client's retries. Early: the call looks at every object there is."""
     from triolog.tools.client import backoff  # compiled modules are kept by now
 
     register_random(backoff._random)

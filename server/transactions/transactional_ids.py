@@ -260,8 +260,8 @@ class ProducerIds:
         self._used = max(self._used, producer_id)
 
     async def load(self) -> None:
-        """Read what the directories know. Each of them says whose ids these are, so one that can be read is enough. None is
-        told to the next producer who needs a new id; known ids go on, as on a server that is no copy."""
+        """Read what the directories know. One that can be read is enough to know that this is a copy. If none can, the next
+        producer that needs a new id gets an error, and known ids continue as on a server that is no copy."""
         for path in self._directories():
             with suppress(OSError, StorageError):
                 self._first_own = max(self._first_own, (await self._read(path)).first_own)

@@ -342,8 +342,8 @@ class AssignedCoordinator(Generic[G, A, D]):
         return group in self._groups
 
     def is_concerned_with(self, group: str) -> bool:
-        """Return whether the group is of this kind, or a heartbeat may create it. Who waits until this is over takes the lock,
-        and does not count: two who wait for each other would never end."""
+        """Return whether the group is of this kind, or a heartbeat may create it. Other tasks that hold the lock, or wait for
+        it, do not count: two of them would wait for each other without end."""
         return group in self._groups or group in self._makers
 
     async def remove(self, group: str) -> None:

@@ -30,10 +30,9 @@ Call = tuple[str, int]
 JOINS: Final = 0
 LEAVES: Final = -1
 KEEPS_ITS_PLACE: Final = -2
-UNDECIDED: Final = frozenset(
-    {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR, ErrorCode.UNKNOWN_SERVER_ERROR},
-)
-"""What the heartbeat leads to may be in the log all the same: the server was killed, or its device failed, meanwhile."""
+UNDECIDED: Final = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR, ErrorCode.UNKNOWN_SERVER_ERROR})
+"""After one of these errors, the change that a heartbeat requested may still be in the log: the server was killed, or its
+device failed, while it was written."""
 
 
 @attrs.define(eq=False)
