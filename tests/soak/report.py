@@ -21,11 +21,14 @@ from tests.simulation.checker import check, write_cycles
 from tests.simulation.history import Acknowledged, Event, Happened, Polled, Send
 from tests.simulation.loading import load
 from tests.soak import troubling
+from tests.soak.drawing import draw, rates
+from tests.soak.owners import growth, load_holdings
 from tests.soak.processes import installed
 from tests.soak.run import SOAK, Run
-from tests.soak.sampling import Sample, Sampler, draw, load_samples, rates
+from tests.soak.sampling import MIB, Sample, Sampler, load_samples
 
 MOST_SHOWN: Final = 10
+WATCHED: Final = (sys.executable, str(Path(__file__).with_name("watched_server.py")))
 HISTORIES_RATE: Final = 40.0
 SOAK_RATE: Final = 15.0
 """Records a second of each feeder: with transactions and what the pipes copy it is about 230 in all, and half a core."""
@@ -45,7 +48,14 @@ def soak(folder: Path, seed: str, families: Sequence[str], hours: float, rate: f
     shutil.rmtree(folder, ignore_errors=True)
     seconds = hours * 3600
     run = Run(
-        folder, seed, installed(families), troubling.SOAK, rate=rate, configurations=SOAK, quiet_server_after_s=seconds / 2
+        folder,
+        seed,
+        installed(families),
+        troubling.SOAK,
+        rate=rate,
+        configurations=SOAK,
+        quiet_server_after_s=seconds / 2,
+        serve=WATCHED,
     )
     sampler = Sampler(folder / "samples.txt", run.server)
     run.on_turn = sampler.turn
@@ -53,16 +63,26 @@ def soak(folder: Path, seed: str, families: Sequence[str], hours: float, rate: f
     samples = load_samples(sampler.path)
     flatness = judge(samples)
     title = f"triolog serve under seven families of clients, {hours:g} hours, seed {seed}: {str(flatness).splitlines()[0]}"
-    draw(samples, title, folder / "soak.svg")
+    draw(samples, load_holdings(folder), title, folder / "soak.svg")
     told = {"seed": seed, "hours": hours, "rate": rate, **of_run(run)}
     told["flat"] = flatness.is_flat
     told["judgements"] = str(flatness).splitlines()[1:]
+    told["owners"] = owners_of(folder, samples)
     told["records a second, median"] = round(statistics.median(rate for _, rate in rates(samples)), 1)
     told["server_cpu_s"] = [
         each.cpu_s for each, after in zip(samples, [*samples[1:], None], strict=True) if _is_last(each, after)
     ]
     told["samples"] = [attrs.asdict(each) for each in samples]
     return _tell(folder, told)
+
+
+def owners_of(folder: Path, samples: Sequence[Sample]) -> list[str]:
+    """Of the last life, from when it was warm, or from its begin if it never was."""
+    holdings = load_holdings(folder)
+    life = max(each.life for each in samples)
+    last = [each for each in samples if each.life == life]
+    from_s = WARM_S if last[-1].age_s > WARM_S + JUDGED_S else 0.0
+    return [f"who held the memory of life {life}:", *growth(holdings.get(life, []), last, from_s)]
 
 
 def _is_last(sample: Sample, after: Sample | None) -> bool:
@@ -142,6 +162,7 @@ def text_of(told: dict[str, Any]) -> str:
             lines.append(f"  {kind}: {detail[:600]}")
     lines += [f"  problem: {each}" for each in told["problems"]]
     lines += told.get("judgements", ())
+    lines += told.get("owners", ())
     lines.append(f"troubles: {told.get('troubles')}")
     for who, count in told["operations"].items():
         lines.append(f"  {who}: {', '.join(f'{number:,} {what}' for what, number in count.items())}")
@@ -156,7 +177,6 @@ WARM_S: Final = 1200.0
 JUDGED_S: Final = 1800.0
 MINUTE_S: Final = 60.0
 HOUR_S: Final = 3600.0
-MIB: Final = 1 << 20
 LIMITS: Final = {"pss": 6.0 * MIB, "private": 6.0 * MIB, "descriptors": 6.0, "threads": 1.0, "tasks": 6.0}
 """Of growth in an hour."""
 EVERY_QUANTITY: Final = tuple(LIMITS)

@@ -75,8 +75,9 @@ class SoakServer:
         """Start a life; it is not awaited."""
         listeners = [part for name, address in self._addresses.items() for part in (f"--{name}", address)]
         arguments = ["--data-dir", str(self.data_dir), *listeners, "--durability", durability, "--log-level", "warning"]
+        variables = {**SETTINGS, "SOAK_MEMORY": str(self.folder / f"memory-{self.lives}.txt")}
         self._process = ServerProcess.spawn(
-            self.folder, arguments, name=f"server-{self.lives}", command=self.command, extra_environment=SETTINGS
+            self.folder, arguments, name=f"server-{self.lives}", command=self.command, extra_environment=variables
         )
         self.lives += 1
 

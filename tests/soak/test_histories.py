@@ -13,19 +13,22 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import attrs
 import pytest
 
 from tests.clients.external_programs import ProgramUnavailableError, unavailable
 from tests.simulation.checker import check
 from tests.simulation.loading import events_of, load
+from tests.soak.drawing import HELD, draw, rates
+from tests.soak.owners import Holding, growth, load_holdings
 from tests.soak.processes import FAMILIES, command_of
-from tests.soak.report import EVERY_QUANTITY, LIMITS, MIB, judge, judged, operations
+from tests.soak.report import EVERY_QUANTITY, LIMITS, WATCHED, judge, judged, operations
 from tests.soak.run import CLASSIC, FEED, LOOK, Run, mover, pipe, reader
-from tests.soak.sampling import Sample, disk_bytes, draw, memory_of, rates, values_of
+from tests.soak.sampling import KIB, MIB, Sample, disk_bytes, memory_of, values_of
 from tests.soak.troubling import Pace
 from tests.support.counts import LONG, by_tier, is_at_least
 from tests.support.forked_servers import ServerForker
-from tests.support.server_process import COMMAND
+from tests.support.server_process import COMMAND, ON_ANY_PORT, ServerProcess
 
 ONE_KILL_PROCESSES: Final = {
     "confluent": ("confluent", (FEED, CLASSIC, LOOK)),
@@ -157,7 +160,12 @@ def series(quantity: str, value: Series, *, life: int = 0, seconds: int = HOUR_S
     rest = {"rss": 0, "children": 0, "segments": 0, "disk_bytes": 0, "cpu_s": 0.0}
     return [
         Sample(
-            at_s=age + life * HOUR_S, life=life, age_s=age, records=10 * age, **{**rest, **flat, quantity: int(value(age, rng))}
+            at_s=age + life * HOUR_S,
+            life=life,
+            age_s=age,
+            records=10 * age,
+            accounts={},
+            **{**rest, **flat, quantity: int(value(age, rng))},
         )
         for age in range(0, seconds, EVERY_S)
     ]
@@ -205,20 +213,61 @@ def test_lives_that_are_too_short_say_nothing_and_nothing_is_not_flat() -> None:
     assert "no life is long enough" in str(judge([]))
 
 
+HOLDINGS: Final = {
+    life: [
+        Holding(age_s=age, held={**dict.fromkeys(HELD, MIB), "c held": MIB + age * KIB}, objects={"builtins.dict": 100 + age})
+        for age in range(0, HOUR_S, 30)
+    ]
+    for life in range(3)
+}
+"""The C library's share grows by 1 KiB a second, and a dict comes with each."""
+
+
+def test_the_table_of_owners_names_who_grew_and_by_how_much() -> None:
+    samples = [attrs.evolve(each, accounts={"classic groups": MIB * (each.age_s > 1800)}) for each in LEVELS[: HOUR_S // 5]]
+    assert growth(HOLDINGS[0], samples, from_s=1200.0) == [
+        "held: c held: 2.30 -> 4.35 MiB, +2.05",
+        "kept for clients: classic groups: 0.00 -> 1.00 MiB, +1.00",
+        "objects: builtins.dict: 1,435 -> 3,535, +2,100",
+    ]
+
+
+@pytest.mark.merge
+@pytest.mark.parametrize("trace", ["0", "1"])
+def test_a_watched_server_says_who_holds_its_memory(tmp_path: Path, trace: str) -> None:
+    told = tmp_path / "memory-0.txt"
+    watching = {"SOAK_MEMORY": str(told), "SOAK_EVERY_S": "0.05", "SOAK_TRACE": trace}
+    arguments = ["--data-dir", str(tmp_path / "data"), *ON_ANY_PORT]
+    with ServerProcess.spawn(tmp_path, arguments, command=WATCHED, extra_environment=watching) as server:
+        server.wait_ready()
+        told.unlink(missing_ok=True)  # what was noted before
+        while not told.exists() or len(told.read_text().splitlines()) < 2:
+            assert server.process.poll() is None, server.stderr()
+    last = load_holdings(tmp_path)[0][-1]
+    python = {"python held", "python used"} if trace == "0" else set()  # Python does not tell while it traces
+    assert {each for each in HELD if last.held.get(each)} >= {"anonymous", "programs", "c held", "c used", *python}
+    assert last.held["c used"] <= last.held["c held"]
+    assert last.held["anonymous"] > 10 * MIB
+    assert last.objects
+    assert bool(last.traced) is (trace == "1")
+    assert trace == "0" or {"trio", "server/broker"} <= last.traced.keys()
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """matplotlib opens its fonts when it first draws text, and keeps them open."""
     path = tmp_path_factory.mktemp("pictures")
-    draw(LEVELS, "a title", path / "soak.svg")
+    draw(LEVELS, HOLDINGS, "a title", path / "soak.svg")
     return path
 
 
 @pytest.mark.merge
 def test_the_picture_has_all_curves_and_is_the_same_again(folder: Path) -> None:
     text = (folder / "soak.svg").read_text()
-    for label in ("a title", "memory, MiB", "private", "descriptors", "tasks", "segments", "on disk, MiB", "records a second"):
+    labels = ("a title", "memory, MiB", "private", "descriptors", "tasks", "segments", "on disk, MiB", "records a second")
+    for label in (*labels, *HELD):
         assert label in text
-    draw(LEVELS, "a title", folder / "again.svg")
+    draw(LEVELS, HOLDINGS, "a title", folder / "again.svg")
     assert (folder / "again.svg").read_text() == text
     assert {rate for _, rate in rates(LEVELS)} == {10.0}, "of one life each"
 
