@@ -215,7 +215,8 @@ class Flusher:
             self.retry_soon(OSError(failed, os.strerror(failed), self.log.active.log.path))
 
     def retry_soon(self, failure: Exception) -> None:
-        if not self._is_retrying:
+        """Keep trying in the background, unless the log is deleted: its directory has another name or is gone then."""
+        if not self._is_retrying and not self.is_deleted:
             self._is_retrying = True
             LOGGER.warning(
                 "%s: cannot sync written records to the device yet, trying again: %s",

@@ -11,7 +11,7 @@ it, and takes what it finds without one. A file with a lease is never taken.
 from __future__ import annotations
 
 import contextlib
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Final
 
@@ -92,10 +92,13 @@ class OpenFiles:
         """Close files and drop maps that nobody will work on again. A read that still runs keeps its file till it ends."""
         for index in indexes:
             index.buffer = None
+            self.budget.forget(index)
         for file in files:
             if file.leases:
                 self._released.append(file)
-            elif file.fd is not None:
+                continue
+            self.budget.forget(file)
+            if file.fd is not None:
                 self._close_soon([file.fd])
                 file.fd = None
 
@@ -168,11 +171,12 @@ class DescriptorBudget:
     """The current holders of descriptors. Owner: the disk, in the trio thread."""
 
     limit: int = attrs.field(factory=default_budget)
-    _holders: deque[Holder] = attrs.field(factory=deque)
+    _holders: OrderedDict[Holder, None] = attrs.field(factory=OrderedDict)
+    """The next candidate for the sweep first."""
 
     @property
     def held(self) -> int:
-        """Descriptors that open files and maps take, including some that were given back and not yet noticed."""
+        """Descriptors that open files and maps take, including files and maps that their log has closed and may open again."""
         return len(self._holders)
 
     def at_a_time(self, most: int, files: int) -> int:
@@ -186,21 +190,25 @@ class DescriptorBudget:
         Room is made among the others: the newcomer stays.
         """
         to_close = self._make_room() if len(self._holders) >= self.limit else []
-        self._holders.append(holder)
+        self._holders[holder] = None
         holder.used = True
         return to_close
+
+    def forget(self, holder: Holder) -> None:
+        """The file will not be opened, or the index mapped, again: keep nothing of it. Its owner closes the descriptor."""
+        self._holders.pop(holder, None)
 
     def _make_room(self) -> list[int]:
         to_close: list[int] = []
         for _ in range(2 * len(self._holders)):
             if len(self._holders) < self.limit:
                 break
-            holder = self._holders.popleft()
+            holder, _ = self._holders.popitem(last=False)
             if not _is_open(holder):
                 continue
             if holder.used or (isinstance(holder, FileHandle) and holder.leases):
                 holder.used = False
-                self._holders.append(holder)
+                self._holders[holder] = None
             elif isinstance(holder, FileHandle):
                 assert holder.fd is not None
                 to_close.append(holder.fd)
@@ -218,7 +226,7 @@ class DescriptorBudget:
             else:
                 holder.buffer = None
         self._holders.clear()
-        return list(dict.fromkeys(to_close))
+        return to_close
 
 
 def _is_open(holder: Holder) -> bool:

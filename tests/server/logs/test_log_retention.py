@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import errno
+import gc
 import logging
 import shutil
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -20,7 +21,9 @@ from triolog.server.logs.cleaner_process import open_child_process
 from triolog.server.logs.compaction import Scrub
 from triolog.server.logs.log_manager import expire_producers
 from triolog.server.storage.disk.checkpoints import HIGH_WATERMARK_FILE, LOG_START_FILE, decode_offsets
+from triolog.server.storage.disk.diskops import FileHandle
 from triolog.server.storage.errors import LogOfflineError
+from triolog.server.storage.indexes.index import AbstractIndex
 
 from tests.support.brokers import PARTITION, TOPIC, actor_of, one_partition, running_broker, until, value, values_from
 from tests.support.gate_fs import GateFileSystem, held
@@ -80,6 +83,50 @@ async def test_expired_segments_go_and_reading_them_is_out_of_range(tmp_path: Pa
         assert files(tmp_path, "*.log") == [f"{50:020d}.log"]
         assert (await broker.writer.append(PARTITION, value("next"))).base_offset == 50
         assert await values_from(broker, offset=50) == [b"next"]
+
+
+async def by_retention(broker: Broker, clock: Clock) -> None:
+    clock.advance(DAY_MS + 1)
+    assert await broker._manager.retention.run_pass() >= 10
+
+
+async def by_deleted_records(broker: Broker, clock: Clock) -> None:
+    assert await broker.logs.delete_records(PARTITION, 50) == 50
+    assert await broker._manager.retention.run_pass() >= 10
+
+
+async def by_a_deleted_topic(broker: Broker, clock: Clock) -> None:
+    await broker.topics.delete(TOPIC)
+
+
+async def by_compaction(broker: Broker, clock: Clock) -> None:
+    await broker.topics.alter_configs(TOPIC, {"cleanup.policy": "compact"})
+    assert await broker.logs.compact(PARTITION) == 1
+
+
+def gone_files_in_memory() -> list[Path]:
+    """Paths of files and indexes that are kept although they are deleted, or their partition is."""
+    gc.collect()
+    paths = [Path(each.path) for each in gc.get_objects() if isinstance(each, FileHandle | AbstractIndex)]
+    return [path for path in paths if path.suffix == ".deleted" or not path.parent.exists()]
+
+
+@pytest.mark.parametrize("way", [by_retention, by_deleted_records, by_a_deleted_topic, by_compaction])
+async def test_nothing_of_files_that_are_gone_is_kept_in_memory(
+    tmp_path: Path, way: Callable[[Broker, Clock], Awaitable[None]]
+) -> None:
+    """A server that runs for months deletes millions of them."""
+    clock = Clock()
+    settings = {"segment.bytes": str(5 * SIZE), "retention.ms": str(DAY_MS), "file.delete.delay.ms": "0"}
+    async with one_partition(tmp_path, clock=clock, topic=settings) as broker:
+        for number in range(50):
+            await broker.writer.append(PARTITION, [(START_MS, b"a key", f"{number:010d}".encode(), ())])
+        assert await values_from(broker)
+        assert await broker.reader.offset_for_time(PARTITION, START_MS) == (START_MS, 0, 0)
+        await way(broker, clock)
+        await broker._manager.delete_doomed()
+        await until(lambda: not [*tmp_path.glob("*/*.deleted"), *tmp_path.glob("*-delete")])
+        await until(lambda: not gone_files_in_memory())
 
 
 async def test_no_file_is_unlinked_before_all_new_names_are_on_the_device(tmp_path: Path, fs: GateFileSystem) -> None:

@@ -259,6 +259,7 @@ async def test_a_released_file_is_closed_when_the_last_lease_goes(tmp_path: Path
             await trio.testing.wait_all_tasks_blocked()
             assert fs.open_paths == [file.path]
         assert file.fd is None
+        assert disk.statistics().descriptors == 0
         assert answers == [b"0123456789"]
 
 

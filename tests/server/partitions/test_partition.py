@@ -361,6 +361,19 @@ async def test_a_file_that_cannot_be_opened_for_a_flush_is_no_failed_sync(
         await until(lambda: actor.log.recovery_point == 2)
 
 
+async def test_a_flush_that_finds_its_topic_deleted_is_not_tried_again(
+    tmp_path: Path, fs: GateFileSystem, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The rename of the directory comes between two steps of the flush behind a roll."""
+    async with one_partition(tmp_path, fs=fs, topic={"segment.bytes": "200"}) as broker:
+        await broker.writer.append(PARTITION, value("a" * 80))
+
+        async with held(fs.hold("sync", ".log"), broker.writer.append, PARTITION, value("b" * 80)):
+            await broker.topics.delete(PARTITION.topic)
+        await trio.testing.wait_all_tasks_blocked()
+    assert caplog.messages == []
+
+
 @pytest.mark.parametrize("acks", [1, -1])
 async def test_fsync_refuses_appends_whose_files_it_cannot_open(tmp_path: Path, fs: GateFileSystem, acks: int) -> None:
     """A mixed group is written first and synced later: in between the file can be closed for want of descriptors."""
