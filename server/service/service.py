@@ -42,6 +42,7 @@ from ..broker import Broker, Report, StartProgress
 from ..config.broker_config import BrokerConfig
 from ..config.broker_settings import Difference, differences, with_live_keys
 from ..listeners.opening import Addresses, Listeners
+from ..system.allocator import give_back_free_pages
 from ..system.supervisor import Supervisor
 from .log_lines import LogLines
 
@@ -78,6 +79,7 @@ class Service:
             nursery.start_soon(task)
         await self.supervisor.tell_surely("READY=1", status_of(addresses))
         nursery.start_soon(feed_watchdog, self.supervisor, broker)
+        nursery.start_soon(give_back_regularly)
         of_files: list[Part] = [partial(tls_part, broker, listeners), partial(security_part, broker)]
         nursery.start_soon(WatchedFiles(broker, of_files).run)
         parts = [*of_files, *self.parts]
@@ -96,6 +98,14 @@ class Service:
 
 
 LOGGER: Final = logging.getLogger(__name__)
+GIVE_BACK_S: Final = 300.0
+
+
+async def give_back_regularly() -> None:
+    """Until cancelled."""
+    while True:
+        await trio.sleep(GIVE_BACK_S)
+        await trio.to_thread.run_sync(give_back_free_pages)
 
 
 @attrs.frozen

@@ -3,6 +3,7 @@ system without Linux's own calls: `RWF_NOWAIT` and `fdatasync` are taken away be
 
 from __future__ import annotations
 
+import ctypes
 import json
 import logging
 import os
@@ -316,6 +317,26 @@ def test_a_second_sigterm_ends_the_grace_of_a_peer_that_does_not_read(server_fol
         server.terminate()
         assert server.wait_exit() == 0
     assert (server_folder.data_dir / CLEAN_SHUTDOWN_FILE).exists()
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="needs the GNU C library")
+def test_the_threads_of_a_server_have_no_arenas_of_their_own(tmp_path: Path) -> None:
+    """Each would keep what its busiest moment took, half a MiB. Most of the 64 MiB of addresses of an arena have no rights."""
+    with ServerFolder(tmp_path) as folder:
+        server = folder.start()
+        with WireClient.connect(server.address) as client:
+            client.create_topic("topic")
+            for number in range(20):
+                client.produce("topic", 0, batch(value=b"%d" % number))
+        maps = [line.split() for line in Path(f"/proc/{server.pid}/maps").read_text().splitlines()]
+        assert len(list(Path(f"/proc/{server.pid}/task").iterdir())) > 1, "none works beside the first thread"
+    unused = [addresses for addresses, rights, *_ in maps if rights == "---p"]
+    assert max(size_of(each) for each in unused) < 1_000_000
+
+
+def size_of(addresses: str) -> int:
+    first, behind = addresses.split("-")
+    return int(behind, 16) - int(first, 16)
 
 
 def test_an_insecure_listener_is_said_to_be_that_once(server_folder: ServerFolder) -> None:

@@ -162,6 +162,7 @@ def command(
         )
         from ...server.service.log_lines import configure_logging
         from ...server.service.service import Service
+        from ...server.system.allocator import use_one_arena
         from ...server.system.open_files import check_open_files
         from ...server.system.supervisor import Supervisor
         from .terminal.progress import StartBar
@@ -212,6 +213,7 @@ def command(
         if console is None
         else _console(console, config, state_dir, control_token_file, allow_changes=console_allow_changes)
     )
+    use_one_arena()
     _forget_generated_source()
     gc.freeze()
     if "max_connections" not in settings:
