@@ -79,7 +79,7 @@ class Service:
             nursery.start_soon(task)
         await self.supervisor.tell_surely("READY=1", status_of(addresses))
         nursery.start_soon(feed_watchdog, self.supervisor, broker)
-        nursery.start_soon(give_back_regularly)
+        nursery.start_soon(give_pages_back, broker)
         of_files: list[Part] = [partial(tls_part, broker, listeners), partial(security_part, broker)]
         nursery.start_soon(WatchedFiles(broker, of_files).run)
         parts = [*of_files, *self.parts]
@@ -101,11 +101,14 @@ LOGGER: Final = logging.getLogger(__name__)
 GIVE_BACK_S: Final = 300.0
 
 
-async def give_back_regularly() -> None:
-    """Until cancelled."""
-    while True:
+async def give_pages_back(broker: Broker) -> None:
+    """Free pages, every `GIVE_BACK_S`, until cancelled."""
+
+    async def step() -> None:
         await trio.sleep(GIVE_BACK_S)
         await trio.to_thread.run_sync(give_back_free_pages)
+
+    await broker.disk.errors.repeat("free-pages", step)
 
 
 @attrs.frozen

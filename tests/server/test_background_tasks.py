@@ -298,7 +298,9 @@ ELSEWHERE: Final = {
     "maintenance": "test_a_job_that_fails_is_done_again",
     "partition": "partition/test_partition.py",
     "coordinator-load": "test_background_loads.py",
-    **dict.fromkeys(("audit-log", "file-closer", "watched-files", "watchdog"), "test_a_step_that_fails_is_done_again"),
+    **dict.fromkeys(
+        ("audit-log", "file-closer", "free-pages", "watched-files", "watchdog"), "test_a_step_that_fails_is_done_again"
+    ),
 }
 """Tasks that are about one thing each."""
 

@@ -13,7 +13,6 @@ import attrs
 
 from tests.soak.sampling import MIB, Sample
 
-HOUR_S: Final = 3600.0
 WINDOW_S: Final = 300.0
 """A level is the median of so many seconds."""
 MOST: Final = 12
@@ -34,11 +33,14 @@ class Holding:
 
 
 def load_holdings(folder: Path) -> dict[int, list[Holding]]:
-    """By the number of the life, from 0."""
-    return {
-        int(path.stem.removeprefix("memory-")): [Holding(**json.loads(line)) for line in path.read_text().splitlines()]
-        for path in folder.glob("memory-*.txt")
-    }
+    """By the number of the life, from 0. A line that a kill cut off is left out."""
+    return {int(path.stem.removeprefix("memory-")): list(_holdings(path)) for path in folder.glob("memory-*.txt")}
+
+
+def _holdings(path: Path) -> Iterator[Holding]:
+    for line in path.read_text().splitlines(keepends=True):
+        if line.endswith("\n"):
+            yield Holding(**json.loads(line))
 
 
 def growth(holdings: Sequence[Holding], samples: Sequence[Sample], from_s: float) -> list[str]:

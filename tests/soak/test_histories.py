@@ -243,6 +243,8 @@ def test_a_watched_server_says_who_holds_its_memory(tmp_path: Path, trace: str) 
         told.unlink(missing_ok=True)  # what was noted before
         while not told.exists() or len(told.read_text().splitlines()) < 2:
             assert server.process.poll() is None, server.stderr()
+    with told.open("a") as file:
+        file.write('{"age_s": 1.0, "he')  # as a kill may leave it
     last = load_holdings(tmp_path)[0][-1]
     python = {"python held", "python used"} if trace == "0" else set()  # Python does not tell while it traces
     assert {each for each in HELD if last.held.get(each)} >= {"anonymous", "programs", "c held", "c used", *python}
