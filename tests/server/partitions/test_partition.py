@@ -370,6 +370,7 @@ async def test_a_flush_that_finds_its_topic_deleted_is_not_tried_again(
 
         async with held(fs.hold("sync", ".log"), broker.writer.append, PARTITION, value("b" * 80)):
             await broker.topics.delete(PARTITION.topic)
+        await until(lambda: not broker.disk.files._leases)  # the flush is over
         await trio.testing.wait_all_tasks_blocked()
     assert caplog.messages == []
 
