@@ -1,4 +1,4 @@
-"""Who holds a server's memory: what `watched_server.py` noted in each life, as a table of growth and as a picture."""
+"""Who holds a server's memory: what `watched_server.py` noted in each life, as a table of growth."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server holds, every few seconds: memory, descriptors, threads, tasks, segments, bytes on disk, records.
+"""Figures of a server, every few seconds: memory, descriptors, threads, tasks, segments, bytes on disk, records.
 
 Memory is of the process alone, from `/proc`: `pss` counts shared pages by their part, `private` not at all, `rss` in full.
 """

@@ -2,7 +2,7 @@
 
 Run by path with `triolog`'s arguments. Every `SOAK_EVERY_S` seconds (30) it appends a line of JSON to the file that
 `SOAK_MEMORY` names. With `SOAK_TRACE=1`, `tracemalloc` says which folder of the product each object is from, and the server is
-half as fast.
+slower.
 
 All figures are bytes but the counts of objects. Linux with the GNU C library, and CPython, whose statistics these are.
 """
