@@ -415,6 +415,10 @@ class AuditLog:
             return
         try:
             await self._disk.call(_append, self.path, b"".join(lines))
+        except trio.Cancelled:  # before its thread began
+            self._lines[:0] = lines
+            self._waiting_bytes += sum(map(len, lines))
+            raise
         except OSError as exc:
             self._lose(len(lines), exc.strerror or str(exc))
 

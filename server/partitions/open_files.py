@@ -40,8 +40,7 @@ class OpenFiles:
     """Calls a function in a thread."""
     errors: TaskErrors = attrs.field(factory=TaskErrors)
     _to_close: list[int] = attrs.field(factory=list)
-    _released: list[FileHandle] = attrs.field(factory=list)
-    """Files to be closed when the last lease on them goes."""
+    """Only the thread that closes them takes them out: a task that is cancelled before its thread begins leaves them there."""
     _closing: trio.Event = attrs.field(factory=trio.Event)
     _closers: int = 0
     _none_closes: trio.Event = attrs.field(factory=trio.Event)
@@ -60,8 +59,8 @@ class OpenFiles:
         finally:
             for file in files:
                 file.leases -= 1
-            if self._released:
-                self._close_released()
+                if file.is_released:
+                    self._close_released(file)
             self._leases -= 1
             if not self._leases:
                 self._idle.set()
@@ -84,27 +83,29 @@ class OpenFiles:
         """Map an index. Raises OSError."""
         await self._close_backlog()
         view: Bytes = await self.hop(operation.run, self.fs)
-        if operation.mapped.buffer is None:  # of readers that came at once the first one's map is kept, and counts
-            self._close_soon(self.budget.admit(operation.mapped))
+        mapped = operation.mapped
+        if mapped.buffer is None and not mapped.file.is_released:  # of readers that came at once the first one's map is kept
+            self._close_soon(self.budget.admit(mapped))
         return view
 
     def release(self, files: Sequence[FileHandle], indexes: Sequence[AbstractIndex]) -> None:
-        """Close files and drop maps that nobody will work on again. A read that still runs keeps its file till it ends."""
+        """Close files and drop maps for good; the files of `indexes` are among them. A read that still runs, or begins later,
+        keeps its file till it ends."""
         for index in indexes:
+            index.file.is_released = True
             index.buffer = None
             self.budget.forget(index)
         for file in files:
-            if file.leases:
-                self._released.append(file)
-                continue
-            self.budget.forget(file)
-            if file.fd is not None:
-                self._close_soon([file.fd])
-                file.fd = None
+            file.is_released = True
+            self._close_released(file)
 
-    def _close_released(self) -> None:
-        released, self._released = self._released, []
-        self.release(released, [])
+    def _close_released(self, file: FileHandle) -> None:
+        if file.leases:
+            return
+        self.budget.forget(file)
+        if file.fd is not None:
+            self._close_soon([file.fd])
+            file.fd = None
 
     def _close_soon(self, fds: Sequence[int]) -> None:
         if fds:
@@ -141,21 +142,23 @@ class OpenFiles:
             await self._none_closes.wait()
 
     async def _close_waiting(self) -> None:
-        fds, self._to_close = self._to_close, []
-        if fds:
+        if self._to_close:
             self._closers += 1
             try:
-                await self.hop(_close_each, self.fs, fds)
+                await self.hop(_close_each, self.fs, self._to_close)
             finally:
                 self._closers -= 1
                 if not self._closers:
                     self._none_closes.set()
 
 
-def _close_each(fs: FileSystem, fds: Sequence[int]) -> None:
-    for fd in fds:
-        with contextlib.suppress(OSError):
-            fs.close(fd)
+def _close_each(fs: FileSystem, fds: list[int]) -> None:
+    """Beside other threads that do the same: each takes what the others have not."""
+    with contextlib.suppress(IndexError):
+        while True:
+            fd = fds.pop()
+            with contextlib.suppress(OSError):
+                fs.close(fd)
 
 
 Holder = FileHandle | Mapped

@@ -217,6 +217,8 @@ class FileHandle:
     """Reads and writes that rely on the descriptor right now; it is not closed before they are done."""
     used: bool = False
     """Set by whoever works on the file, cleared by the budget of descriptors when it looks for idle ones."""
+    is_released: bool = False
+    """The file is deleted, or soon will be: it stays open for those alone who read it."""
     cached_reads: bool = True
     """False once the mount refused RWF_NOWAIT."""
     failed_sync: int | None = None
@@ -275,6 +277,7 @@ class Mapped(Protocol):
     @property
     def path(self) -> str: ...
 
+    file: FileHandle
     buffer: Bytes | None
     used: bool
 

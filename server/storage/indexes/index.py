@@ -223,8 +223,8 @@ class AbstractIndex:
                 yield from self.compare(buffer)
             if self.is_distrusted:
                 buffer = self.behind_all * entries
-            if self.file is file:
-                # Otherwise the file was replaced meanwhile, and what it gets from now on does not show in this map.
+            if self.file is file and not file.is_released:
+                # Otherwise the file was replaced or deleted meanwhile: what it gets from now on does not show in this map.
                 self.buffer = buffer
         assert buffer is not None
         return buffer

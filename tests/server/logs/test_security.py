@@ -288,6 +288,18 @@ async def test_events_are_lines_in_their_order_written_when_the_broker_stops_at_
     assert found[0]["time"].endswith("Z")
 
 
+async def test_events_of_the_moment_at_which_the_broker_stops_are_written(tmp_path: Path) -> None:
+    """The task has been told of them, and is cancelled before it writes them."""
+    async with audited(tmp_path) as (broker, _):
+        audit = AuditLog(str(tmp_path / "other.jsonl"), broker.disk, broker.now_ms)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(audit.run)
+            await trio.testing.wait_all_tasks_blocked()
+            audit.note("last")
+            nursery.cancel_scope.cancel()
+    assert [each["event"] for each in events(tmp_path / "other.jsonl")] == ["last"]
+
+
 async def test_a_file_that_was_moved_away_is_made_again_or_its_events_are_counted_as_lost(tmp_path: Path) -> None:
     async with audited(tmp_path) as (broker, file):
         audit = broker.security.audit

@@ -263,6 +263,48 @@ async def test_a_released_file_is_closed_when_the_last_lease_goes(tmp_path: Path
         assert answers == [b"0123456789"]
 
 
+@pytest.mark.parametrize("operation", ["map", "open"])
+async def test_a_released_file_that_is_read_later_is_open_as_long_as_that_takes(
+    tmp_path: Path, disk: Disk, fs: GateFileSystem, operation: str
+) -> None:
+    """By readers of an older snapshot, one of which began before and one begins after."""
+    path = tmp_path / "0.index"
+    path.write_bytes(bytes(8))
+    index = OffsetIndex(str(path), 0, 8)
+    file, indexes = (index.file, [index]) if operation == "map" else (FileHandle(path=str(path)), [])
+
+    async def read() -> None:
+        assert bytes(await disk.read(index.mapped(1) if operation == "map" else reading(file))) == bytes(8)
+
+    async with held(fs.hold(operation), read):
+        disk.files.release([file], indexes)
+    await read()
+    assert (index.buffer, file.fd, disk.budget.held) == (None, None, 0)
+    await until(lambda: fs.open_paths == [])
+
+
+@pytest.mark.parametrize("who", ["the closer", "an opener"])
+async def test_what_somebody_who_is_cancelled_was_to_close_is_closed_all_the_same(
+    tmp_path: Path, fs: GateFileSystem, who: str
+) -> None:
+    """While it waits for a thread."""
+    disk, busy = Disk(fs, DescriptorBudget(100)), stored(tmp_path / "busy.log")
+    disk._threads.total_tokens = 1
+    gone = [stored(tmp_path / f"{number}.log") for number in range(CLOSE_BACKLOG + 1)]
+    for file in gone:
+        await disk.drive(reading(file))
+    async with held(fs.hold("open", busy.path), disk.drive, reading(busy)), trio.open_nursery() as nursery:
+        disk.files.release(gone, [])
+        if who == "the closer":
+            nursery.start_soon(disk.files.run_closer)
+        else:
+            nursery.start_soon(disk.drive, reading(stored(tmp_path / "another.log")))
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    await disk.files.close_all()
+    assert fs.open_paths == []
+
+
 async def test_closing_all_waits_for_what_runs(tmp_path: Path, disk: Disk, fs: GateFileSystem) -> None:
     file = writable(tmp_path / "log")
     async with held(fs.hold("write"), disk.run, [Write(file, 0, [b"x"]), Sync(file)], [file]) as nursery:
