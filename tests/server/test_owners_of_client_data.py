@@ -84,7 +84,7 @@ NOT_KEPT: Final = {
         NativeSession._expiring""",
     "one small entry for each topic, partition, file or disk that exists": """
         Cleaner.clean_up_to Cleaner.uncleanable Cleaner._failures Cleaner._deaths Cleaner._written Scrub._told
-        OffsetsTopic._loaded TransactionalIds._unreadable DescriptorBudget._holders OpenFiles._to_close OpenFiles._released
+        OffsetsTopic._loaded TransactionalIds._unreadable DescriptorBudget._holders OpenFiles._to_close
         Rooms._rooms DiskGuard.spaces GapPasses._passed GapPasses._refused LogDirectories.live LogDirectories.failed
         LogDirectories.stray LogDirectories._locked LogDirectories._writing_checkpoints
         Disk._lanes Topics.entries LogManager._unclean LogOpener._written_back TopicChanges.doomed Topics.half_deleted
