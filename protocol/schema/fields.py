@@ -101,11 +101,6 @@ class Field:
     tag: int | None
     make_default: Callable[[], Any]
 
-    @property
-    def fixed_format(self) -> str:
-        """struct's letter of a mere number; empty for everything else."""
-        return self.element.format if isinstance(self.element, Primitive) and not self.is_array else ""
-
 
 def wire(
     kind: Element | Entity | list[Any],

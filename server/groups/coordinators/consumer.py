@@ -43,11 +43,6 @@ class ConsumerCoordinator(AssignedCoordinator[ConsumerGroups, HeartbeatAnswer, A
 
     # ---- conversion ------------------------------------------------------------------------------------------------------
 
-    def is_mixed(self, group: str) -> bool:
-        """Return whether members of the group use the classic protocol."""
-        found = self._groups.find(group)
-        return found is not None and any(member.is_classic for member in found.members.values())
-
     def _plan(self, request: ConsumerHeartbeat) -> Plan[ConsumerGroup]:
         classic = self._convertible(request.group_id)
         if classic is not None and request.is_joining:

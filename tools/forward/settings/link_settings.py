@@ -20,7 +20,6 @@ import attrs
 
 from ....protocol.errors import RequestError
 from ....protocol.limits import KIB, MIB
-from ....protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ....server.config.key import ConfigKey, bool_key, described, enum_key, int_key, keys_of, parsed_key, text
 from ....server.storage.disk.paths import check_topic_name, is_internal
 from ...client.procedures.topics import EARLIEST, LATEST, AtTime
@@ -277,11 +276,6 @@ class LinkSettings:
             raise SettingsError(f"link {self.name}: nothing to forward. Set topics or topic_pattern")
         if self.dead_letter_topic is not None and self.dead_letter_topic in self.topics and self.target == "{topic}":
             raise SettingsError(f"link {self.name}: dead_letter_topic {self.dead_letter_topic} is a topic that it forwards")
-
-    @property
-    def starts_at(self) -> str:
-        """As `status` shows it."""
-        return {EARLIEST_TIMESTAMP: "earliest", LATEST_TIMESTAMP: "latest"}.get(self.start.timestamp, str(self.start.timestamp))
 
 
 LINK_KEYS: Final[Mapping[str, ConfigKey]] = keys_of(LinkSettings)
