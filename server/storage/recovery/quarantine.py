@@ -32,7 +32,7 @@ from ..disk.paths import CORRUPT_MARK, INDEX_SUFFIXES, LOG_SUFFIX, TEMPORARY_SUF
 from ..errors import SegmentOffsetOverflowError
 from ..log.gaps import NO_FILE, OffsetGap, gaps_within, merge_gaps, read_gaps, write_gaps
 from .rebuild import SegmentRebuild
-from .salvage import STAMP_BYTES, Damage, is_zeros
+from .salvage import STAMP_BYTES, Damage, begins_with_batch, is_zeros
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -101,12 +101,13 @@ def delete_oldest_tails(fs: FileSystem, directory: str, gaps: Iterable[OffsetGap
     """Delete what was kept of torn appends, but the newest MOST_TAILS files; answers their names.
 
     A device that loses power again and again must not fill up with them. What was damaged below a recovery point is named by
-    a gap and stays.
+    a gap and stays. So do whole segments of a log that ended before its log start offset: they begin with a good batch.
     """
     named = {gap.file for gap in gaps}
     tails = [name for name in fs.list_directory(directory) if CORRUPT_MARK in name and name not in named]
     if len(tails) <= MOST_TAILS:
         return []
+    tails = [name for name in tails if not begins_with_batch(fs, f"{directory}/{name}")]
     tails.sort(key=lambda name: (fs.modified_ms(f"{directory}/{name}"), name))
     oldest = tails[:-MOST_TAILS]
     for name in oldest:

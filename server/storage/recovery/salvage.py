@@ -86,6 +86,13 @@ class LogWindow:
             return False
         return self.crc(position, size) == crc
 
+    def good_header(self, position: int) -> BatchHeader | None:
+        """Return the header of a batch that starts there and carries its CRC; its offsets are not looked at."""
+        if self.end - position < RECORD_BATCH_OVERHEAD:
+            return None
+        header = parse_header(self.read(position, RECORD_BATCH_OVERHEAD))
+        return header if header.magic == MAGIC and self.carries_crc(position, header.size_bytes, header.crc) else None
+
 
 STAMP: Final = Struct(">qiib")
 """base_offset, batch_length, partition_leader_epoch, magic: what the CRC does not cover."""
@@ -191,6 +198,12 @@ def is_torn_tail(fs: FileSystem, path: str, position: int, end: int) -> bool:
         return True
     header = parse_header(data)
     return (header.magic == MAGIC and header.size_bytes > end - position) or is_zeros(fs, path, position, end)
+
+
+def begins_with_batch(fs: FileSystem, path: str) -> bool:
+    """Return whether a file begins with a batch that carries its CRC, whatever its offsets. Raises OSError."""
+    with opened(fs, path) as fd:
+        return LogWindow(fs, fd, fs.size(fd)).good_header(0) is not None
 
 
 def scan_batches(
@@ -354,7 +367,7 @@ class _Scan:
 
     def _restamped(self, position: int, size: int, header: BatchHeader) -> GoodBatch | Damage:
         """The batch there is whole; are its first 17 bytes, and if not, what were they?"""
-        following = self._good_header(position + size)
+        following = self.window.good_header(position + size)
         if self.lost_bytes >= RECORD_BATCH_OVERHEAD and not self._may_stand_behind_a_loss(header, following):
             return self._lost(
                 position, size, f"offset {header.base_offset} is impossible after {self.lost_bytes} damaged bytes"
@@ -433,7 +446,7 @@ class _Scan:
                 return self._after_damaged_length(position, header)
         if believed:
             claimed = min(position + header.size_bytes, self.end)
-            if position + header.size_bytes == self.end or self._good_header(claimed) is not None:
+            if position + header.size_bytes == self.end or self.window.good_header(claimed) is not None:
                 return claimed
         resumed = self._search(position + 1, claimed, header.next_offset if believed else None)
         chain = self._find_chain(position + RECORD_BATCH_OVERHEAD, resumed, position + header.size_bytes) if believed else None
@@ -537,13 +550,6 @@ class _Scan:
             and self.expected <= header.base_offset
             and header.next_offset <= self.limit
         )
-
-    def _good_header(self, position: int) -> BatchHeader | None:
-        """The header of a batch that starts there and carries its CRC; its offsets are not looked at."""
-        if self.end - position < RECORD_BATCH_OVERHEAD:
-            return None
-        header = parse_header(self.window.read(position, RECORD_BATCH_OVERHEAD))
-        return header if header.magic == MAGIC and self.window.carries_crc(position, header.size_bytes, header.crc) else None
 
 
 def _differs_in_a_bit(one: int, other: int) -> bool:

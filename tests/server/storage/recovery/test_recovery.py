@@ -20,6 +20,7 @@ from triolog.server.storage.log.gaps import FILE_NAME as GAPS_FILE
 from triolog.server.storage.log.gaps import NO_FILE, OffsetGap
 from triolog.server.storage.log.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
 from triolog.server.storage.recovery.load import load_files
+from triolog.server.storage.recovery.quarantine import MOST_TAILS
 
 from tests.server.offline.test_verify import flip
 from tests.support.counts import counts, draws
@@ -64,14 +65,21 @@ def test_a_log_whose_files_were_deleted_starts_at_its_log_start_offset(tmp_path:
     assert again.log.log_start_offset == start, "at least the first base offset"
 
 
-def test_a_log_that_ends_before_its_log_start_goes_on_empty_from_there_and_keeps_what_it_had(tmp_path: Path) -> None:
-    """One flipped bit in log-start-offset-checkpoint must not delete a log."""
-    driven = log_of(tmp_path, 25)
+@pytest.mark.parametrize("was_clean", [True, False])
+def test_a_log_that_ends_before_its_log_start_goes_on_empty_from_there_and_keeps_what_it_had(
+    tmp_path: Path, was_clean: bool
+) -> None:
+    """One flipped bit in log-start-offset-checkpoint must not delete a log, not even one of many segments."""
+    driven = log_of(tmp_path, 200)
     driven.close()
     before = [path.read_bytes() for path in sorted(tmp_path.glob("*.log"))]
-    again = driven.reopen(was_clean=True, log_start_offset=100)
-    assert (again.log.log_start_offset, again.log.log_end_offset, again.offsets()) == (100, 100, [])
-    assert again.append(batch()).base_offset == 100
+    assert len(before) > MOST_TAILS
+    again = driven.reopen(was_clean=was_clean, log_start_offset=1000)
+    assert (again.log.log_start_offset, again.log.log_end_offset, again.offsets()) == (1000, 1000, [])
+    assert again.append(batch()).base_offset == 1000
+    again.close()
+    again = again.reopen(was_clean=False, recovery_point=1000, log_start_offset=1000)
+    assert again.offsets() == [1000]
     assert [path.read_bytes() for path in sorted(tmp_path.rglob("*.log.corrupt-0"))] == before
 
 
