@@ -11,7 +11,7 @@ import trio
 from triolog.protocol.errors import ErrorCode
 from triolog.protocol.types import TopicPartition
 
-from tests.simulation.clients.readers import fetch
+from tests.simulation.clients.readers import fetch, log_start
 from tests.support.kafka_wire import ask
 
 from ..groups.events import Commits, Committed, Dismissed, Heard, LetsGo, Resumes, TakesPlace, Told
@@ -190,6 +190,13 @@ class GroupMember(Member):
             self.owned[where] = position + 1
             self.uncommitted.add(where)
             return True
+        if fetched is not None and fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            """The records were older than the retention time when they came: their producer's clock was in 1970."""
+            start = await log_start(self.kafka, where)
+            if start is not None:
+                self.owned[where] = start
+                self.world.add(Moved(**self.now(), partition=where, position=start, is_start=True))
+            return False
         if fetched is None or fetched.error_code or fetched.next_position == position:
             return False
         self.owned[where] = fetched.next_position

@@ -14,7 +14,7 @@ from triolog.protocol.errors import ErrorCode, TriologError
 from triolog.protocol.kafka.messages.records import FetchAbortedTransaction
 from triolog.protocol.records.batch import RECORD_BATCH_OVERHEAD, check_batch, iter_batches, parse_header
 from triolog.protocol.records.record import iter_records
-from triolog.protocol.types import Record, TopicPartition
+from triolog.protocol.types import EARLIEST_TIMESTAMP, Record, TopicPartition
 from triolog.server.listeners.kafka.door import NO_TOPIC_ID
 from triolog.tools.client.admin import Admin
 from triolog.tools.client.connection import Client
@@ -28,6 +28,7 @@ from tests.support.kafka_wire import ask
 
 OFFSET_DELETE_VERSION: Final = 0
 DELETE_GROUPS_VERSION: Final = 2
+LIST_OFFSETS_VERSION: Final = 6
 
 
 @attrs.define(eq=False)
@@ -240,6 +241,16 @@ async def fetch(
         return None
     records, markers, next_position = _read(data, position, found.aborted_transactions or ())
     return Fetched(0, records, markers, next_position, len(data))
+
+
+async def log_start(kafka: Caller, where: TopicPartition) -> int | None:
+    """None: no answer."""
+    part = {"partition_index": where.partition, "timestamp": EARLIEST_TIMESTAMP}
+    topics = [{"name": where.topic, "partitions": [part]}]
+    answer = await kafka.call(ask("ListOffsets", replica_id=-1, isolation_level=0, topics=topics), LIST_OFFSETS_VERSION)
+    if answer is None or answer.topics[0].partitions[0].error_code:
+        return None
+    return int(answer.topics[0].partitions[0].offset)
 
 
 def _read(

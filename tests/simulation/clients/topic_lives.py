@@ -13,14 +13,14 @@ from typing import Any, ClassVar, Final, NamedTuple
 import attrs
 import trio
 from triolog.protocol.errors import ErrorCode, RequestError, TriologError
-from triolog.protocol.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+from triolog.protocol.types import LATEST_TIMESTAMP, TopicPartition
 from triolog.server.listeners.kafka.door import NO_TOPIC_ID
 from triolog.tools.client.admin import Admin
 
 from tests.simulation.clients.inhabitant import KafkaConnection, KafkaInhabitant, Surroundings
 from tests.simulation.clients.kafka_transactions import KafkaMover
 from tests.simulation.clients.producers import PATIENCE_S, PRODUCE_BY_ID_VERSION, KafkaProducer
-from tests.simulation.clients.readers import Native, fetch
+from tests.simulation.clients.readers import Native, fetch, log_start
 from tests.simulation.clients.transactions import with_key
 from tests.simulation.history import (
     Configured,
@@ -247,13 +247,9 @@ class Visitor(KafkaInhabitant):
     async def _go_to_start(self, life: Life, where: TopicPartition) -> None:
         """The answer names the topic, so it counts if the topic had the same id before and afterwards."""
         if await self._is_still(life):
-            part = {"partition_index": where.partition, "timestamp": EARLIEST_TIMESTAMP}
-            topics = [{"name": LIVING, "partitions": [part]}]
-            answer = await self.kafka.call(ask("ListOffsets", replica_id=-1, isolation_level=0, topics=topics), 6)
-            if answer is None or answer.topics[0].partitions[0].error_code:
-                return
-            if await self._is_still(life):
-                self._go_to(where, answer.topics[0].partitions[0].offset, is_start=True)
+            start = await log_start(self.kafka, where)
+            if start is not None and await self._is_still(life):
+                self._go_to(where, start, is_start=True)
 
     async def _is_still(self, life: Life) -> bool:
         found = await look_up(self.world, self.kafka, self.now)
