@@ -129,8 +129,10 @@ def watch(path: Path, every_s: float, *, with_trace: bool) -> None:
 def main() -> int:
     if with_trace := os.environ.get("SOAK_TRACE") == "1":
         tracemalloc.start()
+    from triolog.server.system.allocator import use_one_arena
     from triolog.tools.cli import run
 
+    use_one_arena()  # before there is a thread: `malloc_trim` gives nothing back of the end of another arena
     where, every_s = Path(os.environ["SOAK_MEMORY"]), float(os.environ.get("SOAK_EVERY_S", "30"))
     threading.Thread(target=watch, args=(where, every_s), kwargs={"with_trace": with_trace}, daemon=True).start()
     sys.argv[0] = "triolog"
