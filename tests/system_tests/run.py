@@ -1,8 +1,9 @@
-"""`python -m tests.system_tests.run KAFKA_SOURCES VERSION [--kafka] TEST...` runs system tests of Apache Kafka on this machine.
+"""`python -m tests.system_tests.run KAFKA_SOURCES VERSION [--kafka] [NAME=VALUE...] TEST...` runs system tests of Apache Kafka.
 
 `KAFKA_SOURCES` is a checkout of apache/kafka. Each TEST is as ducktape takes it, relative to it:
 `tests/kafkatest/tests/core/get_offset_shell_test.py`. VERSION is that of the jars from Maven, whose clients and tools the
-tests start: the release of the sources. With `--kafka` the server is that Apache Kafka instead of triolog.
+tests start: the release of the sources. With `--kafka` the server is that Apache Kafka instead of triolog. NAME=VALUE, such as
+`group_protocol=classic`, leaves out the other variants of each test that has one of this value.
 
 The tests start servers and clients on nodes, kill processes by name, and write below /mnt. So everything runs in namespaces of
 Linux of its own: without a network, with a /mnt and an /opt of its own, and each node with its own processes. This needs root,
@@ -12,6 +13,7 @@ unshare, nsenter, ip, a JDK, Maven and the packages ducktape and requests. It co
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -36,25 +38,45 @@ CLASSES: Final = {
     "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
     "kafka-reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
     "kafka-topics": "org.apache.kafka.tools.TopicCommand",
+    "kafka-verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
+    "kafka-verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
     "kafka-run-class": "",
 }
 """The class of each script of Kafka."""
 JAVA: Final = "java -Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 $KAFKA_OPTS"
 DUCKTAPE: Final = """
+import os
+
 import ducktape.mark
 from ducktape.command_line.main import main
+from kafkatest.services.kafka import KafkaService
 matrix = ducktape.mark.matrix
 
+only = dict(each.split("=") for each in os.environ["SYSTEM_TESTS_ONLY"].split())
+secure = ["SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+left_out = {"metadata_quorum": ["ZK"], "security_protocol": secure, "use_new_coordinator": [False]}
+
 def matrix_of_the_adapter(**values):
-    for name, left_out in (("metadata_quorum", {"ZK"}), ("security_protocol", {"SSL", "SASL_PLAINTEXT", "SASL_SSL"})):
-        if name in values:
-            values[name] = [each for each in values[name] if each not in left_out]
+    for name, kept in values.items():
+        kept = [each for each in kept if each not in left_out.get(name, ())]
+        values[name] = [each for each in kept if str(each) == only.get(name, str(each))] or kept
     return matrix(**values)
 
 ducktape.mark.matrix = matrix_of_the_adapter
+start, create_topic = KafkaService.__init__, KafkaService.create_topic
+
+def start_one(self, context, num_nodes, *arguments, **keywords):
+    start(self, context, 1, *arguments, **keywords)
+
+def create_topic_of_one(self, topic, *arguments, **keywords):
+    configs = {name: value for name, value in topic.get("configs", {}).items() if name != "min.insync.replicas"}
+    create_topic(self, {**topic, "replication-factor": 1, "configs": configs}, *arguments, **keywords)
+
+KafkaService.__init__, KafkaService.create_topic = start_one, create_topic_of_one
 main()
 """
-"""ducktape without the variants with ZooKeeper, which triolog has not, and with TLS or logins, which the adapter has not."""
+"""ducktape with one broker in each cluster, triolog or Kafka, and a replica of each partition. Without the variants with
+ZooKeeper or the old coordinator, which triolog has not, and with TLS or logins, which the adapter has not."""
 
 
 def main(arguments: list[str]) -> int:
@@ -69,11 +91,14 @@ def main(arguments: list[str]) -> int:
     begun = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     results = ROOT / "build" / "system_tests" / f"{'kafka' if is_kafka else 'triolog'}-{begun}"
     _prepare(is_kafka=is_kafka)
-    tests = [each if each.startswith("-") else str(Path(sources, each)) for each in rest if each != "--kafka"]
+    only = [each for each in rest if re.fullmatch(r"\w+=\w+", each)]
+    tests = [each if each.startswith("-") else str(Path(sources, each)) for each in rest if each not in ("--kafka", *only)]
     options = ["--cluster", "tests.system_tests.nodes.LocalCluster", "--results-root", str(results), "--max-parallel", "1"]
     path = os.pathsep.join([str(ROOT), str(Path(sources, "tests")), os.environ.get("PYTHONPATH", "")])
     return subprocess.call(
-        [sys.executable, "-c", DUCKTAPE, *options, *tests], env={**os.environ, "PYTHONPATH": path}, cwd=sources
+        [sys.executable, "-c", DUCKTAPE, *options, *tests],
+        env={**os.environ, "PYTHONPATH": path, "SYSTEM_TESTS_ONLY": " ".join(only)},
+        cwd=sources,
     )
 
 

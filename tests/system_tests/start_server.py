@@ -1,5 +1,5 @@
-"""A broker of the system tests: reads Kafka's properties, and is `triolog serve`. A controller, and each broker but the first
-one, only says that it has started: triolog is one server and needs no quorum.
+"""A broker of the system tests: reads Kafka's properties, and is `triolog serve`. A controller only says that it has started:
+triolog needs no quorum.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from triolog.server.config.broker_config import BROKER_KEYS
 from triolog.tools.cli.main import main
 
 STARTED: Final = "Kafka Server started"
-FIRST_NODE: Final = "1"
 FIXED: Final = frozenset({"data_dirs", "node_id", "kafka", "kafka_advertised", "sasl_enabled_mechanisms"})
 READY_FILE: Final = Path("/mnt/kafka/ready.json")
 
@@ -56,8 +55,7 @@ def announce(*, is_ready: bool = False) -> None:
 
 def run(path: str) -> None:
     properties = read_properties(path)
-    node = properties.get("node.id", properties.get("broker.id"))
-    if "broker" not in properties.get("process.roles", "broker") or node != FIRST_NODE:
+    if "broker" not in properties.get("process.roles", "broker"):
         announce(is_ready=True)
         signal.sigwait({signal.SIGTERM})
         return
