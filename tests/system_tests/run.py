@@ -65,8 +65,10 @@ def matrix_of_the_adapter(**values):
 ducktape.mark.matrix = matrix_of_the_adapter
 start, create_topic = KafkaService.__init__, KafkaService.create_topic
 
-def start_one(self, context, num_nodes, *arguments, **keywords):
-    start(self, context, 1, *arguments, **keywords)
+one = [["transaction.state.log.replication.factor", "1"], ["transaction.state.log.min.isr", "1"]]
+
+def start_one(self, context, num_nodes, *arguments, server_prop_overrides=None, **keywords):
+    start(self, context, 1, *arguments, server_prop_overrides=[*(server_prop_overrides or []), *one], **keywords)
 
 def create_topic_of_one(self, topic, *arguments, **keywords):
     configs = {name: value for name, value in topic.get("configs", {}).items() if name != "min.insync.replicas"}
