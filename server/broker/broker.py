@@ -137,7 +137,7 @@ class Broker:
             max_sessions=manager.config.group_share_max_share_sessions,
         )
         share_coordinator = coordinators.group_coordinator.share
-        share_coordinator.states, share_coordinator.on_gone = shares, shares.gone
+        share_coordinator.states = shares
         return cls(
             cluster_id=manager.log_directories.cluster_id,
             node_id=manager.log_directories.node_id,

@@ -2,7 +2,7 @@
 SharePartitionManager). `broker.share_fetches` gives records to members.
 
 The group coordinator decides who is a member of a group and which partitions it reads; here a member is a client with a share
-session.
+session, which continues when the member leaves the group: librdkafka leaves before it sends its last acknowledgements.
 """
 
 from __future__ import annotations
@@ -273,21 +273,9 @@ class SharePartitions:
         sessions = self.sessions_at(node)
         session = sessions.remove(group_id, member)
         if session is not None:
-            self._forget_unopened(sessions, session)
+            if group_id not in self._open_groups:
+                sessions.forget_group(group_id, session.connection)
             await self._release(session)
-
-    def gone(self, group_id: str, member: str) -> None:
-        """End the sessions of a member that is gone; its records are released without waiting."""
-        for sessions in self._sessions.values():
-            session = sessions.remove(group_id, member)
-            if session is not None:
-                self._forget_unopened(sessions, session)
-                self._soon(self._release, session)
-
-    def _forget_unopened(self, sessions: ShareSessions, session: ShareSession) -> None:
-        """A session has ended. Where its group has no partition open, the end of the connection has nothing to close."""
-        if session.group_id not in self._open_groups:
-            sessions.forget_group(session.group_id, session.connection)
 
     async def _release(self, session: ShareSession) -> None:
         held = [key for key in session.partitions if key not in session.moved]

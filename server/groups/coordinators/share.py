@@ -6,7 +6,7 @@ A name is a share group's until the group is deleted: it changes to no other kin
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar, Final
 
@@ -47,8 +47,6 @@ class ShareCoordinator(AssignedCoordinator[ShareGroups, HeartbeatAnswer, Assigne
 
     states: ShareStates | None = None
     """The keeper of share states. Without one no member can join."""
-    on_gone: Callable[[str, str], None] = lambda _group, _member: None
-    """Called with a group and a member that has left, or was taken out."""
     _claims: set[str] = attrs.field(factory=set)
     """Names that are about to be share groups."""
 
@@ -90,11 +88,6 @@ class ShareCoordinator(AssignedCoordinator[ShareGroups, HeartbeatAnswer, Assigne
         return self.states
 
     # ---- plans -----------------------------------------------------------------------------------------------------------
-
-    def _commit(self, plan: Plan[ShareGroup]) -> None:
-        super()._commit(plan)
-        for member_id in plan.base.members.keys() - plan.group.members.keys():
-            self.on_gone(plan.group.group_id, member_id)
 
     async def _settle_states(self, group: str) -> None:
         """Delete share states that are to go and make those that are missing. What fails is tried again with the next
