@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from .groups.events import CLASSIC, CONSUMERS, MIGRATING, SHARERS, STREAMS, DeadLetters, Dismissed, Returned, Told
+from .groups.events import CLASSIC, CONSUMERS, MIGRATING, SHARERS, STREAMS, Accepted, DeadLetters, Dismissed, Returned, Told
 from .groups.lives import TOPICS
 from .script import Step
 from .test_administration import restart
@@ -52,6 +52,13 @@ def had_at_last(group: str, **how: Any) -> dict[str, int]:
     stays, goes = lives(f"{group} 0", for_ms=9500, **how), Step(1500, f"{group} 1", "live", {"for_ms": 5500, "ends": "leave"})
     [told] = group_events([stays, goes], Told)
     return {event.who: len(event.partitions) for event in told if event.at_ms < 11_000 and event.partitions}
+
+
+def test_what_a_share_member_acknowledges_after_it_has_left_counts() -> None:
+    goes = [lives(f"{SHARERS} {number}", 500 + 100 * number, 600, ends="leave") for number in range(8)]
+    steps = [*sends("kafka 0", TOPICS[0], 20), *goes]
+    [accepted] = events(world(steps, topics=dict.fromkeys(TOPICS, SMALL), calm_s=5.0), Accepted)
+    assert {event.error for event in accepted} == {"NONE"}
 
 
 @pytest.mark.parametrize("after", [7, 10, 13, 16])

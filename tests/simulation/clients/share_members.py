@@ -74,7 +74,7 @@ class ShareMember(Member):
             return
         if self.rng.random() < 0.03 and not self.is_calm:
             await trio.sleep(SESSION_MS / 1000 + 1)
-        said = {where: list(each) for where in self.held if (each := dict(self._due(where)).items())}
+        said = self._all_due()
         is_renewal = any(kind == RENEW for each in said.values() for _, kind in each)
         if said and (is_renewal or self.rng.random() < 0.5):
             await self._acknowledge(said, is_renewal=is_renewal)
@@ -105,10 +105,18 @@ class ShareMember(Member):
         return True
 
     async def _leave(self) -> None:
+        """As Java's consumer does, or as librdkafka's: it leaves, and acknowledges after that."""
+        leaves_first = self.rng.random() < 0.5
+        if leaves_first:
+            await self._call(self._request("ShareGroupHeartbeat", member_epoch=LEAVES), HEARTBEAT_VERSION)
+            if self.session_epoch and (said := self._all_due()):
+                is_renewal = any(kind == RENEW for each in said.values() for _, kind in each)
+                await self._acknowledge(said, is_renewal=is_renewal)
         if self.session_epoch:
             self._session_ended()
             await self.kafka.call(self._request("ShareAcknowledge", share_session_epoch=FINAL), VERSION)
-        await self.kafka.call(self._request("ShareGroupHeartbeat", member_epoch=LEAVES), HEARTBEAT_VERSION)
+        if not leaves_first:
+            await self.kafka.call(self._request("ShareGroupHeartbeat", member_epoch=LEAVES), HEARTBEAT_VERSION)
 
     def _request(self, api: str, **fields: Any) -> Any:
         return ask(api, group_id=self.group, member_id=self.member_id, **fields)
@@ -128,6 +136,9 @@ class ShareMember(Member):
         await self.kafka.close()
         self.session_epoch = 0
         self.held.clear()
+
+    def _all_due(self) -> dict[TopicPartition, list[tuple[int, int]]]:
+        return {where: list(each) for where in self.held if (each := dict(self._due(where)).items())}
 
     def _due(self, where: TopicPartition) -> Iterator[tuple[int, int]]:
         """What is said of offsets now."""

@@ -6,7 +6,7 @@
 | given again | a record that was accepted, rejected or said to be none, and was given once more |
 | another record | a member was given another record than the log has at that offset, or none |
 | wrong count | a delivery count above the limit, or not above the one with which the record was given back |
-| broken lock | what a member says of records that it has for certain is refused because it has not |
+| broken lock | what a member says of records that it has for certain is refused because it has not, or has no session |
 | unconsumed | a record that the group never finished, although nothing goes wrong any more, and no damage is before it |
 | no dead letter | a record that was rejected, or given back for the last time, is not in the group's queue |
 | wrong dead letter | a record is in the queue that was accepted, or that nobody rejected, or as another record |
@@ -30,6 +30,7 @@ from . import events as e
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 ENDS: Final = (GAP, ACCEPT, REJECT)
+NOT_ITS_OWN: Final = ("INVALID_RECORD_STATE", "SHARE_SESSION_NOT_FOUND")
 
 Place = tuple[TopicPartition, int]
 
@@ -142,7 +143,7 @@ class _Share:
             self.maybe_done.difference_update(
                 (said.event.partition, offset) for offset, kind in said.event.said if kind in ENDS
             )
-            if event.error == "INVALID_RECORD_STATE" and said.locks and all(self.has(each, event.at_ms) for each in said.locks):
+            if event.error in NOT_ITS_OWN and said.locks and all(self.has(each, event.at_ms) for each in said.locks):
                 yield Anomaly("broken lock", f"{event.member} of {said.event.partition}: {said.event.said}")
         for offset, kind in said.event.said if event.is_kept else ():
             place, count = (said.event.partition, offset), said.counts[offset]
