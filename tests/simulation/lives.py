@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import attrs
+from triolog.protocol.types import TopicPartition
 
 LIVING: Final = "living"
 """The topic that is deleted and created again under its clients."""
@@ -19,6 +20,8 @@ class TopicLives:
     """Told of the name and the configuration of a life when somebody sees it for the first time."""
     config: Mapping[str, str] = attrs.field(factory=dict)
     """With which it is created next, or was created last."""
+    partitions: Sequence[TopicPartition] = ()
+    """Those of this life, until its deletion is answered."""
     _names: dict[bytes, str] = attrs.field(factory=dict)
 
     def name(self, topic_id: bytes) -> str:

@@ -477,6 +477,8 @@ class Losses:
             return
         actors = {where: each for where, each in self._actors(broker).items() if each.log.directory.startswith(directory)}
         self._synced |= {where: actor.log.recovery_point for where, actor in actors.items()}
+        # A topic whose deletion has begun: a start may find it again, with less in it.
+        going = [where for where in self.world.lives.partitions if where not in actors and not directory]
         since_ms = (trio.current_time() - at) * 1000
         self.world.add(
             Lost(
@@ -485,10 +487,10 @@ class Losses:
                 window_ms=None if is_starting else self._window_ms(),
                 synced=dict(self._synced),
                 oldest_ms={where: max(0.0, actor.statistics().unsynced_ms - since_ms) for where, actor in actors.items()},
-                partitions=tuple(actors),
+                partitions=(*actors, *going),
             )
         )
-        self._pending.update(actors)
+        self._pending.update(actors, going)
 
     def note_repair(self) -> None:
         """A repair records gaps where a torn write was: nobody was told of records there."""

@@ -48,6 +48,10 @@ class Life(NamedTuple):
     topic_id: bytes
     partitions: int
 
+    @property
+    def all_partitions(self) -> list[TopicPartition]:
+        return [TopicPartition(self.name, number) for number in range(self.partitions)]
+
 
 async def look_up(world: Surroundings, kafka: KafkaConnection, now: Callable[[], dict[str, Any]]) -> Life | None:
     """The topic; None: it does not exist, or nobody knows."""
@@ -84,7 +88,7 @@ class TopicOwner(Native):
             # It also exists for a moment while it is being deleted, and then no client finds it.
             create = partial(self._admin.create_topic, LIVING, partitions, config)
             await self._insist(create, ErrorCode.TOPIC_ALREADY_EXISTS)
-            self._life = await look_up(self.world, kafka, self.now)
+            self._live(await look_up(self.world, kafka, self.now))
             await trio.sleep(PAUSE_S)
         await kafka.close()
 
@@ -93,7 +97,7 @@ class TopicOwner(Native):
         if self._life is not None:
             await self._insist(lambda: self._admin.delete_topics(LIVING), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             self.world.add(Deleted(**self.now(), topic=self._life.name))
-            self._life = None
+            self._live(None)
         await self.begin(partitions, config)
 
     async def grow(self, more: int) -> None:
@@ -101,7 +105,11 @@ class TopicOwner(Native):
             return
         total = self._life.partitions + more
         await self._insist(lambda: self._admin.create_partitions(LIVING, total), ErrorCode.INVALID_PARTITIONS)
-        self._life = self._life._replace(partitions=total)
+        self._live(self._life._replace(partitions=total))
+
+    def _live(self, life: Life | None) -> None:
+        self._life = life
+        self.world.lives.partitions = () if life is None else life.all_partitions
 
     async def configure(self, config: Mapping[str, str]) -> None:
         if self._life is None:

@@ -12,6 +12,7 @@
 | wrong dead letter | a record is in the queue that was accepted, or that nobody rejected, or as another record |
 
 A member has a record for certain until its lock may have ended, it has begun to say something of it, or its session is over.
+What it says later may be kept without an effect, as in Kafka: everything before the start offset is done.
 """
 
 from __future__ import annotations
@@ -139,11 +140,12 @@ class _Share:
 
     def _answered(self, event: e.Accepted) -> Iterator[Anomaly]:
         said = self.said[event.member, event.number]
+        is_certain = bool(said.locks) and all(self.has(each, event.at_ms) for each in said.locks or ())
         if event.is_kept is False:
             self.maybe_done.difference_update(
                 (said.event.partition, offset) for offset, kind in said.event.said if kind in ENDS
             )
-            if event.error in NOT_ITS_OWN and said.locks and all(self.has(each, event.at_ms) for each in said.locks):
+            if event.error in NOT_ITS_OWN and is_certain:
                 yield Anomaly("broken lock", f"{event.member} of {said.event.partition}: {said.event.said}")
         for offset, kind in said.event.said if event.is_kept else ():
             place, count = (said.event.partition, offset), said.counts[offset]
@@ -152,7 +154,8 @@ class _Share:
                 lock = self.locks[place] = attrs.evolve(lock, until_ms=said.event.at_ms + self.config.lock_ms)
             elif kind in ENDS or (kind == RELEASE and count >= self.config.delivery_limit):
                 self.done_ms.setdefault(place, event.at_ms)
-                (self.given_up if kind in (REJECT, RELEASE) else self.accepted).add(place)
+                if is_certain:
+                    (self.given_up if kind in (REJECT, RELEASE) else self.accepted).add(place)
             elif kind == RELEASE:
                 self.given_back[place] = count, event.at_ms
 

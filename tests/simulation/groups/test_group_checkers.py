@@ -263,6 +263,7 @@ DELIVERIES: Final[list[Row]] = [
     ("wrong count", share(acquired("m", 5, count=3), *says("m", 6, ACCEPT))),
     ("broken lock", share(FIRST, *says("m", 6, ACCEPT, **REFUSED), acquired("n", 80, count=2), *says("n", 81, ACCEPT))),
     ("", share(FIRST, *says("m", 60, ACCEPT, **REFUSED), acquired("n", 80, count=2), *says("n", 81, ACCEPT))),
+    ("broken lock", share(FIRST, *says("m", 6, ACCEPT, is_kept=False, error="SHARE_SESSION_NOT_FOUND"), *AGAIN)),
     ("unconsumed", share()),
     ("unconsumed", share(FIRST)),
     ("", share(FIRST, acquired("n", 60, count=2))),
@@ -274,6 +275,9 @@ DELIVERIES: Final[list[Row]] = [
     ("no dead letter", share(acquired("m", 5, count=2), *says("m", 6, RELEASE), queue())),
     ("", share(acquired("m", 5, count=2), *says("m", 6, RELEASE), queue(False))),
     ("wrong dead letter", share(FIRST, *says("m", 6, ACCEPT), queue(False))),
+    # kept without an effect, as its lock had ended
+    ("", share(FIRST, *says("m", 60, ACCEPT), queue(False))),
+    ("", share(FIRST, *says("m", 60, REJECT), queue())),
     ("wrong dead letter", share(FIRST, acquired("n", 60, count=2), queue(True))),
     ("wrong dead letter", share(FIRST, *says("m", 6, REJECT), queue(True, record="b"))),
     # a share group does not pass damage that it was told of
