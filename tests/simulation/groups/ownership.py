@@ -86,8 +86,9 @@ class _Group:
         self.told.append((at_ms, epoch))
 
     def maybe_begin_anew(self, at_ms: int) -> None:
-        """A group that has neither members nor offsets is forgotten, and its generations, or epochs, are counted anew."""
-        if not self.has_offsets and all(member.until_ms <= at_ms for member in self.members.values()):
+        """A group that has neither members nor offsets is forgotten, and its generations, or epochs, are counted anew. Who
+        leaves lets go of everything, and may not be one any more."""
+        if not self.has_offsets and all(member.until_ms <= at_ms or not member.held for member in self.members.values()):
             self.told.clear()
             self.of_generation.clear()
             self.assigned.clear()

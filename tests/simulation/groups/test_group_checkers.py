@@ -174,6 +174,8 @@ ENDS_AT_2: Final = [
 Row = tuple[str, list[Event]]
 """Kinds of anomalies, and a history."""
 
+ALONE: Final = [assigns(P, Q), told("a", 1, P, group=e.CLASSIC)]
+THEN_ANOTHER: Final = [assigns(Q, P), told("b", 3, P, group=e.CLASSIC)]
 MEMBERS: Final[list[Row]] = [
     ("", [told("a", 1, P), told("b", 2, Q)]),
     ("owned twice", [told("a", 1, P), told("b", 2, P)]),
@@ -188,6 +190,9 @@ MEMBERS: Final[list[Row]] = [
         [assigns(P, P), *(told(each, at, P, until_ms=at + 1, group=e.CLASSIC) for each, at in (("a", 1), ("b", 5)))],
     ),
     ("", [assigns(P, Q), told("a", 1, P, group=e.CLASSIC), told("b", 1, Q, group=e.CLASSIC)]),
+    # it has left, and the group, which had no offsets, was forgotten
+    ("", [*ALONE, e.LetsGo(**of("a", 2, group=e.CLASSIC), partitions=(P,)), *THEN_ANOTHER]),
+    ("owned twice", [*ALONE, *THEN_ANOTHER]),
     ("another assignment", [assigns(P, Q), told("a", 1, Q, group=e.CLASSIC)]),
     ("forgotten member", [heard("a", 1, until_ms=5), dismissed(4)]),
     ("", [heard("a", 1, until_ms=5), dismissed(6)]),
