@@ -54,6 +54,9 @@ from .transaction_states import IDLE_STATES, concurrent_error, is_epoch_exhauste
 
 ID_BYTES: Final = 1_500
 PARTITION_BYTES: Final = 400
+RETURN_MS: Final = 10_000
+"""How long a start lets producers finish transactions whose timeouts have ended meanwhile. Kafka looks for those every 10 s
+(transaction.abort.timed.out.transaction.cleanup.interval.ms), for the first time 10 s after the start."""
 """A partition of a transaction, here and where it is marked, without the topic's name."""
 
 
@@ -145,11 +148,12 @@ class TransactionalIds:
         return await self._topic.replay_newest(topic_partition, decode_transaction_key, decode_transaction_value)
 
     def _left_s(self, value: TransactionLogValue) -> float:
-        """Return the rest of an open transaction's timeout in seconds; it is between 0 and the timeout, however the clock was
-        set meanwhile. Transactions in other states are due at once."""
+        """Return the rest of an open transaction's timeout in seconds, at least RETURN_MS: its producer, which was cut off, may
+        be about to commit. It is never more than the timeout, however the clock was set meanwhile. Transactions in other states
+        are due at once."""
         if value.state is not TransactionState.ONGOING:
             return 0.0
-        return min(max(0, value.start_ms + value.timeout_ms - self._now_ms()), value.timeout_ms) / 1000
+        return min(max(RETURN_MS, value.start_ms + value.timeout_ms - self._now_ms()), value.timeout_ms) / 1000
 
     @property
     def _account(self) -> Account:

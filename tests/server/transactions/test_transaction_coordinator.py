@@ -294,26 +294,41 @@ async def test_a_wall_clock_that_is_set_does_not_end_a_transaction(fast_path: Pa
         assert await committed_values(broker, PARTITION) == ["a"]
 
 
-async def test_a_restart_does_not_lengthen_a_timeout(fast_path: Path, clock: Clock, mock_clock: MockClock) -> None:
+async def test_a_restart_leaves_a_timeout_and_ten_seconds_at_least(
+    fast_path: Path, clock: Clock, mock_clock: MockClock
+) -> None:
     async with two_partitions(fast_path, clock=clock) as broker:
         for name in ("a", "b", "c"):
-            producer = await TransactionalProducer.start(broker, name, timeout_ms=10_000)
+            producer = await TransactionalProducer.start(broker, name, timeout_ms=40_000)
             await producer.produce(PARTITION, name)
-            clock.advance(3000)
-    clock.advance(-3000)
+            clock.advance(13_000)
+    clock.advance(-5000)
     async with two_partitions(fast_path, clock=clock) as broker:
         left = {name: owner.deadline - trio.current_time() for name, owner in broker.transactions.ids.owners.items()}
-        assert left == pytest.approx({"a": 4, "b": 7, "c": 10})
-        mock_clock.jump(11)
+        assert left == pytest.approx({"a": 10, "b": 19, "c": 32})
+        mock_clock.jump(33)
         for name in left:
             await until(partial(is_idle, broker, name))
             assert state_of(broker, name).state is transactions.TransactionState.COMPLETE_ABORT
     async with two_partitions(fast_path, clock=clock) as broker:
-        producer = await TransactionalProducer.start(broker, "a", timeout_ms=10_000)
+        producer = await TransactionalProducer.start(broker, "a", timeout_ms=9_000)
         await producer.produce(PARTITION, "later")
-    clock.advance(-DAY_MS)
+    for days in (-1, 2):
+        clock.advance(days * DAY_MS)
+        async with two_partitions(fast_path, clock=clock) as broker:
+            assert broker.transactions.ids.owners["a"].deadline - trio.current_time() == pytest.approx(9)
+
+
+async def test_a_producer_commits_after_an_outage_that_was_longer_than_its_timeout(fast_path: Path, clock: Clock) -> None:
     async with two_partitions(fast_path, clock=clock) as broker:
-        assert broker.transactions.ids.owners["a"].deadline - trio.current_time() == pytest.approx(10)
+        producer = await TransactionalProducer.start(broker, timeout_ms=60_000)
+        await producer.produce(PARTITION, "a")
+    clock.advance(DAY_MS)
+    async with two_partitions(fast_path, clock=clock) as broker:
+        await broker.transactions.finish_overdue()
+        producer.broker = broker
+        await producer.commit()
+        assert await committed_values(broker, PARTITION) == ["a"]
 
 
 async def test_an_idle_id_expires_and_one_in_use_does_not(fast_path: Path, clock: Clock) -> None:
