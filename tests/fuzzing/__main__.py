@@ -83,7 +83,7 @@ class Place:
         count, written = int(executed[1]), _WRITTEN.search(done.stderr)
         broken = Path(written[1]) if written else None
         if broken is not None:
-            broken.with_suffix(".txt").write_text(_story(done.stderr))
+            broken.with_suffix(".txt").write_text(_story(done.stdout + done.stderr))
         with self.ledger.open("a") as ledger:
             ledger.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S')}\t{count}\t{seconds:.0f}\t{broken.name if broken else '-'}\n")
         return count, broken
@@ -115,8 +115,8 @@ def _worked_s() -> float:
 
 
 def _story(output: str) -> str:
-    """From the exception on."""
-    return output[output.find("=== Uncaught Python exception") :]
+    """From the exception on; all of it where libFuzzer says of none."""
+    return output[max(0, output.find("=== Uncaught Python exception")) :]
 
 
 @click.command()

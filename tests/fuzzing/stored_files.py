@@ -17,7 +17,7 @@ import attrs
 from triolog.protocol.errors import InvalidConfigError, TriologError
 from triolog.protocol.kafka.authorization import AclOperation, AclPermission, PatternType, ResourceType
 from triolog.protocol.kafka.scram import ScramCredential, ScramMechanism
-from triolog.protocol.limits import INT32_MAX, INT64_MAX, MAX_PARTITIONS_PER_TOPIC
+from triolog.protocol.limits import INT32_MAX, INT64_MAX, MAX_STORED_PARTITIONS
 from triolog.protocol.records.batch import crc32c
 from triolog.protocol.types import TopicPartition
 from triolog.server.access.acls import Acl
@@ -117,13 +117,13 @@ def _check_topics(found: tuple[int, list[topics_file.Topic], set[uuid.UUID]]) ->
     require(len({topic.name for topic in topics}) == len(topics), "a topic stands twice")
     for topic in topics:
         paths.check_topic_name(topic.name)
-        require(0 < topic.partitions <= MAX_PARTITIONS_PER_TOPIC, f"{topic.partitions} partitions")
+        require(0 < topic.partitions <= MAX_STORED_PARTITIONS, f"{topic.partitions} partitions")
 
 
 def _check_creations(found: tuple[int, list[topics_file.Creation]]) -> None:
     for creation in found[1]:
         paths.check_topic_name(creation.name)
-        require(0 <= creation.first_partition < creation.partitions <= MAX_PARTITIONS_PER_TOPIC, f"{creation}")
+        require(0 <= creation.first_partition < creation.partitions <= MAX_STORED_PARTITIONS, f"{creation}")
 
 
 def _check_facts(found: derived_files.Facts) -> None:

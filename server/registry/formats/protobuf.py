@@ -29,7 +29,7 @@ import attrs
 from google.protobuf import descriptor_pb2 as pb
 from google.protobuf import descriptor_pool, json_format, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from ..errors import InvalidSchemaError
 from .parsed import MAX_COMPARISONS, MAX_NESTING, Dependency
@@ -130,9 +130,22 @@ def _read(text: str) -> pb.FileDescriptorProto:
         file = pb.FileDescriptorProto.FromString(data)
     except (ValueError, binascii.Error, DecodeError):
         file = read_proto(text)
+    if not _is_text(file):
+        raise InvalidSchemaError("the descriptor has names or other text that is not UTF-8")
     if file.syntax not in ("", "proto2", "proto3"):
         raise InvalidSchemaError(f"syntax {file.syntax[:40]!r} is not supported, use proto2 or proto3")
     return _without_usual_names(file)
+
+
+def _is_text(message: Message) -> bool:
+    """Return whether all strings of a message are UTF-8: the library returns others as bytes."""
+    for field, value in message.ListFields():
+        values = value if field.is_repeated else (value,)
+        if field.type == field.TYPE_STRING and not all(isinstance(each, str) for each in values):
+            return False
+        if field.type == field.TYPE_MESSAGE and not all(map(_is_text, values)):
+            return False
+    return True
 
 
 def _add(pool: descriptor_pool.DescriptorPool, file: pb.FileDescriptorProto, known: set[str]) -> FileDescriptor:

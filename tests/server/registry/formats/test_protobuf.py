@@ -135,6 +135,9 @@ def test_normalized_text_has_full_names() -> None:
         ("message A { " * 5000, "nested"),
         ('option java_package = "\ud800";', "surrogates"),
         (base64.b64encode(b"abc\xff").decode(), "line 1"),
+        (base64.b64encode(b"\x1a\x01\xff").decode(), "not UTF-8"),  # the name of an import
+        (base64.b64encode(b"\x22\x05\x12\x03\x0a\x01\xff").decode(), "not UTF-8"),  # the name of a field
+        (base64.b64encode(b"\x42\x03\x0a\x01\xff").decode(), "not UTF-8"),  # an option
     ],
     ids=lambda value: str(value)[:40].encode("ascii", "replace").decode(),
 )
