@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -25,6 +25,9 @@ from ..disk.diskops import FileHandle, FileSize, Procedure, Read, Sync, Truncate
 from ..errors import CorruptIndexError, SnapshotExpiredError
 
 ENTRY_BYTES: Final = 34
+LAST_ENTRIES: Final = 64
+"""Read at first for a range of offsets: who reads the end of a log needs no more, however long the index is."""
+GROWTH: Final = 8
 _ENTRY: Final = Struct(">hqqqq")
 
 
@@ -115,13 +118,27 @@ class TransactionIndex:
     def read_entries(self, entries: int) -> Procedure[list[AbortedTxn]]:
         """The first `entries` of them. Raises SnapshotExpiredError when the file has fewer: what is missing would mean that
         nothing was aborted."""
-        if not entries:
-            return []
-        size = entries * ENTRY_BYTES
-        data = yield Read(self.file, 0, size)
+        return decode_entries(self.path, (yield from self._read(0, entries)))
+
+    def read_reaching(self, offset: int, entries: int) -> Procedure[Iterator[AbortedTxn]]:
+        """Those of the first `entries` whose marker is at `offset` or behind it, and maybe some before them, decoded as they
+        are asked for. Raises SnapshotExpiredError."""
+        count = min(entries, LAST_ENTRIES)
+        while True:
+            data = yield from self._read(entries - count, entries)
+            if count == entries or next(_iter_entries(self.path, data)).last_offset < offset:
+                return _iter_entries(self.path, data)
+            count = min(entries, count * GROWTH)
+
+    def _read(self, first: int, stop: int) -> Procedure[Bytes]:
+        """The entries [first, stop)."""
+        if first == stop:
+            return b""
+        start, size = first * ENTRY_BYTES, (stop - first) * ENTRY_BYTES
+        data: Bytes = yield Read(self.file, start, size)
         if len(data) < size:
-            raise SnapshotExpiredError(f"{self.path} has {len(data)} bytes, expected {size}")
-        return decode_entries(self.path, data)
+            raise SnapshotExpiredError(f"{self.path} has {start + len(data)} bytes, expected {start + size}")
+        return data
 
     def trim(self) -> Procedure[None]:
         """Cut off what a failed append left behind the entries: a length is read as a number of entries later."""
@@ -161,7 +178,7 @@ class TransactionIndex:
         yield Sync(self.file)
 
 
-def collect_aborted(entries: list[AbortedTxn], fetch_offset: int, upper_bound: int, found: list[AbortedTxn]) -> bool:
+def collect_aborted(entries: Iterable[AbortedTxn], fetch_offset: int, upper_bound: int, found: list[AbortedTxn]) -> bool:
     """Add to `found` what matters to a reader of the offsets [fetch_offset, upper_bound).
 
     Answers whether later segments cannot add to it: a transaction that began after an entry's last stable offset cannot reach

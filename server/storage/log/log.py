@@ -490,7 +490,7 @@ class LogSnapshot:
         can lie in later segments."""
         found: list[AbortedTxn] = []
         for each in range(slot, len(self)):
-            entries = yield from self.segment(each).aborted_transactions()
+            entries = yield from self.segment(each).aborted_reaching(offset)
             if collect_aborted(entries, offset, upper_bound, found):
                 break
         return tuple(found)

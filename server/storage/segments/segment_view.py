@@ -18,7 +18,7 @@ from __future__ import annotations
 import contextlib
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, cast
 
 import attrs
@@ -134,6 +134,10 @@ class SegmentView(NamedTuple):
     def aborted_transactions(self) -> Procedure[list[AbortedTxn]]:
         """The entries of the transaction index, in the order of their markers."""
         return (yield from self.transaction_index.read_entries(self.transaction_entries))
+
+    def aborted_reaching(self, offset: int) -> Procedure[Iterator[AbortedTxn]]:
+        """Those whose marker is at `offset` or behind it, and maybe some before them."""
+        return (yield from self.transaction_index.read_reaching(offset, self.transaction_entries))
 
     def translate_offset(self, offset: int) -> Procedure[FoundBatch | None]:
         """The first batch whose last offset is >= `offset`: it starts a whole batch and may hold smaller offsets.

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final, TypeVar
+from unittest import mock
 
 import pytest
 from hypothesis import example, given
@@ -23,6 +24,7 @@ from triolog.server.storage import errors
 from triolog.server.storage.disk.diskops import DiskOp, FileHandle, Map, Procedure, Read, Truncate, Write, drive
 from triolog.server.storage.disk.filesystem import OsFileSystem
 from triolog.server.storage.errors import CorruptIndexError, SnapshotExpiredError
+from triolog.server.storage.indexes import transaction_index
 from triolog.server.storage.indexes.file_records import FIRST_READ_BYTES, LARGEST_READ_BYTES, FileSlice, whole_file
 from triolog.server.storage.indexes.index import WARM_BYTES, AbstractIndex, OffsetIndex, TimeIndex
 from triolog.server.storage.indexes.transaction_index import (
@@ -551,6 +553,12 @@ def opened(path: Path, base_offset: int = 0, appended: Sequence[AbortedTxn] = ()
     return index
 
 
+def written(path: Path, txns: Sequence[AbortedTxn]) -> TransactionIndex:
+    if txns:
+        (path / f"{0:020d}.txnindex").write_bytes(b"".join(map(encode_entry, txns)))
+    return opened(path)
+
+
 def entries(index: TransactionIndex) -> list[AbortedTxn]:
     return drive(FS, index.read_entries(index.entries))
 
@@ -604,6 +612,19 @@ def test_aborted_transactions_of_a_range(start: int, stop: int, count: int, comp
     assert found == FOUR[{(11, 35): 1, (20, 41): 2}.get((start, stop), 0) :][:count]
 
 
+@pytest.mark.parametrize("count", [0, 1, 63, 64, 65, 511, 513, 1000])
+def test_who_reads_the_end_of_a_log_reads_the_end_of_a_transaction_index(tmp_path: Path, count: int) -> None:
+    txns = [AbortedTxn(1, 10 * number, 10 * number + 5, 10 * number + 6) for number in range(count)]
+    index = written(tmp_path, txns)
+    for offset in {0, 5, 6, *(10 * (count - left) + step for left in (0, 1, 62, 64, 65, 400, 512) for step in (0, 5, 6))}:
+        found = list(drive(FS, index.read_reaching(offset, count)))
+        wanted = [txn for txn in txns if txn.last_offset >= offset]
+        assert found[len(found) - len(wanted) :] == wanted
+        assert len(found) <= max(64, 8 * (len(wanted) + 1))
+    with pytest.raises(SnapshotExpiredError):
+        drive(FS, index.read_reaching(0, count + 1))
+
+
 @pytest.mark.parametrize(("offset", "left"), [(0, 0), (15, 1), (16, 2), (51, 4)])
 def test_truncation_drops_the_entries_of_markers_at_or_behind_the_offset(tmp_path: Path, offset: int, left: int) -> None:
     index = opened(tmp_path, appended=FOUR)
@@ -640,7 +661,9 @@ def test_a_marker_before_the_base_offset_or_out_of_order_is_a_corrupt_index(tmp_
 
 
 @given(data=st.data())
-def test_collecting_over_segments_finds_every_transaction_that_reaches_into_the_range(data: st.DataObject) -> None:
+def test_collecting_over_segments_finds_every_transaction_that_reaches_into_the_range(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
     """Against all transactions of a history in which producers open and abort them in any order."""
     open_since: dict[int, int] = {}
     txns: list[AbortedTxn] = []
@@ -656,7 +679,9 @@ def test_collecting_over_segments_finds_every_transaction_that_reaches_into_the_
     stop = data.draw(st.integers(start, offset + 1))
     cut = data.draw(st.integers(0, len(txns)))
     found: list[AbortedTxn] = []
-    for segment in (txns[:cut], txns[cut:]):
-        if collect_aborted(segment, start, stop, found):
-            break
+    with mock.patch.object(transaction_index, "LAST_ENTRIES", 2), mock.patch.object(transaction_index, "GROWTH", 2):
+        for segment in (txns[:cut], txns[cut:]):
+            index = written(tmp_path_factory.mktemp("index"), segment)
+            if collect_aborted(drive(FS, index.read_reaching(start, len(segment))), start, stop, found):
+                break
     assert set(found) == {txn for txn in txns if txn.last_offset >= start and txn.first_offset < stop}
