@@ -70,8 +70,8 @@ class Place:
         """(executions, the input that broke an invariant), of one process."""
         command = [
             *(sys.executable, "-m", "tests.fuzzing.search", self.target.name),
-            *(f"-runs={runs}", f"-max_len={self.target.max_bytes}", f"-timeout={NEVER_S}", "-rss_limit_mb=2048"),
-            *("-print_final_stats=1", "-reload=0", f"-artifact_prefix={self.found}/"),
+            *(f"-runs={runs}", f"-max_len={self.target.max_bytes}", f"-timeout={NEVER_S}", f"-report_slow_units={NEVER_S}"),
+            *("-rss_limit_mb=2048", "-print_final_stats=1", "-reload=0", f"-artifact_prefix={self.found}/"),
             str(self.corpus),
         ]
         before = _worked_s()
