@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final, TypeVar
-from unittest import mock
 
 import pytest
 from hypothesis import example, given
@@ -679,7 +678,9 @@ def test_collecting_over_segments_finds_every_transaction_that_reaches_into_the_
     stop = data.draw(st.integers(start, offset + 1))
     cut = data.draw(st.integers(0, len(txns)))
     found: list[AbortedTxn] = []
-    with mock.patch.object(transaction_index, "LAST_ENTRIES", 2), mock.patch.object(transaction_index, "GROWTH", 2):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transaction_index, "LAST_ENTRIES", 2)
+        patch.setattr(transaction_index, "GROWTH", 2)
         for segment in (txns[:cut], txns[cut:]):
             index = written(tmp_path_factory.mktemp("index"), segment)
             if collect_aborted(drive(FS, index.read_reaching(start, len(segment))), start, stop, found):
