@@ -56,7 +56,7 @@ ID_BYTES: Final = 1_500
 PARTITION_BYTES: Final = 400
 RETURN_MS: Final = 10_000
 """How long a start lets producers finish transactions whose timeouts have ended meanwhile. Kafka looks for those every 10 s
-(transaction.abort.timed.out.transaction.cleanup.interval.ms), for the first time 10 s after the start."""
+(transaction.abort.timed.out.transaction.cleanup.interval.ms)."""
 """A partition of a transaction, here and where it is marked, without the topic's name."""
 
 

@@ -130,8 +130,9 @@ def _read(text: str) -> pb.FileDescriptorProto:
         file = pb.FileDescriptorProto.FromString(data)
     except (ValueError, binascii.Error, DecodeError):
         file = read_proto(text)
-    if not _is_text(file):
-        raise InvalidSchemaError("the descriptor has names or other text that is not UTF-8")
+    else:
+        if not _is_text(file):
+            raise InvalidSchemaError("the descriptor has names or other text that is not UTF-8")
     if file.syntax not in ("", "proto2", "proto3"):
         raise InvalidSchemaError(f"syntax {file.syntax[:40]!r} is not supported, use proto2 or proto3")
     return _without_usual_names(file)

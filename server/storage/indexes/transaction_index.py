@@ -26,8 +26,9 @@ from ..errors import CorruptIndexError, SnapshotExpiredError
 
 ENTRY_BYTES: Final = 34
 LAST_ENTRIES: Final = 64
-"""Read at first for a range of offsets: who reads the end of a log needs no more, however long the index is."""
+"""Read at first for a range of offsets: a reader at the end of a log needs no more, however long the index is."""
 GROWTH: Final = 8
+"""How many times as many are read next, where these begin too late."""
 _ENTRY: Final = Struct(">hqqqq")
 
 

@@ -12,7 +12,7 @@
 | wrong dead letter | a record is in the queue that was accepted, or that nobody rejected, or as another record |
 
 A member has a record for certain until its lock may have ended, it has begun to say something of it, or its session is over.
-What it says later may be kept without an effect, as in Kafka: everything before the start offset is done.
+A later acknowledgement may be accepted without effect, as in Kafka: records before the start offset are finished.
 """
 
 from __future__ import annotations

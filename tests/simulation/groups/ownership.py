@@ -86,8 +86,8 @@ class _Group:
         self.told.append((at_ms, epoch))
 
     def maybe_begin_anew(self, at_ms: int) -> None:
-        """A group that has neither members nor offsets is forgotten, and its generations, or epochs, are counted anew. Who
-        leaves lets go of everything, and may not be one any more."""
+        """A group that has neither members nor offsets is forgotten, and its generations, or epochs, start again. A
+        member that leaves gives up all its partitions first, and may no longer be one."""
         if not self.has_offsets and all(member.until_ms <= at_ms or not member.held for member in self.members.values()):
             self.told.clear()
             self.of_generation.clear()

@@ -90,7 +90,8 @@ async def test_a_member_that_falls_silent_keeps_its_records_until_its_connection
         await heartbeat(client, "member", kafka.broker.groups.share.describe(GROUP).members[0].member_epoch)
         await until(lambda: not kafka.broker.groups.share.describe(GROUP).members)
         assert kafka.broker.shares.in_flight(GROUP, kafka.topic_id(), 0) == (0, 10, 10, 0)
-    await until(lambda: len(kafka.broker.shares.sessions_at(kafka.broker.node_id)) == 0)
+    await until(lambda: kafka.broker.shares.in_flight(GROUP, kafka.topic_id(), 0) is None)
+    assert len(kafka.broker.shares.sessions_at(kafka.broker.node_id)) == 0
 
 
 async def test_a_group_behaves_as_it_is_configured(kafka: KafkaServer, client: KafkaStream) -> None:
